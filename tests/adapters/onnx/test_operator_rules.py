@@ -108,3 +108,16 @@ def test_later_nodes_are_not_blamed_and_large_indices_are_looked_at() -> None:
     weights = {"s": np.array([2, 200], INT), "i": indices}
     first, second = invalid(body, weights, "float[2,300] x", 17)
     assert first.startswith("Reshape") and second.startswith("GatherElements")
+
+
+def test_a_dimension_of_minus_one_is_unknown() -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[2,3] y)'
+        " <float[2,3] h> { h = Neg(x) y = Relu(h) }"
+    )
+    dims = model.graph.value_info[0].type.tensor_type.shape.dim
+    values = {name: np.ones((2, 3), np.float32) for name in "xhy"}
+    dims[0].dim_value = -1
+    assert not find_violations(model, values)
+    dims[1].dim_value = 4
+    assert [one.index for one in find_violations(model, values)] == [0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, parser
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.adapters.onnx.run.reference import OnnxParty
@@ -18,6 +18,7 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
@@ -55,6 +56,20 @@ def test_the_node_that_does_not_compute_the_same_twice_is_named_not_the_output()
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"]) == (["exp1"], "unsteady")
     assert culprit["cause"] == "nondeterminism"
+
+
+def test_a_step_of_a_quantized_model_from_run_to_run_is_no_fault() -> None:
+    text = """<ir_version: 9, opset_import: ["": 17]>
+    g (float[4] x) => (float[4] y) <float one = {1.0}, uint8 zero = {0}> {
+        e = Exp(x)
+        q = QuantizeLinear(e, one, zero)
+        y = DequantizeLinear(q, one, zero)
+    }"""
+    data = [{"x": np.full(4, 5, np.float32)}]  # exp(5) is 148 steps.
+    kept = Kept()
+    with bind(Findings, kept), pytest.raises(InconclusiveError, match="its outputs are finite"):
+        diagnose(parser.parse_model(text), [Unsteady()], data_loader=data)
+    assert not kept.culprits
 
 
 class Counted(OnnxNarrowModels):

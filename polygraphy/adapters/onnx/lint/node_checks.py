@@ -469,9 +469,14 @@ def _array_type(array: Any) -> TypeProto:
 
 
 def _dims(described: TypeProto) -> list[int | str] | None:
-    """Return the dimensions of a tensor, with strings for unknown ones; None for no shape."""
+    """Return the dimensions of a tensor, with strings for unknown ones; None for no shape.
+
+    Some exporters write -1 for a dimension that they do not know.
+    """
     shape = shape_of(described.tensor_type)
-    return shape and ["?" if dim is None else dim for dim in shape]
+    return shape and [
+        "?" if dim is None or (isinstance(dim, int) and dim < 0) else dim for dim in shape
+    ]
 
 
 def _check_node(node: NodeProto, context: Any) -> str | None:
