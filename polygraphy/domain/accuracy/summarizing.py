@@ -21,7 +21,7 @@ from polygraphy.domain.accuracy.output_rows import (
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, distribution_of
 from polygraphy.domain.results.results import names_of_runs
-from polygraphy.domain.tensors.naming import count_text, differing
+from polygraphy.domain.tensors.naming import count_text, differing, in_percent
 
 _MOST = 10
 """Outputs that a summary lists."""
@@ -193,14 +193,8 @@ def pass_sentence(comparisons: Sequence[Comparison]) -> str:
     if worst is not None and excess == 0:
         facts += "; every element is equal"
     elif worst is not None and excess is not None:
-        facts += f"; largest error: {_share(excess)} of the tolerance ({worst[1].name!r})"
+        facts += f"; largest error: {in_percent(excess)} of the tolerance ({worst[1].name!r})"
     return f"{facts}."
-
-
-def _share(excess: float) -> str:
-    """Return a share in percent, rounded to neither 0 nor 100 %."""
-    percent = excess * 100
-    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 _Key = tuple[tuple[int, int], int, str]

@@ -233,6 +233,12 @@ def value_for(setting: PerOutput[T] | None, name: str, default: T) -> T:
     return setting
 
 
+def in_percent(share: float) -> str:
+    """Return a share in percent, with two digits."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
+
+
 def quote_all(names: Sequence[str]) -> str:
     """Return names in quotes, separated by commas."""
     return ", ".join(map(repr, names))

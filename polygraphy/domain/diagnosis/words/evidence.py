@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import quote_all, some_of
+from polygraphy.domain.tensors.naming import in_percent, quote_all, some_of
 
 # Measured: the value of a tensor, and the one that was expected.
 _PROBLEMS = {
@@ -405,8 +405,8 @@ def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str
     """Return the fact how much quantization changes the outputs, with and without some nodes."""
     which = "this node" if kept == 1 else f"these {kept} of {nodes} nodes"
     return (
-        f"Quantization changes the outputs by {_percent(before)} of their RMS, and by"
-        f" {_percent(after)} if {which} {'is' if kept == 1 else 'are'} not quantized."
+        f"Quantization changes the outputs by {in_percent(before)} of their RMS, and by"
+        f" {in_percent(after)} if {which} {'is' if kept == 1 else 'are'} not quantized."
     )
 
 
@@ -419,7 +419,7 @@ def wrong_part(output: str, deviation: Deviation) -> str:
 @fact
 def quantized_inputs_cost(node: str, loss: float) -> str:
     """Return the fact how much a node loses by quantized inputs."""
-    return f"Quantizing the inputs of {node!r} costs {_percent(loss)} of their RMS."
+    return f"Quantizing the inputs of {node!r} costs {in_percent(loss)} of their RMS."
 
 
 def sentence(clause: str) -> str:
@@ -430,8 +430,3 @@ def sentence(clause: str) -> str:
 def _share(deviation: Deviation, elements: int) -> str:
     """Return the share of elements that differ, in words."""
     return f"{deviation.count} of {elements} elements"
-
-
-def _percent(share: float) -> str:
-    """Return a share in percent."""
-    return f"{100 * share:.2g} %"

@@ -28,7 +28,7 @@ from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
 from polygraphy.domain.quantization.sites import Site
-from polygraphy.domain.tensors.naming import count_text
+from polygraphy.domain.tensors.naming import count_text, in_percent
 
 _CAUSES = {
     CLIPPED: "The range cuts off {cut} of the elements",
@@ -167,8 +167,8 @@ def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
     text = f"{kind.capitalize()} {_plain(name)!r} ({stored or 'quantized'})"
     if loss is None:
         return f"{text} is quantized at run time."
-    least = f", at least {_percent(loss.least)} with these bits" if loss.least else ""
-    return f"{text} loses {_percent(loss.loss)} of its RMS{least}."
+    least = f", at least {in_percent(loss.least)} with these bits" if loss.least else ""
+    return f"{text} loses {in_percent(loss.loss)} of its RMS{least}."
 
 
 @fact
@@ -176,19 +176,19 @@ def shared_scale(name: str, loss: float, possible: float) -> str:
     """Return the fact that one scale for all channels of a weight loses accuracy."""
     return (
         f"Weight {_plain(name)!r} has one scale for channels of different size: the worst channel"
-        f" loses {_percent(loss)} of its RMS, {_percent(possible)} with a scale for each channel"
-        " (per_channel=True)."
+        f" loses {in_percent(loss)} of its RMS, {in_percent(possible)} with a scale for each"
+        " channel (per_channel=True)."
     )
 
 
 @fact
 def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
     """Return the fact that a quantization parameter is wrong, its cause and its loss."""
-    text = _CAUSES[cause].format(cut=_percent(loss.cut))
+    text = _CAUSES[cause].format(cut=in_percent(loss.cut))
     channel = "" if loss.channel is None else f" in channel {loss.channel}"
     return (
-        f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {_percent(loss.loss)} of"
-        f" its RMS{channel}; {_percent(loss.least)} is possible with these bits."
+        f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {in_percent(loss.loss)}"
+        f" of its RMS{channel}; {in_percent(loss.least)} is possible with these bits."
     )
 
 
@@ -366,9 +366,3 @@ def _share(share: float) -> str:
 def _plain(name: str) -> str:
     """Return the name of a tensor in the model in floating point."""
     return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")
-
-
-def _percent(share: float) -> str:
-    """Return a share in percent."""
-    percent = 100 * share
-    return f"{percent:.0f} %" if percent >= 99.5 else f"{percent:.2g} %"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from polygraphy.domain import rounding
 from polygraphy.domain.diagnosis.facts import Fact, constant, statement
-from polygraphy.domain.tensors.naming import count_text, some_of
+from polygraphy.domain.tensors.naming import count_text, in_percent, some_of
 
 ROUNDED = constant("rounded", rounding.ROUNDED)
 ADDS_UP = constant("adds_up", rounding.ADDS_UP)
@@ -337,15 +337,15 @@ def rounded_weights(counts: Mapping[str, int]) -> str:
 def weights_are_rounded(counts: Mapping[str, int], relative: float) -> str:
     """Return the sentence that weights are rounded, and how much that changes the outputs."""
     weights = rounded_weights(counts)
-    return f"{weights}, which changes the outputs by {_percent(relative)} of their RMS."
+    return f"{weights}, which changes the outputs by {in_percent(relative)} of their RMS."
 
 
 @statement
 def half_storage(dtype: str, relative: float) -> str:
     """Return the sentence that tensors in half precision change the outputs."""
     return (
-        f"The model keeps tensors in {dtype}, which changes the outputs by {_percent(relative)} of"
-        " their RMS. In float32 all outputs match."
+        f"The model keeps tensors in {dtype}, which changes the outputs by {in_percent(relative)}"
+        " of their RMS. In float32 all outputs match."
     )
 
 
@@ -374,8 +374,8 @@ def more_than_rounding(dtype: str) -> str:
 def usual_quantization(relative: float) -> str:
     """Return the sentence that quantization changes the outputs as much as is usual."""
     return (
-        f"Quantization changes the outputs by {_percent(relative)} of their RMS, which is usual for"
-        " healthy models. To accept it, set --atol in polygraphy run."
+        f"Quantization changes the outputs by {in_percent(relative)} of their RMS, which is usual"
+        " for healthy models. To accept it, set --atol in polygraphy run."
     )
 
 
@@ -383,7 +383,7 @@ def usual_quantization(relative: float) -> str:
 def quantization_alone(relative: float) -> str:
     """Return the sentence that only quantization explains the difference."""
     return (
-        f"Quantization changes the outputs by {_percent(relative)} of their RMS; no other"
+        f"Quantization changes the outputs by {in_percent(relative)} of their RMS; no other"
         " difference explains it."
     )
 
@@ -392,7 +392,7 @@ def quantization_alone(relative: float) -> str:
 def quantized_otherwise(relative: float) -> str:
     """Return the sentence that the reference is quantized in different nodes."""
     return (
-        f"Quantization changes the outputs by {_percent(relative)} of their RMS. The quantized"
+        f"Quantization changes the outputs by {in_percent(relative)} of their RMS. The quantized"
         " reference has different nodes, so the costliest node is unknown."
     )
 
@@ -427,8 +427,8 @@ def any_of_nodes(count: int) -> str:
 def quantization_shows(relative: float, tensor: str) -> str:
     """Return the sentence where the error of quantization shows first."""
     return (
-        f"Quantization changes the outputs by {_percent(relative)} of their RMS. The first visible"
-        f" error, at {tensor!r}, is not necessarily the costliest."
+        f"Quantization changes the outputs by {in_percent(relative)} of their RMS. The first"
+        f" visible error, at {tensor!r}, is not necessarily the costliest."
     )
 
 
@@ -437,9 +437,9 @@ def quantization_accumulates(
     relative: float, kept: int, nodes: int, losses: Sequence[tuple[str, float]]
 ) -> str:
     """Return the sentence that the error of quantization accumulates over many nodes."""
-    named = ", ".join(f"{name!r} ({_percent(loss)})" for name, loss in losses)
+    named = ", ".join(f"{name!r} ({in_percent(loss)})" for name, loss in losses)
     return (
-        f"Quantization changes the outputs by {_percent(relative)} of their RMS. The error"
+        f"Quantization changes the outputs by {in_percent(relative)} of their RMS. The error"
         f" accumulates: {kept} of {count_text(nodes, 'node')} cause three quarters of it. The"
         f" largest losses in inputs: {named}."
     )
@@ -598,11 +598,6 @@ def different_end(
 def _shape(shape: Sequence[object] | None) -> str:
     """Return a shape in words; ``of unknown shape`` if it is None."""
     return "of unknown shape" if shape is None else f"[{', '.join(str(d or '?') for d in shape)}]"
-
-
-def _percent(share: float) -> str:
-    """Return a share in percent."""
-    return f"{100 * share:.2g} %"
 
 
 def _with(command: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.diagnosis.words import reasons
-from polygraphy.domain.tensors.naming import count_text, sets_of_data, some_of
+from polygraphy.domain.tensors.naming import count_text, in_percent, sets_of_data, some_of
 
 EXAMPLE_CHANGES_NOTHING = constant(
     "example_changes_nothing", "The example decides none of the differences."
@@ -337,7 +337,7 @@ def idle_branches(branch: str, nodes: Sequence[str]) -> str:
 @statement
 def quantized_alike(share: float) -> str:
     """Return the sentence that a quantized reference reproduces the outputs of the model."""
-    return f"It reproduces the model's outputs within {100 * share:.2g} % of their RMS."
+    return f"It reproduces the model's outputs within {in_percent(share)} of their RMS."
 
 
 @statement
