@@ -15,7 +15,7 @@ import onnx
 import onnx.utils
 import pytest
 import safetensors.numpy
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.json import save_json
@@ -93,6 +93,15 @@ def test_a_rewrite_is_named_with_its_nodes_and_its_pass(
         ("onnxrt", "rewrite", rewrite)
     }
     assert all(one["remedy"]["proven"] and rewrite in one["remedy"]["command"] for one in found)
+
+
+def test_a_rewrite_that_two_readers_show_is_one_culprit(polygraphy: Run) -> None:
+    model = quantized_twice()
+    model.graph.node.append(helper.make_node("Neg", ["after"], ["z"], "other_reader"))
+    model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [2, None]))
+    models.save(model, Path("model.onnx"))
+    [culprit] = diagnosed(polygraphy, "model.onnx --onnxrt --onnx", 1)["culprits"]
+    assert culprit["rewrite"] == "DoubleQDQPairsRemover" and culprit["remedy"]["proven"]
 
 
 def test_nobody_is_blamed_where_all_agree(polygraphy: Run) -> None:

@@ -34,8 +34,23 @@ Wrong = Callable[[Sequence[str]], float]
 infinite where it is refused."""
 
 
-def culprit_at(case: Case, party: SuspectedParty, place: Place, trace: Trace) -> Culprit:
-    """Return the culprit for a difference at a place: nodes, cause and evidence."""
+def culprit_at(
+    case: Case,
+    party: SuspectedParty,
+    place: Place,
+    trace: Trace,
+    likely_rewrites: Sequence[str] = (),
+) -> Culprit:
+    """Return the culprit for a difference at a place: nodes, cause and evidence.
+
+    Args:
+        case: what is diagnosed.
+        party: the backend.
+        place: where it differs.
+        trace: what is right.
+        likely_rewrites: rewrites that are tried before all others; names of several that belong
+            together are joined by ``+``.
+    """
     nodes = case.model.nodes
     names = [nodes[index].name for index in place.region]
     op = nodes[place.region[-1]].op
@@ -51,7 +66,7 @@ def culprit_at(case: Case, party: SuspectedParty, place: Place, trace: Trace) ->
             op=op,
         )  # fmt: skip
     with case.attempt(f"rewrites, {party.name}") as result:
-        passes = guilty_passes(case, party, place, trace)
+        passes = guilty_passes(case, party, place, trace, likely_rewrites)
         result.append(" and ".join(passes) or steps.NO_REWRITE)
     facts = [
         evidence.wrong_in_graph(place.tensor, place.deviation, size, party.name),
@@ -186,7 +201,13 @@ class Experiment:
         return after <= 1 or after <= min(_HEALED * self.before, 10.0)
 
 
-def guilty_passes(case: Case, party: SuspectedParty, place: Place, trace: Trace) -> list[str]:
+def guilty_passes(
+    case: Case,
+    party: SuspectedParty,
+    place: Place,
+    trace: Trace,
+    likely_rewrites: Sequence[str] = (),
+) -> list[str]:
     """Return the fewest rewrites of a backend to disable so that a region is correct; empty if they
     cannot be disabled.
 
@@ -195,6 +216,9 @@ def guilty_passes(case: Case, party: SuspectedParty, place: Place, trace: Trace)
     experiment = _find_experiment(case, party, place, trace)
     if experiment is None:
         return []
+    for likely in dict.fromkeys(likely_rewrites):
+        if experiment.heals(likely.split("+")):
+            return likely.split("+")
     if experiment.nodes <= _SMALL and (healing := healing_alone(party.passes, experiment.heals)):
         nodes_after_rewrites = _nodes_after_rewrites(case, party, [])
         return [

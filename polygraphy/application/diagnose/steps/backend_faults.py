@@ -100,12 +100,22 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
             continue
         places, votes = _find_places(case, party, tensors, differing)
         jurors = {id(place): opinion.juror for place, opinion in votes if not opinion.reference}
-        for place in places:
-            culprit = culprit_at(case, party, place, tensors)
+        own_culprits: dict[int, Culprit] = {}
+        for index in sorted(range(len(places)), key=lambda index: len(places[index].region)):
+            place, region = places[index], set(places[index].region)
+            inner_rewrites = [
+                culprit.rewrite
+                for earlier, culprit in own_culprits.items()
+                if culprit.rewrite and set(places[earlier].region) < region
+            ]
+            culprit = culprit_at(case, party, place, tensors, inner_rewrites)
+            if culprit.rewrite in inner_rewrites:
+                continue  # The same rewrite of fewer nodes explains it.
             if juror := jurors.get(id(place)):
                 fact = evidence.reference_is_right(juror, tensors.party.name)
                 culprit = evolve(culprit, facts=[*culprit.facts, fact])
-            culprits.append(culprit)
+            own_culprits[index] = culprit
+        culprits += [own_culprits[index] for index in sorted(own_culprits)]
         wrong = [(place, opinion) for place, opinion in votes if opinion.reference]
         if wrong and tensors.party in case.parties:
             mistaken += reference_culprits(case, wrong, party, tensors)
