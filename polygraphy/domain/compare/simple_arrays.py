@@ -189,6 +189,15 @@ def compare_arrays(
     arrays = value.array, reference.array
     known_rows = (value.facts, value.name), (reference.facts, reference.name)
     explain = partial(_rounding_between, known_rows, function.threads)
+    shared = function.shared_limits()
+    if shared is not None and not function.pictures.are_wanted:
+        difference = Difference(
+            *arrays,
+            infinities_equal=function.infinities_compare_equal,
+            threads=function.threads,
+        )
+        tensors = value.tensor, reference.tensor
+        return OutputCompareResult.of(tensors, arrays, difference, *shared, explain)
     is_auto = function.is_auto(setting)
     rounding = explain(arrays) if is_auto else None
     if function.pictures.are_wanted:
