@@ -14,9 +14,20 @@ __all__ = ["resolve"]
 
 _ADAPTERS: dict[str, dict[str, str]] = {
     "polygraphy.domain.accuracy.accuracy": {
+        "accuracy_in_words": "polygraphy.domain.accuracy.summarizing:accuracy_in_words",
+        "accuracy_records": "polygraphy.domain.accuracy.summarizing:accuracy_records",
         "verdicts_html": "polygraphy.adapters.web.notebook:verdicts_html",
     },
-    "polygraphy.domain.asked": {
+    "polygraphy.domain.compare.measures": {
+        "PerceptualDistance": "polygraphy.adapters.lpips:LpipsDistance",
+    },
+    "polygraphy.domain.diagnosis.culprit": {
+        "diagnosis_html": "polygraphy.adapters.web.notebook:diagnosis_html",
+    },
+    "polygraphy.domain.model.description": {
+        "model_html": "polygraphy.adapters.web.notebook:model_html",
+    },
+    "polygraphy.domain.ports": {
         "blob_writer": "polygraphy.adapters.files.formats.blobs:blob_writer",
         "class_folders": "polygraphy.adapters.files.formats.pictures:class_folders",
         "command_line": "polygraphy.cli.command_line:command_line",
@@ -31,15 +42,6 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "ResultStore": "polygraphy.adapters.files.store.store:FileResultStore",
         "sample_files": "polygraphy.adapters.files.formats.pictures:sample_files",
         "Tensors/torch": "polygraphy.adapters.torch.arrays:TorchTensors",
-    },
-    "polygraphy.domain.compare.measures": {
-        "PerceptualDistance": "polygraphy.adapters.lpips:LpipsDistance",
-    },
-    "polygraphy.domain.diagnosis.culprit": {
-        "diagnosis_html": "polygraphy.adapters.web.notebook:diagnosis_html",
-    },
-    "polygraphy.domain.model.description": {
-        "model_html": "polygraphy.adapters.web.notebook:model_html",
     },
     "polygraphy.domain.results.results": {
         "results_html": "polygraphy.adapters.web.notebook:results_html",

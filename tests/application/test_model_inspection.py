@@ -12,9 +12,9 @@ import pytest
 from polygraphy.adapters.onnx.describe.reading import describe_file as describe_onnx
 from polygraphy.application.models.model_inspection import inspect_model
 from polygraphy.binding import bind, resolve
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
+from polygraphy.domain.ports import ResultStore
 from polygraphy.ports.models import ModelReports, describe_file
 from tests.support import g1
 from tests.support.diagnosis.quantized_chain import SIZE, build_quantized, plain

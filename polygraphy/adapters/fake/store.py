@@ -13,8 +13,8 @@ from typing import IO, Any, Generic, TypeVar, Union, cast
 from attrs import frozen
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.asked import ResultWriter
 from polygraphy.domain.errors import FileError, MissingFileError, UsageError
+from polygraphy.domain.ports import ResultWriter
 from polygraphy.domain.results.results import RunResults
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ import pytest
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
+from polygraphy.domain.ports import command_line
 from polygraphy.ports.diagnosing import DiagnosisReports, open_environment
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network

@@ -15,9 +15,9 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.ports import command_line
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.reporting import Findings

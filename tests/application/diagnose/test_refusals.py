@@ -21,7 +21,6 @@ from polygraphy.application.diagnose.lowered.half_verdict import cast_model
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.errors import (
     BackendError,
@@ -29,6 +28,7 @@ from polygraphy.domain.errors import (
     MissingDependencyError,
     UnavailableError,
 )
+from polygraphy.domain.ports import command_line
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.diagnosis.diagnosis_cases import network as layers

@@ -49,8 +49,8 @@ from polygraphy.adapters.os.paths import (
     translate_os_errors,
 )
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.asked import ResultWriter
 from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.ports import ResultWriter
 from polygraphy.domain.results.results import RunResults
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import read_tensor

@@ -21,9 +21,9 @@ from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log, s
 from polygraphy.adapters.tensorrt.network.onnx_network import source_of
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest
 from polygraphy.binding import Unbound
-from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.ports import PathOrFile
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata

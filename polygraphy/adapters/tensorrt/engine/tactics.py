@@ -19,8 +19,8 @@ from polygraphy.adapters.tensorrt.engine.timing_cache import (
 )
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import capture_log, guard_callback, is_rtx, trt
-from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.ports import PathOrFile
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.logger import G_LOGGER
 
