@@ -52,7 +52,9 @@ class FloatGraph:
         """Return the nodes that read a tensor."""
         return self._readers.get(name, [])
 
-    def removed_activation(self, name: str, makers: Mapping[str, NodeProto]) -> NodeProto | None:
+    def find_removed_activation(
+        self, name: str, makers: Mapping[str, NodeProto]
+    ) -> NodeProto | None:
         """Return the Relu or Clip after a node that the quantizer removed; None if there is none.
 
         Args:
