@@ -45,7 +45,7 @@ def test_the_form_that_the_quantizer_read_is_the_reference(tmp_path: Path) -> No
     from onnxruntime.quantization import quantize_static
 
     right = network()
-    optimized = OnnxrtParty().executed(right, level="ENABLE_BASIC")
+    optimized = OnnxrtParty().runtime_graph(right, level="ENABLE_BASIC")
     assert [node.op_type for node in optimized.graph.node] == ["Gemm", "Relu", "MatMul"]
 
     def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
