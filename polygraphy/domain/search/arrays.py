@@ -122,7 +122,7 @@ class ArraySearch:
             if max(likeness[index], overlap[index]) < _LIKE:
                 break
             yield from self._change_element(name, start, index, gap, columns[:, index])
-        for index in np.flatnonzero(~columns.any(axis=0)):
+        for index in map(int, np.flatnonzero(~columns.any(axis=0))):
             yield from self._change_idle_element(name, start, index)
 
     def _change_element(
