@@ -79,6 +79,19 @@ def test_a_wrong_parameter_is_named_with_its_cause(
     assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05
 
 
+def test_a_weight_that_differs_from_the_reference_is_not_a_sensitive_node() -> None:
+    model = build_quantized()
+    held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
+    codes = np.rint(held["w2"] / held["w2_s"]).astype(np.int8)
+    model.graph.node.remove(next(node for node in model.graph.node if "w2_q" in node.output))
+    model.graph.initializer.append(numpy_helper.from_array(codes, "w2_q"))
+    changed = with_weight(
+        plain(), "w2", lambda weight: weight + np.float32(0.04) * np.eye(SIZE, dtype=np.float32)
+    )
+    culprit, _ = found(model, changed, within=0.03).culprits
+    assert (culprit["cause"], culprit["nodes"]) == ("weight", ["product2"])
+
+
 def test_a_pair_whose_halves_differ_is_named() -> None:
     model = build_quantized()
     node = next(node for node in model.graph.node if node.output[0] == "r1_d")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence, Sized
+from itertools import product
 from math import inf, prod
 from typing import Any
 
@@ -68,6 +69,8 @@ _EXACT = 1e-3
 """Without quantization the model may differ from its reference by this share of the rms."""
 _HELPS = 0.5
 """A repair counts if it leaves no more than this share of the loss."""
+_CERTAIN = 0.9
+"""The same for weights, whose values show by themselves that they are wrong."""
 _ALMOST = 1.5
 """A parameter is not named if the others leave less than so many times as much."""
 _MANY = 3
@@ -155,7 +158,7 @@ class _GoalSearch:
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         self._allowed = self._time_left()
         judge = self._judge(self._run(case.model.proto, plain=True))
-        if judge <= max(goal.within, _halve(before)):
+        if judge <= max(goal.within, _reduce(before)):
             # A rewrite may rely on parameters that fit together: they may be why.
             repair = self._find_repair(model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
@@ -384,7 +387,7 @@ class _GoalSearch:
             # Where a part that is lost anyway hides what a repair does to the others, the rms of
             # everything shows it.
             rms_ratio = RmsRatio()
-            by_metric, first, target = True, before, self._goal.within
+            by_metric, target = True, self._goal.within
 
             def remaining_loss(numbers: Sequence[int]) -> float:
                 """Return the loss that remains after better parameters at some sites."""
@@ -397,28 +400,35 @@ class _GoalSearch:
                 _, value, rms = tried[key]
                 return value if by_metric else rms
 
-            every, count = remaining_loss(suspects), len(suspects)
-            if every > max(_halve(first), target):
-                by_metric, target = False, 0.0
-                first = self._judge(self._comparison.values, rms_ratio)
-                every = remaining_loss(suspects)
-            if every > max(_halve(first), target):
+            whole_loss = self._judge(self._comparison.values, rms_ratio)
+            count, every, limit, together = len(suspects), inf, target, remaining_loss(suspects)
+            certain = [number for number in suspects if model.sites[number].kind != "activation"]
+            for numbers, by_metric in product((suspects, certain), (True, False)):
+                share = _CERTAIN if numbers == certain else _HELPS
+                first = before if by_metric else whole_loss
+                limit = max(_reduce(first, share), target) if by_metric else _reduce(first, share)
+                every = remaining_loss(numbers) if numbers else inf
+                if every <= limit:
+                    suspects = list(numbers)
+                    break
+            else:
                 # Some of them may be as the quantizer wants them, and worse with other values.
-                by_metric, first, target = True, before, self._goal.within
+                by_metric, limit = True, max(_reduce(before), target)
                 single = {
                     number: remaining_loss([number])
                     for number in suspects
                     if len(suspects) > 1 and self._can_try(tried)
                 }
-                suspects = [number for number, value in single.items() if value < first]
-                least = min(single.values(), default=first)
+                suspects = [number for number, value in single.items() if value < before]
+                least = min(single.values(), default=before)
                 if suspects and remaining_loss(suspects) > least:
                     suspects = [number for number in suspects if single[number] == least]
-                every = remaining_loss(suspects) if suspects else every
-            if every > max(_halve(first), target):
-                notes.append(words.repair_does_not_help(count, every))
+                every = remaining_loss(suspects) if suspects else inf
+            if every > limit:
+                notes.append(words.repair_does_not_help(count, together))
                 return None
-            enough = max(_ALMOST * every, min(target, _halve(first)))
+            floor = min(target, _reduce(before)) if by_metric else 0.0
+            enough = min(max(_ALMOST * every, floor), limit)
             chosen, size = list(suspects), 1
             while size < len(suspects) and self._can_try(tried):  # The worst ones may be enough.
                 if remaining_loss(suspects[:size]) <= enough:
@@ -563,9 +573,9 @@ class _GoalSearch:
         return result
 
 
-def _halve(value: float) -> float:
+def _reduce(value: float, share: float = _HELPS) -> float:
     """Return what counts as much better; a metric in dB may be negative."""
-    return _HELPS * value if value > 0 else value - _HELPS * abs(value)
+    return share * value if value > 0 else value - (1 - share) * abs(value)
 
 
 def _copy_outputs(outputs: Outputs) -> Outputs:
