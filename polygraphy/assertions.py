@@ -40,10 +40,10 @@ from polygraphy.binding import bind, resolve
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.output_rows import Comparison
-from polygraphy.domain.asked import ResultStore, command_line
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
+from polygraphy.domain.ports import ResultStore, command_line
 from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder
 from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults

@@ -9,8 +9,8 @@ from typing import Any
 
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.asked import ResultStore, ResultWriter, Stored
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.ports import ResultStore, ResultWriter, Stored
 from polygraphy.domain.results.results import RunResults, kind_of_runner
 from polygraphy.ports.reporting import Console
 

@@ -10,8 +10,8 @@ from typing import Any
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, Detail, IterationReport, RunReport
-from polygraphy.domain.asked import ResultStore, Stored
 from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.ports import ResultStore, Stored
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tactics import TacticReplay, suspicious_tactics
 from polygraphy.ports.reporting import Reports

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import Tensors
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.ports import Tensors
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import FileError, PolygraphyException
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter
 from polygraphy.ports.running import Runner

@@ -8,7 +8,7 @@ import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore, RecordingConsole
 from polygraphy.binding import bind
-from polygraphy.domain.asked import ResultStore
+from polygraphy.domain.ports import ResultStore
 from polygraphy.ports.reporting import Console
 
 

@@ -11,10 +11,10 @@ from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of
 from polygraphy.binding import bind
-from polygraphy.domain.asked import Tensors
 from polygraphy.domain.data.loading import ONLY_FIRST
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UsageError
+from polygraphy.domain.ports import Tensors
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.application.runs import INPUTS, doubler, feed

@@ -23,8 +23,8 @@ from polygraphy.application.run.layerwise import stream_layerwise
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, DataLoader
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.data.loading import own_copy
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.facts import ModelFacts

@@ -23,8 +23,8 @@ from polygraphy.cli.shared.compare import CompareOptions, SimpleOptions
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions, severities
 from polygraphy.cli.shared.model import ModelOptions
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.commands import copy_command
+from polygraphy.domain.ports import command_line
 
 
 def test_runners_keep_their_order_and_may_repeat() -> None:

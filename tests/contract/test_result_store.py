@@ -13,10 +13,10 @@ import pytest
 from polygraphy.adapters.fake.store import MemoryResultStore
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.limits import Tolerance
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.testing import check_result_store

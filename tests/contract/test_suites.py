@@ -48,7 +48,7 @@ def protocols() -> dict[str, type]:
         port.__name__: port for port in (DataTypeConverter, PerceptualDistance, Spool)
     }
     modules = [each.name for each in pkgutil.iter_modules(ports.__path__, "polygraphy.ports.")]
-    for module in ("polygraphy.domain.asked", *modules):
+    for module in ("polygraphy.domain.ports", *modules):
         for name, value in vars(import_module(module)).items():
             is_own = getattr(value, "__module__", None) == module
             if inspect.isclass(value) and is_own and getattr(value, "_is_protocol", False):
@@ -149,7 +149,7 @@ def _functions() -> dict[str, tuple[list[str], str]]:
 
 def test_ports_of_the_domain_know_no_value_of_it() -> None:
     """Annotations count: one value would tie every file that asks for a port to those of its own."""
-    tree = ast.parse((ROOT / "domain" / "asked.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "domain" / "ports.py").read_text(encoding="utf-8"))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name for name in modules if name and name.startswith("polygraphy.")} == {
         "polygraphy.binding"

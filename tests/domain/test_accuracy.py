@@ -10,10 +10,10 @@ import pytest
 from polygraphy.adapters.fake import MemoryResultStore
 from polygraphy.binding import bind
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.limits import Tolerance
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import IterationResult
 
 AB, BC = ("a", "b"), ("b", "c")

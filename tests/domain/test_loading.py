@@ -9,9 +9,9 @@ import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore
 from polygraphy.binding import bind
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.data.loading import StreamingDataLoader, has_more
 from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.ports import ResultStore
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import MemoryResultStore
 from polygraphy.binding import bind
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults
 from tests.domain.strategies import names
 

@@ -12,9 +12,9 @@ from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, IterationResult, RunResults, SimpleCompareFunc
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.asked import data_frame
 from polygraphy.domain.compare import L2CompareFunc
 from polygraphy.domain.errors import CheckFailedError
+from polygraphy.domain.ports import data_frame
 from polygraphy.ports.reporting import Console
 from tests.support.helpers.summarized_runs import compared
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.binding import bind
-from polygraphy.domain.asked import Tensors
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     InputError,
@@ -17,6 +16,7 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
+from polygraphy.domain.ports import Tensors
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import InputHint, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 from tests.support.house import ROOT, methods, published, said_above
 
 MOST_LINES = 700
 MOST_MODULES = 20
+_IMPORT = re.compile(r"^ *from polygraphy\.([\w.]+) import (\([^)]*\)|.*)$", re.M)
 
 
 def test_files_are_short() -> None:
@@ -35,6 +40,34 @@ def test_folders_have_few_modules() -> None:
     folders = {path.parent for path in ROOT.rglob("*.py") if "compiled" not in path.parts}
     crowded = {str(folder): modules_of(folder) for folder in folders - {ROOT}}
     assert {name for name, count in crowded.items() if count > MOST_MODULES} == set()
+
+
+@pytest.mark.parametrize("folder", ["domain", "application/diagnose", "ports"])
+def test_modules_need_each_other_in_one_direction_even_for_annotations(folder: str) -> None:
+    """The import contracts leave out annotations, and imports in functions hide a circle."""
+    try:
+        TopologicalSorter(_needed_modules(folder)).prepare()
+    except CycleError as error:
+        pytest.fail(f"these modules need each other: {' -> '.join(error.args[1])}")
+
+
+def _needed_modules(folder: str) -> Mapping[str, Set[str]]:
+    """Return by module of a folder the others that it imports anywhere in its text."""
+    texts = {
+        re.sub(r"(/__init__)?\.py$", "", path.relative_to(ROOT).as_posix()).replace("/", "."): path
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    return {
+        name: {
+            needed
+            for module, names in _IMPORT.findall(path.read_text(encoding="utf-8"))
+            for imported in re.findall(r"\w+(?: as \w+)?", names)
+            for inner in [f"{module}.{imported.partition(' ')[0]}"]
+            for needed in [inner if inner in texts else module]
+            if needed in texts and needed != name
+        }
+        for name, path in texts.items()
+    }
 
 
 def test_public_methods_are_documented_where_they_are_declared() -> None:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from polygraphy.adapters.web.page import displayable
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.output_rows import brief
-from polygraphy.domain.accuracy.summarizing import accuracy_in_words, records_of
+from polygraphy.domain.accuracy.summarizing import accuracy_in_words, accuracy_records
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model
@@ -57,7 +57,7 @@ def verdicts_html(results: AccuracyResults) -> str:
             f"{record['passed_iterations']}/{record['iterations']}",
             "passed" if record["passed"] else "\N{BALLOT X} failed",
         )
-        for record in sorted(records_of(results), key=lambda record: record["passed"])
+        for record in sorted(accuracy_records(results), key=lambda record: record["passed"])
     ]
     title = ("runs", "output", "type", "shape", "max abs", "max rel", "metric", "tolerance",
              "iterations", "verdict")  # fmt: skip

@@ -19,7 +19,6 @@ from polygraphy.domain.accuracy.accuracy import (
 from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, rank_of
 from polygraphy.domain.accuracy.summarizing import ComparisonRecord, comparisons_of
-from polygraphy.domain.asked import Plots, ResultStore
 from polygraphy.domain.calling import check_signature, name_of, optional_method, verdict_of
 from polygraphy.domain.compare import (
     CompareResult,
@@ -30,6 +29,7 @@ from polygraphy.domain.compare import (
 from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
+from polygraphy.domain.ports import Plots, ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
 from polygraphy.domain.states.aligning import read_part
 from polygraphy.domain.states.comparing import StepFigures, step_row

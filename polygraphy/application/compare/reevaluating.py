@@ -8,12 +8,12 @@ from typing import Any
 from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.asked import ResultStore, Stored
 from polygraphy.domain.catalog.metrics import GROUPS
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
 from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.limits import Tolerance, joint_reason
+from polygraphy.domain.ports import ResultStore, Stored
 from polygraphy.domain.results.results import IterationResult, RunResults, kind_of_runner
 from polygraphy.domain.tensors.naming import PerOutput, value_for
 from polygraphy.ports.reporting import Console, Reports

@@ -18,8 +18,8 @@ from polygraphy.domain.accuracy.samples import (
     labels_in,
     scores_of,
 )
-from polygraphy.domain.asked import class_folders, sample_files
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.domain.ports import class_folders, sample_files
 from polygraphy.domain.results.results import names_of_runs
 from polygraphy.domain.tensors.naming import some_of
 from polygraphy.ports.reporting import Console

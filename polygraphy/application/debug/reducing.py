@@ -15,13 +15,13 @@ from attrs import define, evolve, field, frozen
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.side_by_side import Candidate
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import (
     InconclusiveError,
     PolygraphyException,
     UnknownNameError,
     UsageError,
 )
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.search import (
     GraphFound,
     Outcome,

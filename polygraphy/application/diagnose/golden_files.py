@@ -18,7 +18,6 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Values
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.diagnosis.closeness import (
     constant_outputs,
     pair_saved_outputs,
@@ -26,6 +25,7 @@ from polygraphy.domain.diagnosis.closeness import (
 )
 from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
 from polygraphy.domain.errors import FileError
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.naming import differing, sets_of_data

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from polygraphy.binding import Unbound, resolve
-from polygraphy.domain.asked import Tensors
 from polygraphy.domain.calling import optional_method
 from polygraphy.domain.data.loading import (
     ONLY_FIRST,
@@ -26,6 +25,7 @@ from polygraphy.domain.errors import (
     MissingDependencyError,
     UsageError,
 )
+from polygraphy.domain.ports import Tensors
 from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.states.memory import StepFeed
 from polygraphy.domain.tensors.facts import Facts, ModelFacts

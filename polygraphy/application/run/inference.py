@@ -21,10 +21,10 @@ from polygraphy.application.run.feeding import (
     promises,
 )
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import ResultStore, ResultWriter, blob_writer
 from polygraphy.domain.calling import optional_method
 from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
+from polygraphy.domain.ports import ResultStore, ResultWriter, blob_writer
 from polygraphy.domain.results.results import (
     DeviceTimes,
     IterationResult,

@@ -41,8 +41,8 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.source import Call, Source, Step
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
+from polygraphy.domain.ports import command_line
 
 CONVERSIONS = [backend.conversion() for backend in built_in().values() if backend.conversion]
 """What backends make of models, where these backends are there."""

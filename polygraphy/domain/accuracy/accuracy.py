@@ -11,10 +11,10 @@ from attrs import frozen
 
 from polygraphy.binding import port
 from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers, Reading, Spool, count_matched
-from polygraphy.domain.asked import data_frame
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult, average_of
 from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.limits import Threshold
+from polygraphy.domain.ports import data_frame
 from polygraphy.domain.results.results import IterationResult, KeyedList
 from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
 
@@ -544,8 +544,6 @@ class AccuracyResults(list[AccuracyResult], Storable):
         """Return the verdict in a few lines: for each pair of runs the failed outputs, the worst
         first.
         """
-        from polygraphy.domain.accuracy.summarizing import accuracy_in_words
-
         return accuracy_in_words(self)
 
     def raise_for_failure(self) -> AccuracyResults:
@@ -566,9 +564,7 @@ class AccuracyResults(list[AccuracyResult], Storable):
         Raises:
             MissingDependencyError: pandas is not installed.
         """
-        from polygraphy.domain.accuracy.summarizing import records_of
-
-        return data_frame(records_of(self))
+        return data_frame(accuracy_records(self))
 
     def _repr_html_(self) -> str:
         """Return the verdicts as notebooks show them."""
@@ -582,3 +578,15 @@ class AccuracyResults(list[AccuracyResult], Storable):
 @port
 def verdicts_html(results: AccuracyResults) -> str:  # type: ignore[empty-body]
     """Return verdicts."""
+
+
+@port
+def accuracy_in_words(results: AccuracyResults) -> str:  # type: ignore[empty-body]
+    """Return the verdict on each pair of runs, and a line for each output that failed."""
+
+
+@port
+def accuracy_records(  # type: ignore[empty-body]
+    results: AccuracyResults,
+) -> list[dict[str, Any]]:
+    """Return a dictionary for each comparison function, pair of runs and output."""

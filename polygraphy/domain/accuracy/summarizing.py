@@ -39,7 +39,7 @@ def comparisons_of(results: Sequence[AccuracyResult]) -> list[Comparison]:
     return [judged_pair.named(names, judged_pair.table.rows()) for judged_pair in row_pairs]
 
 
-def records_of(results: Sequence[AccuracyResult]) -> list[dict[str, Any]]:
+def accuracy_records(results: Sequence[AccuracyResult]) -> list[dict[str, Any]]:
     """Return a dictionary for each comparison function, pair of runs and output: names, data type,
     shape, largest differences or metric value, tolerance, and number of passed iterations.
     """

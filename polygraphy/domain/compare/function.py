@@ -141,6 +141,22 @@ class PairwiseCompareFunc:
         """Compare like `__call__`, lazily: the outputs must not change until `own_arrays` or
         `settle` is called on each result.
         """
-        from polygraphy.domain.compare.pairwise import compare_pairs
+        from polygraphy.domain.compare.pairwise import compare_pairs, known_names
 
-        return compare_pairs(self, iter_result0, iter_result1)
+        settings: Mapping[str, str] = {}
+        if self.named_outputs():
+            settings = self.settings_by_output(known_names(iter_result0, iter_result1))
+
+        def compare(value: Side, reference: Side) -> CompareResult:
+            """Return the comparison of two outputs, by their own settings."""
+            setting = self.setting_name(value.name, reference.name, settings)
+            return self.compare_arrays(value, reference, setting)
+
+        return compare_pairs(
+            iter_result0,
+            iter_result1,
+            compare,
+            self.find_output_func,
+            check_shapes=self.check_shapes,
+            fail_fast=self.fail_fast,
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -20,9 +20,6 @@ from polygraphy.domain.sizes import in_a_row
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, compute_dtype
 from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
-
-if TYPE_CHECKING:
-    from polygraphy.domain.compare.function import PairwiseCompareFunc
 
 
 @frozen
@@ -70,21 +67,32 @@ class Side:
 
 
 def compare_pairs(
-    function: PairwiseCompareFunc, result0: IterationResult, result1: IterationResult
+    result0: IterationResult,
+    result1: IterationResult,
+    compare: Callable[[Side, Side], CompareResult],
+    find_output: FindOutput | None,
+    *,
+    check_shapes: bool,
+    fail_fast: bool,
 ) -> dict[str, CompareResult]:
-    """Return, by output, the result of comparing one iteration of two runs."""
-    settings: Mapping[str, str] = {}
-    if function.named_outputs():
-        known_values = dict.fromkeys((*_known_names(result0), *_known_names(result1)))
-        settings = function.settings_by_output(known_values)
+    """Return, by output, the result of comparing one iteration of two runs.
+
+    Args:
+        result0: the outputs of the first run.
+        result1: those of the second run, the reference.
+        compare: compares two outputs of one shape.
+        find_output: finds the counterpart of an output; see `PairwiseCompareFunc`.
+        check_shapes: whether outputs of different shapes fail.
+        fail_fast: whether to stop at the first output that fails.
+    """
     results: dict[str, CompareResult] = {}
-    for pair in _pairs(function.find_output_func, result0, result1):
+    for pair in _pairs(find_output, result0, result1):
         key = pair.name0 or pair.name1 or ""
         if key in results:  # An output may be compared with several.
             name0 = pair.name0 or f"nothing of {result0.runner_name}"
             key = f"{name0} vs. {pair.name1}"
-        results[key] = _compare_pair(function, pair, result0, result1, settings)
-        if function.fail_fast and not results[key]:
+        results[key] = _compare_pair(pair, result0, result1, compare, check_shapes=check_shapes)
+        if fail_fast and not results[key]:
             break
     OutputCompareResult.prepare_verdicts(results.values())
     return results
@@ -112,11 +120,12 @@ def _pairs(
 
 
 def _compare_pair(
-    function: PairwiseCompareFunc,
     pair: OutputPair,
     result0: IterationResult,
     result1: IterationResult,
-    settings: Mapping[str, str],
+    compare: Callable[[Side, Side], CompareResult],
+    *,
+    check_shapes: bool,
 ) -> CompareResult:
     """Return the comparison of two outputs, or that one of them is missing."""
     if pair.name0 is None or pair.name1 is None:
@@ -136,24 +145,24 @@ def _compare_pair(
             " whose shapes differ from those of the other run."
         )
     tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)
-    fitted = align_shapes(value, reference, check_shapes=function.check_shapes)
+    fitted = align_shapes(value, reference, check_shapes=check_shapes)
     if fitted is None:
         result: CompareResult = UncomparedResult(
             f"Shape mismatch: {tensors[0]} is compared with {tensors[1]}."
         )
     else:
-        result = function.compare_arrays(
-            Side(tensors[0], fitted[0], result0),
-            Side(tensors[1], fitted[1], result1),
-            function.setting_name(pair.name0, pair.name1, settings),
-        )
+        result = compare(Side(tensors[0], fitted[0], result0), Side(tensors[1], fitted[1], result1))
     result.tensor0, result.tensor1 = tensors
     return result
 
 
-def _known_names(outputs: Mapping[str, Any]) -> Iterable[str]:
-    """Return the output names of a run, including those compared separately."""
-    return outputs.known_names() if isinstance(outputs, IterationResult) else outputs
+def known_names(*runs: Mapping[str, Any]) -> Collection[str]:
+    """Return the output names of all runs, including those compared separately."""
+    return dict.fromkeys(
+        name
+        for outputs in runs
+        for name in (outputs.known_names() if isinstance(outputs, IterationResult) else outputs)
+    )
 
 
 def _sources(outputs: Mapping[str, Any]) -> Mapping[str, str]:

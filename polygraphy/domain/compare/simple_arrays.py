@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from attrs import Factory, define, evolve
@@ -22,7 +22,6 @@ from attrs import Factory, define, evolve
 from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.arithmetic.passes.blocks import Kind, kind_of
-from polygraphy.domain.asked import Plots
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import (
@@ -32,7 +31,9 @@ from polygraphy.domain.compare.result import (
     OutputCompareResult,
     UncomparedResult,
 )
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.part_limits import are_near
+from polygraphy.domain.ports import Plots
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.rounding import (
     GROWTH,
@@ -54,9 +55,6 @@ from polygraphy.domain.tensors.facts import (
     lowered_precision,
 )
 from polygraphy.domain.tensors.precision import Precision, is_exact
-
-if TYPE_CHECKING:
-    from polygraphy.domain.compare.simple import SimpleCompareFunc
 
 
 @define
@@ -175,25 +173,43 @@ def _explains(recomputed: Recomputed, arrays: list[Array], rounding: Rounding) -
         return bool(np.all((added <= allowed) | ~np.isfinite(wide[0]) | ~np.isfinite(wide[1])))
 
 
-def compare_arrays(
-    function: SimpleCompareFunc, value: Side, reference: Side, setting: str
-) -> CompareResult:
+class Settings(Protocol):
+    """The settings of a comparison function; see `SimpleCompareFunc`."""
+
+    pictures: Pictures
+    infinities_compare_equal: bool
+
+    @property
+    def threads(self) -> int:
+        """Return the maximum number of threads for one large output."""
+
+    def is_auto(self, name: str) -> bool:
+        """Return whether a tolerance of an output is ``"auto"``."""
+
+    def tolerance_for(self, name: str, rounding: Rounding | None = None) -> Tolerance:
+        """Return the tolerance of an output."""
+
+    def quantile_for(self, name: str) -> float:
+        """Return the quantile to check for an output, from 0 to 1."""
+
+
+def compare_arrays(settings: Settings, value: Side, reference: Side, setting: str) -> CompareResult:
     """Compare two arrays of equal shape; each metric is computed on first access.
 
     Args:
-        function: says what is tolerated.
+        settings: the tolerances.
         value: the output.
         reference: what it is compared with.
         setting: the name that settings are looked up by.
     """
     arrays = value.array, reference.array
     known_rows = (value.facts, value.name), (reference.facts, reference.name)
-    explain = partial(_rounding_between, known_rows, function.threads)
-    is_auto = function.is_auto(setting)
+    explain = partial(_rounding_between, known_rows, settings.threads)
+    is_auto = settings.is_auto(setting)
     rounding = explain(arrays) if is_auto else None
-    if function.pictures.are_wanted:
-        limits = function.tolerance_for(setting, rounding)
-        function.pictures.draw(value.name, *arrays, (limits.atol, limits.rtol))
+    if settings.pictures.are_wanted:
+        limits = settings.tolerance_for(setting, rounding)
+        settings.pictures.draw(value.name, *arrays, (limits.atol, limits.rtol))
     if rounding is None and is_auto:
         return UncomparedResult(
             f"The rounding limit of {value.tensor} is unknown: set its tolerance."
@@ -208,11 +224,11 @@ def compare_arrays(
             arrays,
             Difference(
                 *arrays,
-                infinities_equal=function.infinities_compare_equal or is_auto,
-                threads=function.threads,
+                infinities_equal=settings.infinities_compare_equal or is_auto,
+                threads=settings.threads,
             ),
-            function.tolerance_for(setting, rounding),
-            function.quantile_for(setting),
+            settings.tolerance_for(setting, rounding),
+            settings.quantile_for(setting),
             explain,
         )
 

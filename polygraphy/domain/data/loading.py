@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import (
-    ResultStore,
-    holds_blobs,
-    holds_pictures,
-    iterate_blobs,
-    iterate_pictures,
-)
 from polygraphy.domain.errors import (
     DataTypeConversionException,
     InputError,
     ModelError,
     UsageError,
     close_matches,
+)
+from polygraphy.domain.ports import (
+    ResultStore,
+    holds_blobs,
+    holds_pictures,
+    iterate_blobs,
+    iterate_pictures,
 )
 from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.aliases import Array

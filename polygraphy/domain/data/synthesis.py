@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from polygraphy.binding import Unbound, resolve
-from polygraphy.domain.asked import Tensors
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.domain.ports import Tensors
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts

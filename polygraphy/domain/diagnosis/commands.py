@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import captured_tensors
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.model.description import Node
+from polygraphy.domain.ports import command_line
 
 Options = Mapping[str, Any]
 """Values of options, by the names of their rows."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
-from polygraphy.domain.quantization.sites import RAW
-
-if TYPE_CHECKING:
-    from polygraphy.domain.quantization.rules import Rules
+from polygraphy.domain.quantization.sites import RAW, FloatNode, Site
 
 _ALWAYS = -1
 """Stands for the tensor that a node follows, if it follows none."""
@@ -33,23 +29,34 @@ class AskedSites:
     """The sites that nodes ask for.
 
     Args:
-        rules: what each node asks for.
+        nodes: the nodes, in order.
+        sites: what is quantized.
+        asks: by the name of a node what it asks for; see `Rules`.
+        biases: by the name of a node the corrected bias that another node adds behind it.
+        fixed: the sites for which no node is known to ask.
 
     Attributes:
         names: the names of nodes that ask for a site; the bit of a node is its position.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self._count = len(rules.sites)
-        self._fixed = bits_of(rules.fixed)
-        asking = [node for node in rules.nodes if rules.asks.get(node.name, "nothing") != "nothing"]
+    def __init__(
+        self,
+        nodes: Sequence[FloatNode],
+        sites: Sequence[Site],
+        asks: Mapping[str, str],
+        biases: Mapping[str, str],
+        fixed: Collection[int],
+    ) -> None:
+        self._count = len(sites)
+        self._fixed = bits_of(fixed)
+        asking = [node for node in nodes if asks.get(node.name, "nothing") != "nothing"]
         self.names: Sequence[str] = [*dict.fromkeys(node.name for node in asking)]
         self._bits = {name: 1 << number for number, name in enumerate(self.names)}
         tensors: dict[str, int] = {}
-        for number, site in enumerate(rules.sites):
+        for number, site in enumerate(sites):
             for offset, name in ((0, site.name), (self._count, site.name + RAW)):
                 tensors[name] = tensors.get(name, 0) | 1 << offset + number
-        follows = {node.name for node in asking if rules.asks[node.name] == "follows"}
+        follows = {node.name for node in asking if asks[node.name] == "follows"}
         for node in asking:
             if node.name in follows and node.reads and node.reads[0] not in tensors:
                 tensors[node.reads[0]] = 1 << 2 * self._count + len(tensors)
@@ -59,8 +66,8 @@ class AskedSites:
                 reduce(or_, (tensors.get(name, 0) for name in names), 0)
                 for names in (node.reads, node.makes)
             )
-            bias = tensors.get(rules.biases.get(node.name, ""), 0)
-            kind = rules.asks[node.name]
+            bias = tensors.get(biases.get(node.name, ""), 0)
+            kind = asks[node.name]
             first, marks = _ALWAYS, reads
             if kind == "follows":
                 first = tensors[node.reads[0]] if node.reads else 0

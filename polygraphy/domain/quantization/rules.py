@@ -61,7 +61,7 @@ class Rules:
     @cached_property
     def asked(self) -> AskedSites:
         """The sites that nodes ask for, as bits."""
-        return AskedSites(self)
+        return AskedSites(self.nodes, self.sites, self.asks, self.biases, self.fixed)
 
     def off(self, without: Collection[str]) -> list[int]:
         """Return the sites that are in floating point if nodes are left out."""

@@ -12,8 +12,8 @@ from attrs import frozen
 from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_words
 from polygraphy.domain.accuracy.rounding_answer import is_coarse
 from polygraphy.domain.accuracy.summarizing import failure_sentence, pass_sentence, worst_row
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.environment import describe_installed
+from polygraphy.domain.ports import command_line
 from polygraphy.domain.report.document import Document, Problem
 from polygraphy.domain.results.results import short_names
 from polygraphy.domain.states.comparing import step_table, steps_in_words

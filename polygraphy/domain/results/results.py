@@ -16,8 +16,8 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.binding import port, resolve
-from polygraphy.domain.asked import PathOrFile, ResultStore
 from polygraphy.domain.errors import UnknownKeyError, UsageError
+from polygraphy.domain.ports import PathOrFile, ResultStore
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.naming import Note

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-from attrs import frozen
+from collections.abc import Sequence
 
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model.description import Graph, Tensor
 from polygraphy.domain.states.names import pairs_by_name
 from polygraphy.domain.states.pairs import CONSTANT, FIRST_MODEL, StatePair, is_same_kind
 from polygraphy.domain.tensors.naming import some_of
-
-if TYPE_CHECKING:
-    from polygraphy.domain.states.plan import StatePlan
-
-
-@frozen
-class FirstModel:
-    """The model of the first step.
-
-    Attributes:
-        plan: the roles of its inputs.
-        outputs: the names of its outputs, and what later steps call the same tensors.
-    """
-
-    plan: StatePlan
-    outputs: Mapping[str, str]
 
 
 def match_outputs(

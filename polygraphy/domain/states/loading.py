@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from polygraphy.binding import port
-from polygraphy.domain.asked import read_config, read_tokens
 from polygraphy.domain.catalog.steps import DEFAULT_PROMPT, DEFAULT_STEPS
 from polygraphy.domain.data.loading import describe_model, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.description import Graph
+from polygraphy.domain.ports import read_config, read_tokens
 from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import (

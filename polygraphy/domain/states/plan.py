@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
 from polygraphy.domain.model.description import Graph, Tensor
 from polygraphy.domain.states.cache_sizes import cache_sizes
-from polygraphy.domain.states.first_model import FirstModel, match_outputs
+from polygraphy.domain.states.first_model import match_outputs
 from polygraphy.domain.states.pairs import (
     GROWS,
     REPLACED,
@@ -42,6 +42,19 @@ _AUDIO, _FRAMES = 512, 8
 """Samples of a chunk of one channel, and frames of one of several, where the model takes any."""
 _CONTEXT = 8
 """The length of what is the same in each step, such as the states of an encoder."""
+
+
+@frozen
+class FirstModel:
+    """The model of the first step.
+
+    Attributes:
+        plan: the roles of its inputs.
+        outputs: the names of its outputs, and what later steps call the same tensors.
+    """
+
+    plan: StatePlan
+    outputs: Mapping[str, str]
 
 
 class StatePlan:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import PathOrFile, ResultStore
+from polygraphy.domain.ports import PathOrFile, ResultStore
 
 Class = TypeVar("Class", bound=type)
 Value = TypeVar("Value")

@@ -19,8 +19,8 @@ from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.adapters.files.store.writers import ENDING, PLAIN_MEMBER
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import FileError
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tactics import TacticReplay
 from polygraphy.logger import G_LOGGER

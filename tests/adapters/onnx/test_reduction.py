@@ -18,8 +18,8 @@ from polygraphy.adapters.onnx.run.opening import ReducibleOnnxModel
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.reducing import Reduction, reduce_model
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.search import Outcome
 from tests.support import models
 from tests.support.examples import scaled

@@ -10,10 +10,10 @@ import pytest
 from polygraphy import mod
 from polygraphy.adapters.plots import MatplotlibPlots, error_plots, file_name
 from polygraphy.binding import bind
-from polygraphy.domain.asked import Plots
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.compare.simple_arrays import Pictures
 from polygraphy.domain.errors import MissingDependencyError
+from polygraphy.domain.ports import Plots
 from polygraphy.domain.results.results import IterationResult
 from tests.support.examples import spread
 

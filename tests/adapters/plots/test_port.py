@@ -10,7 +10,7 @@ import pytest
 
 from polygraphy.adapters.plots import MatplotlibPlots
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import Plots
+from polygraphy.domain.ports import Plots
 from tests.support.examples import spread
 
 IMAGE = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)

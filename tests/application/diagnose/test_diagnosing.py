@@ -13,9 +13,9 @@ import pytest
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
+from polygraphy.domain.ports import command_line
 from polygraphy.ports.diagnosing import DiagnosisReports, open_environment
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
@@ -64,9 +64,9 @@ class Secretive(WrongRewriter):
     """Does not show the graph that it runs."""
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        return OnnxParty().load(model if plain else super().executed(model, without=without))
+        return OnnxParty().load(model if plain else super().runtime_graph(model, without=without))
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         return None

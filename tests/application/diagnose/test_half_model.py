@@ -15,9 +15,9 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.ports import command_line
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.reporting import Findings
@@ -250,10 +250,10 @@ def test_a_backend_that_does_not_round_is_told_apart_from_rounding() -> None:
     lines: list[str] = []
 
     class Reports:
-        def attempted(self, attempt: Attempt) -> None:
+        def show_attempt(self, attempt: Attempt) -> None:
             lines.append(attempt.result)
 
-        def concluded(self, result: DiagnosisResult) -> None: ...
+        def show_result(self, result: DiagnosisResult) -> None: ...
 
     weights = {"up": np.float32(1e3), "down": np.float32(1e-3)}
     steps = [("x", "up", "a"), ("a", "up", "b"), ("b", "down", "c"), ("c", "down", "y")]

@@ -14,8 +14,8 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.steps import model_refusal
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.ports import command_line
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.facts import facts_of

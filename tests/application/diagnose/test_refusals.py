@@ -21,7 +21,6 @@ from polygraphy.application.diagnose.lowered.half_verdict import cast_model
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
-from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.errors import (
     BackendError,
@@ -29,6 +28,7 @@ from polygraphy.domain.errors import (
     MissingDependencyError,
     UnavailableError,
 )
+from polygraphy.domain.ports import command_line
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.diagnosis.diagnosis_cases import network as layers
@@ -165,7 +165,7 @@ def test_a_backend_that_is_not_there_refuses_no_model(kind: type[BackendError]) 
 class TwoFusions(WrongRewriter):
     """Refuses what one of its rewrites makes, and in a larger model what another makes as well."""
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         ops = [node.op_type for node in model.graph.node]

@@ -36,8 +36,8 @@ from polygraphy.adapters.tensorrt.library.module import (
     trt,
 )
 from polygraphy.adapters.tensorrt.network.network import load_own_plugins
-from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.errors import ModelError
+from polygraphy.domain.ports import PathOrFile
 from polygraphy.logger import G_LOGGER
 
 _WHENCE = {"SET": io.SEEK_SET, "CUR": io.SEEK_CUR, "END": io.SEEK_END}

@@ -13,10 +13,10 @@ from polygraphy.adapters.tensorrt.network.onnx_network import NetworkFromOnnxPat
 from polygraphy.adapters.tensorrt.plan.engine import EngineFromPath
 from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic import summarize
-from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.engine import EngineDescription, NetworkDescription
+from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import RunResults
 
 _NETWORK_FUNCTION = "load_network"
