@@ -225,6 +225,25 @@ def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
     assert "match with all rewrites of onnxrt disabled" in kept.summary
 
 
+class SaturatingParty(OnnxrtParty):
+    """Computes as a CPU without VNNI: sums of integer products saturate."""
+
+    def load(self, model: Any, **options: Any) -> Any:
+        compute = super().load(model, **options)
+        is_quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+        if self._has_exact_products or not is_quantized:
+            return compute
+        return lambda feed: {name: np.clip(y, -1, 1) for name, y in compute(feed).items()}
+
+
+def test_products_that_saturate_are_not_a_sensitive_node() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(build_quantized(), [SaturatingParty()], FEEDS, reference=plain(), within=0.05)
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["cause"], culprit["party"]) == ("fault", "saturation", "onnxrt")
+
+
 def test_a_metric_may_change_its_arrays() -> None:
     def careless(values: Any, right: Any) -> float:
         ratio = RmsRatio()(values, right)

@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
+from polygraphy.application.diagnose.steps.quantization_steps import CodeSearch
 from polygraphy.application.diagnose.steps.quantized_switches import Switches, expect_powers
 from polygraphy.application.diagnose.steps.quantizing_again import measure_again
 from polygraphy.domain.diagnosis.culprit import (
@@ -42,7 +43,7 @@ from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
 from polygraphy.domain.tensors.facts import layout_of
-from polygraphy.ports.diagnosing import QuantizedModel, open_quantized
+from polygraphy.ports.diagnosing import QuantizedModel, find_code_tensors, open_quantized
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
@@ -157,6 +158,9 @@ class _GoalSearch:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         self._allowed = self._time_left()
+        saturated = self._saturated_result(model, before)
+        if saturated is not None:
+            return Found(saturated, case)
         judge = self._judge(self._run(case.model.proto, plain=True))
         if judge <= max(goal.within, _reduce(before)):
             # A rewrite may rely on parameters that fit together: they may be why.
@@ -255,6 +259,38 @@ class _GoalSearch:
         """Return the result that only wrong parameters are at fault."""
         result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
+
+    def _saturated_result(self, model: QuantizedModel, before: float) -> DiagnosisResult | None:
+        """Return the result that products of eight bits saturate on this CPU; None if the backend
+        computes as accurately with exact products.
+        """
+        exact = getattr(self._party, "with_exact_products", lambda: None)()
+        if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
+            return None
+        proto = self._case.model.proto
+        compute = exact.load(proto)
+        after = self._judge([compute(feed) for feed in self._feeds])
+        if after > max(self._goal.within, _reduce(before)):
+            return None
+        nodes: list[str] = []
+        codes = find_code_tensors(proto)
+        if codes.tensors:
+            worst = max(
+                CodeSearch(self._case, codes, exact, self._feeds[0]).compare(self._party),
+                key=lambda difference: difference.steps,
+                default=None,
+            )
+            nodes = [worst.tensor.node] if worst is not None else []
+        if not nodes:
+            held = {site.name for site in model.sites if site.kind in ("weight", "operator")}
+            nodes = [node.name for node in model.nodes if held & {*node.reads, *node.makes}][:1]
+        fact = words.products_saturate(self._goal.name, before, after)
+        remedy = Remedy(None, True, words.AVOID_SATURATION)
+        ops = [node.op for node in model.nodes if node.name in nodes]
+        culprit = Culprit(
+            nodes, None, self._party.name, "saturation", None, [fact], remedy, *ops[:1]
+        )
+        return DiagnosisResult(FAULT, [culprit])
 
     def _quantize_again(
         self, model: QuantizedModel, kept_names: Sequence[str], before: float, *, is_full: bool
