@@ -261,7 +261,7 @@ class _GoalSearch:
         """
         request = Requantization(
             model.producer,
-            self._comparison.pair.reference.proto,
+            model.reference,
             model.float_at_sites(()),
             model.sites,
             [self._comparison.pair.feed_reference(feed) for feed in self._feeds],
