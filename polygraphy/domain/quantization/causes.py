@@ -31,6 +31,8 @@ _CLIPPED_LOSS = 0.28
 """Calibration may cut off elements on purpose: NNCF's and ModelOpt's lose up to 0.239, 50 times the
 least (seed 5, 47 healthy models); planted ranges that are too narrow begin at 0.334.
 """
+_CERTAIN_LOSS = 0.5
+"""No calibration gives up so much of an activation on purpose."""
 _LEAST_LOSS = 0.015
 """A smaller loss is never wrong: with 16 bits, a few elements that the calibration did not see are
 hundreds of times the least loss (healthy: up to 0.012).
@@ -90,6 +92,11 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
     if cause == ZERO_POINT and site.kind == "activation" and site.scheme is not None:
         return loss.loss > _GAP[0] or _gap(site.scheme, loss) > _GAP[1]
     return cause != CLIPPED or loss.loss > _CLIPPED_LOSS
+
+
+def is_certain(site: Site, loss: SiteLoss) -> bool:
+    """Return whether a suspect is wrong even if other losses hide most of its effect."""
+    return site.kind != "activation" or site.read is not None or loss.loss > _CERTAIN_LOSS
 
 
 def cause_of(site: Site, loss: SiteLoss) -> str:

@@ -31,7 +31,13 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.words import errors, titles
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
+from polygraphy.domain.quantization.causes import (
+    CALIBRATION,
+    CLIPPED,
+    cause_of,
+    is_certain,
+    is_suspect,
+)
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.lines import exclusion, halves_another_range
 from polygraphy.domain.quantization.losses import SiteLoss
@@ -71,7 +77,7 @@ _EXACT = 1e-3
 _HELPS = 0.5
 """A repair counts if it leaves no more than this share of the loss."""
 _CERTAIN = 0.9
-"""The same for weights, whose values show by themselves that they are wrong."""
+"""The same for parameters that are wrong by themselves, such as weights of other values."""
 _ALMOST = 1.5
 """A parameter is not named if the others leave less than so many times as much."""
 _MANY = 3
@@ -438,7 +444,7 @@ class _GoalSearch:
 
             whole_loss = self._judge(self._comparison.values, rms_ratio)
             count, every, limit, together = len(suspects), inf, target, remaining_loss(suspects)
-            certain = [number for number in suspects if model.sites[number].kind != "activation"]
+            certain = [n for n in suspects if is_certain(model.sites[n], losses[n])]
             for numbers, by_metric in product((suspects, certain), (True, False)):
                 share = _CERTAIN if numbers == certain else _HELPS
                 first = before if by_metric else whole_loss
