@@ -91,7 +91,7 @@ class AnswerLog(list[Answers]):
         try:
             self._packs = _are_packable(past)
             OutputCompareResult.prepare_metrics(_differences(past))
-            ticket = self._spool.put(_packed(past)) if self._packs else -1
+            ticket = self._spool.put(_pack_iterations(past)) if self._packs else -1
         except (FileError, pickle.PicklingError, AttributeError, TypeError):
             self._packs = False
         if self._packs:  # Else they stay: that costs memory, and nothing is lost.
@@ -129,7 +129,7 @@ class Reading(Collection[Answers]):
         yield from self._log
 
     @property
-    def matched(self) -> int:
+    def match_count(self) -> int:
         """Return the number of iterations that matched; packed ones cannot have changed."""
         return self._log._packed_matched + count_matched(self._log)
 
@@ -139,7 +139,7 @@ def count_matched(iterations: Iterable[Answers]) -> int:
     return sum(bool(answers) and all(answers.values()) for answers in iterations)
 
 
-def _packed(iterations: list[Answers]) -> bytes:
+def _pack_iterations(iterations: list[Answers]) -> bytes:
     """Return iterations as bytes, results as rows."""
     buffer = io.BytesIO()
     pickler = pickle.Pickler(buffer, _PROTOCOL)

@@ -87,7 +87,7 @@ class ArraySearch:
 
     def _error_of_element(self, name: str, start: Any, index: int, change: float) -> float:
         """Return the error with one element changed by a number."""
-        return self._error(name, self._moved_element(start, index, change))
+        return self._error(name, self._move_element(start, index, change))
 
     @staticmethod
     def _as_vector(result: Any) -> Any:
@@ -124,18 +124,18 @@ class ArraySearch:
             if max(likeness[index], overlap[index]) < _LIKE:
                 return
             slope = float(gap @ columns[:, index]) / float(np.sum(np.square(columns[:, index])))
-            yield self._moved_element(start, index, slope)
+            yield self._move_element(start, index, slope)
             signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
             error = partial(self._error_of_element, name, start, index)
             first = min(error(sign * 10**power) for sign in signs for power in _EXPONENTS)
             if first > _PROMISING * float(np.mean(np.square(gap))):
                 continue
-            yield self._moved_element(
+            yield self._move_element(
                 start, index, nearest_number(error, signs=signs, exponents=_EXPONENTS)
             )
 
     @staticmethod
-    def _moved_element(start: Any, index: int, change: float) -> Any:
+    def _move_element(start: Any, index: int, change: float) -> Any:
         """Return the array with one element changed by an amount."""
         array = np.array(start, np.float64)
         array.flat[index] += change
@@ -156,7 +156,7 @@ class ArraySearch:
         step = _STEP * (float(np.std(start)) or float(np.max(np.abs(start), initial=0)) or 1.0)
         columns = np.zeros((first.size, start.size))
         for index in range(start.size):
-            result = self._compute(name, self._moved_element(start, index, step))
+            result = self._compute(name, self._move_element(start, index, step))
             if result is not None and np.shape(result) == np.shape(base):
                 columns[:, index] = (self._as_vector(result) - first) / step
         return (first, columns) if np.isfinite(columns).all() else None

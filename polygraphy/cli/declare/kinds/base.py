@@ -300,9 +300,9 @@ class Choice(Kind):
 
     def parse(self, words: Sequence[str]) -> Any:
         """Return the word."""
-        return self.chosen(words[0])
+        return self.choice_for(words[0])
 
-    def chosen(self, word: str) -> str:
+    def choice_for(self, word: str) -> str:
         """Return the choice that a word stands for."""
         choices = self.choices or ()
         alias = self.aliases.get(word.lower() if self.in_any_case else word, word)
