@@ -114,9 +114,9 @@ class Command:
             *(values.overridden(own_values) for own_values in values.nested.values()),
         ):
             warn_of_needs(single_values, before)
-        return self.written(new_program, line, log_of(values))
+        return self.program_source(new_program, line, log_of(values))
 
-    def written(self, made: Program, line: str, log: Log) -> str:
+    def program_source(self, made: Program, line: str, log: Log) -> str:
         """Return the source of a program with its log settings."""
         from polygraphy.codegen.render import render
 

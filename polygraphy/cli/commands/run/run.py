@@ -624,11 +624,11 @@ class RunCommand(Command):
             partials={plugin.template: plugin.partial for plugin in self.plugins},
         )
 
-    def written(self, made: Program, line: str, log: Log) -> str:
+    def program_source(self, made: Program, line: str, log: Log) -> str:
         """Return the source of the program, which templates of other packages may have made
         invalid.
         """
-        render = super().written
+        render = super().program_source
         if not self.plugins:
             return render(made, line, log)
         return render_checked(partial(render, made, line, log), self.plugins)

@@ -327,7 +327,7 @@ class Choices(Choice, Texts):
 
     def parse(self, words: Sequence[str]) -> Any:
         """Return the words without repetitions."""
-        return tuple(dict.fromkeys(map(self.chosen, words)))
+        return tuple(dict.fromkeys(map(self.choice_for, words)))
 
 
 class Script(Kind):
