@@ -619,7 +619,9 @@ class _GoalSearch:
             if self._time_left() <= 0:
                 break
             try:
-                values[name] = self._judge(self._run(model.repaired(schemes).float_at_sites(())))
+                values[name] = self._judge(
+                    self._run(model.with_schemes(schemes).float_at_sites(()))
+                )
             except (BackendError, ModelError):
                 continue  # Not every operator supports 16 bits.
         return values
