@@ -391,11 +391,14 @@ class QuantizedModel(Protocol):
         producer: which quantizer made it: ``static``, ``dynamic`` or ``nbits`` of ONNX Runtime,
             ``nncf``, ``nncf-weights``, ``modelopt``, ``olive``, ``genai``; empty if that is not
             known.
+        reference: the form of the reference that the quantizer read, an ``onnx.ModelProto``; None
+            without a reference.
     """
 
     sites: Sequence[Site]
     nodes: Sequence[FloatNode]
     producer: str
+    reference: Any
 
     @property
     def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:
@@ -424,7 +427,7 @@ class QuantizedModel(Protocol):
         it.
         """
 
-    def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
+    def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
         """Return the model with other parameters at some sites; None for a bias means those that
         follow from its operands.
         """

@@ -15,6 +15,7 @@ from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
 from polygraphy.adapters.onnx.edit.lazy_branches import compute_lazily
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
     DEQUANTIZE,
+    EXACT,
     QUANTIZE,
     SitePair,
     channel_axis,
@@ -23,14 +24,19 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     is_bias_shape,
     is_corrected,
     is_same_scheme,
+    is_shifted,
     makers_of,
+    operator_region,
     producer_of,
+    reads_rows,
     remove_identities,
+    remove_suffixes,
     scheme_of_node,
     set_axis,
     sort_nodes,
     weights_between,
 )
+from polygraphy.adapters.onnx.edit.reference_names import rename_operators, sort_forms
 from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
@@ -65,13 +71,20 @@ SWITCHES = "polygraphy//switches"
 _AGAIN = "//again"
 """What is added to the name of a weight that the backend quantizes again."""
 _INT32 = 2.0**31
+_WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")
+"""Operators whose bias is their third input: a first or second one is not a bias."""
+_KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")
+"""Quantizers that do not compensate in biases for the errors of weights."""
 _ALIKE = 0.5
 """A weight of the reference may differ from the quantized one by this share of its rms."""
 
 
 def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> QuantizedModel:
     """Return a model with its quantization sites; see the port."""
-    return QuantizedModel(model, [FloatGraph(reference.graph) for reference in references])
+    forms = sort_forms(model, references)
+    opened = QuantizedModel(model, [FloatGraph(form.graph) for form in forms])
+    opened.reference = forms[0] if forms else None
+    return opened
 
 
 class QuantizedModel:
@@ -81,7 +94,10 @@ class QuantizedModel:
         sites: where it is quantized.
         nodes: what computes, as before it was quantized.
         producer: which quantizer made it; empty if it does not say.
+        reference: the form of the reference that the quantizer read; None without a reference.
     """
+
+    reference: ModelProto | None = None
 
     def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
         self._model: ModelProto = copy_of(model)
@@ -89,6 +105,8 @@ class QuantizedModel:
         self.producer = producer_of(model)
         self.was_rewritten = replace_by_pairs(self._model) | replace_products(self._model)
         self._graph = self._model.graph
+        for reference in references[:1]:
+            rename_operators(self._graph, reference)
         self.sites: list[Site] = []
         self._pairs: list[SitePair] = []
         self._dequantized: dict[str, str] = {}
@@ -197,6 +215,7 @@ class QuantizedModel:
                 graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
         remove_identities(graph)
         clean_model(copy)
+        remove_suffixes(graph, EXACT)
         return sort_nodes(copy)
 
     def with_activations(self) -> ModelProto:
@@ -216,7 +235,7 @@ class QuantizedModel:
         """Return the tensor that an activation site quantizes."""
         return site.name.partition("//again")[0]
 
-    def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
+    def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
         """Return the model with other parameters at some sites; None: a bias from its operands."""
         copy: ModelProto = copy_of(self._model)
         changed = QuantizedModel(copy, self._references)
@@ -226,7 +245,9 @@ class QuantizedModel:
         for number, scheme in schemes.items():
             changed._set_scheme(number, scheme)
         changed._update_biases(set(schemes))
-        return QuantizedModel(changed._model, self._references)
+        repaired_model = QuantizedModel(changed._model, self._references)
+        repaired_model.reference = self.reference
+        return repaired_model
 
     def _set_scheme(self, number: int, scheme: Scheme | None) -> None:
         """Quantize a site by another scheme."""
@@ -366,7 +387,7 @@ class QuantizedModel:
             return self.source(site)
         if site.exact is None:
             return ""
-        name = f"{site.name}//exact"
+        name = f"{site.name}{EXACT}"
         add_weight(copy, onnx.numpy_helper.from_array(site.exact.astype(pair.kind)), name)
         return name
 
@@ -412,7 +433,7 @@ class QuantizedModel:
         quantized = {
             node.input[0]
             for node in self._graph.node
-            if node.op_type == QUANTIZE and _is_shifted(node, constant)
+            if node.op_type == QUANTIZE and is_shifted(node, constant)
         }
         for reference in self._references[:1]:
             for name in sorted(quantized & makers.keys()):
@@ -557,7 +578,7 @@ class QuantizedModel:
 
     def _find_corrections(self) -> None:
         """Find biases that the quantizer changed, to compensate for the average error."""
-        if not self._references:
+        if not self._references or self.producer in _KEEP_BIASES:
             return
         weights = self._weights
         chosen: dict[str, Array] = {}
@@ -566,6 +587,7 @@ class QuantizedModel:
                 tensor = weights.get(name)
                 if (
                     tensor is None
+                    or (at < 2 and node.op_type in _WITH_BIAS)
                     or name in chosen
                     or not is_bias_shape(tensor.dims, self.producer)
                 ):
@@ -608,9 +630,9 @@ class QuantizedModel:
             node = makers.get(name)
             if node is None or node.op_type == QUANTIZE:
                 continue
-            if node.op_type == DEQUANTIZE and not _reads_rows(node, makers):
+            if node.op_type == DEQUANTIZE and not reads_rows(node, makers):
                 continue
-            region = _region(name, makers, reference, order)
+            region = operator_region(name, makers, reference, order)
             if not any(is_coarse(one.op_type) for one in region):
                 continue
             weights = {name: reference.constant(name) for name in twin.input if name}
@@ -653,37 +675,3 @@ class QuantizedModel:
         kind = numpy.float32 if array is None else array.dtype
         pair = SitePair(number, [name], None, [], kind, twin, region, arrays)
         self._pairs.append(pair)
-
-
-def _reads_rows(node: NodeProto, makers: Mapping[str, NodeProto]) -> bool:
-    """Return whether a DequantizeLinear reads rows that a Gather takes from a weight."""
-    maker = makers.get(node.input[0])
-    return maker is not None and maker.op_type == "Gather"
-
-
-def _is_shifted(node: NodeProto, constant: Callable[[str], Array | None]) -> bool:
-    """Return whether the zero point of a node is not in the middle of its integer range."""
-    scheme = scheme_of_node(node, constant)
-    if scheme is None or scheme.stored.minifloat is not None:
-        return False
-    return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
-
-
-def _region(
-    name: str,
-    makers: Mapping[str, NodeProto],
-    reference: FloatGraph,
-    order: Mapping[int, int],
-) -> list[NodeProto]:
-    """Return the nodes that compute a tensor from others that the reference has, too."""
-    region: dict[int, NodeProto] = {}
-    pending = [name]
-    while pending and len(region) < 32:
-        current = pending.pop()
-        node = makers.get(current)
-        is_other_site = node is not None and node.op_type == DEQUANTIZE and current != name
-        if node is None or id(node) in region or is_other_site:
-            continue
-        region[id(node)] = node
-        pending += [name for name in node.input if name and name not in reference.makers]
-    return sorted(region.values(), key=lambda node: order.get(id(node), 0))

@@ -17,6 +17,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     matches_reference,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.steps.quantization import find_costly_operators
 from polygraphy.application.diagnose.tensor_trace import Trace, rename_tensors, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import (
     compare_isolated_nodes,
@@ -56,7 +57,10 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     if not culprits:
         return Skip("no difference between the models explains the outputs")
     if is_quantized(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
-        # What operators lose that compute in integers is no fault of one of them.
+        costly = find_costly_operators(case, comparison)
+        if costly:
+            return Found(DiagnosisResult(FAULT, costly), case)
+        # If many operators that compute in integers lose a little, none of them is at fault.
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
         reason = reasons.quantization_shows(comparison.compared.most, tensor)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
