@@ -55,7 +55,7 @@ def _compare_codes(
     on the data with the largest difference.
     """
     (first, _), *other_parties = outputs
-    search = _CodeSearch(case, codes, first, runs.request.feeds[runs.compared.number])
+    search = CodeSearch(case, codes, first, runs.request.feeds[runs.compared.number])
     differences = [
         (party, step_difference)
         for party, _ in other_parties
@@ -94,7 +94,7 @@ def _allowed_share(op: str) -> float:
     return COARSELY if op in _FUNCTIONS else ONE_STEP
 
 
-class _CodeSearch:
+class CodeSearch:
     """Runs nodes on the codes that a backend computes.
 
     Args:
