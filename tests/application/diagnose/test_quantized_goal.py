@@ -436,7 +436,7 @@ def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
     feed = {"x": np.arange(5)}
     made, expected = (
         OnnxrtParty().load(one)(feed)["y"]
-        for one in (opened.repaired({0: loss.best}).float_at_sites(()), right)
+        for one in (opened.with_schemes({0: loss.best}).float_at_sites(()), right)
     )
     assert np.sqrt(np.mean((made - expected) ** 2)) < 0.15
 

@@ -235,7 +235,7 @@ class QuantizedModel:
         """Return the tensor that an activation site quantizes."""
         return site.name.partition("//again")[0]
 
-    def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
+    def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
         """Return the model with other parameters at some sites; None: a bias from its operands."""
         copy: ModelProto = copy_of(self._model)
         changed = QuantizedModel(copy, self._references)

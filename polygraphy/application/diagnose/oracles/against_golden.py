@@ -82,7 +82,7 @@ def against_results(
     kind = runs[0].kind if runs else titles.SAVED_RESULTS
     with case.attempt(kind) as notes:
         try:
-            compute = case.loaded(party)
+            compute = case.load(party)
             values: list[Values] = [compute(feed) for feed in feeds]
         except BackendError:
             return Unexplained(reasons.not_comparable(party.name, kind))

@@ -166,7 +166,7 @@ class _GoalSearch:
             # A rewrite may rely on parameters that fit together: they may be why.
             repair = self._find_repair(model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
-                return self._repaired_result(model, repair)
+                return self._result_of_repair(model, repair)
             why = words.rewrites_lose(goal.name, judge, before, goal.within)
             with case.attempt(titles.WITHOUT_REWRITES) as notes:
                 notes.append(why)
@@ -194,7 +194,7 @@ class _GoalSearch:
         culprits: list[Culprit] = []
         if repair is not None:
             if repair.after <= goal.within:
-                return self._repaired_result(model, repair)
+                return self._result_of_repair(model, repair)
             culprits = self._wrong_parameters(model, repair)
             site_loss = {model.sites[number].name: loss for number, loss in losses.items()}
             model, before = repair.model, repair.after
@@ -255,7 +255,7 @@ class _GoalSearch:
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
-    def _repaired_result(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
+    def _result_of_repair(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
         """Return the result that only wrong parameters are at fault."""
         result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
@@ -430,7 +430,7 @@ class _GoalSearch:
                 key = tuple(sorted(numbers))
                 if key not in tried:
                     schemes = {number: losses[number].best for number in key}
-                    fixed = model.repaired(schemes)
+                    fixed = model.with_schemes(schemes)
                     values = self._run(fixed.float_at_sites(()))
                     tried[key] = fixed, self._judge(values), self._judge(values, rms_ratio)
                 _, value, rms = tried[key]

@@ -25,7 +25,7 @@ from polygraphy.domain.quantization.causes import (
     changed_elements,
 )
 from polygraphy.domain.quantization.code_tensors import StepDifference
-from polygraphy.domain.quantization.listing import measured_tensors, summarize_quantization
+from polygraphy.domain.quantization.listing import summarize_quantization, tensors_with_losses
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
@@ -73,7 +73,7 @@ def sites_found(sites: Sequence[Site]) -> str:
     """Return the sentence with the number of quantized sites."""
     if not sites:
         return "None."
-    summary = summarize_quantization([*measured_tensors(sites, {})])
+    summary = summarize_quantization([*tensors_with_losses(sites, {})])
     return f"{count_text(len(sites), 'site')}: {summary}."
 
 
