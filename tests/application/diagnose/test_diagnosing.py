@@ -104,6 +104,7 @@ class Refusing(OnnxParty):
         return super().load(model)
 
 
+@pytest.mark.slow
 def test_where_one_backend_refuses_the_others_are_compared(kept: Kept) -> None:
     assert not diagnose(network(), [Refusing(), WrongRewriter(), OnnxParty()])
     refused, wrong = kept.culprits
@@ -129,6 +130,7 @@ def test_two_passes_that_do_the_same_are_named_together(kept: Kept) -> None:
     assert kept.culprits[0]["rewrite"] == "ExpLogFusion+LogExpCleanup"
 
 
+@pytest.mark.slow
 def test_a_refusal_is_reduced_to_the_nodes_that_are_refused(kept: Kept) -> None:
     assert not diagnose(network(), [WrongRewriter(refuses=True), OnnxParty()])
     [culprit] = kept.culprits

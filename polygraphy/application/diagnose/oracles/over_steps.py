@@ -256,8 +256,8 @@ def _compare_parties(
         exchanged = _correcting_states(judge, wrong, harmless)
         if exchanged:
             with case.attempt(titles.STATES_EXCHANGED) as notes:
-                notes.append(steps.exchanged_states(exchanged, wrong.at))
-            facts.append(state_evidence.exchanged_states(exchanged, wrong.at))
+                notes.append(steps.effect_of_reference_states(exchanged, wrong.at))
+            facts.append(state_evidence.match_with_reference_states(exchanged, wrong.at))
     sets = StepData(data, states.loader.options())
     return StepComparison(states, judge, wrong, at, different, sets, facts)
 
