@@ -29,7 +29,7 @@ class Kept:
         self.verdict: Any = None
         self.culprits: Any = ()
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Something was found."""
 
     def conclude(self, verdict: Any = None, culprits: Any = (), summary: str = "") -> None:
