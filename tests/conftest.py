@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -15,20 +16,30 @@ from hypothesis import settings
 
 from polygraphy import mod, termination
 from polygraphy.logger import G_LOGGER
-from tests.support import extra_packages, g1, g2, g3, g4
+from tests.support import (
+    classifier_files,
+    dynamic_batch_files,
+    dynamic_image_files,
+    extra_packages,
+    identity_files,
+)
+from tests.support.examples import thin_out
 from tests.support.forked import ForkServer
 
 if mod.has_mod("tensorflow") and mod.has_mod("triton"):
     import triton  # noqa: F401 - Where it comes after TensorFlow, the process ends.
 
 _BUILDERS: dict[str, Callable[[Path], None]] = {
-    "g1": g1.build,
-    "g2": g2.build,
-    "g3": g3.build,
-    "g4": g4.build,
+    "classifier": classifier_files.build,
+    "identity": identity_files.build,
+    "dynamic_image": dynamic_image_files.build,
+    "dynamic_batch": dynamic_batch_files.build,
 }
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
+
+_QUICK_CASES = 3
+"""How many cases of a parametrized test the profile `quick` runs."""
 
 _APART = pytest.StashKey[bool]()
 """Whether the tests are those that compute in OpenVINO."""
@@ -71,13 +82,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for, and those of OpenVINO among others: `tests/adapters/openvino/test_apart.py` runs them.
     """
     if "huge" not in str(config.getoption("markexpr")):
-        huge = [item for item in items if item.get_closest_marker("huge")]
-        items[:] = [item for item in items if item not in huge]
-        config.hook.pytest_deselected(items=huge)
+        _leave_out(config, items, lambda item: item.get_closest_marker("huge"))
     if "thorough" not in (config.getoption("--hypothesis-profile"), str(config.option.markexpr)):
-        thorough = [item for item in items if item.get_closest_marker("thorough")]
-        items[:] = [item for item in items if item not in thorough]
-        config.hook.pytest_deselected(items=thorough)
+        _leave_out(config, items, lambda item: item.get_closest_marker("thorough"))
+    if config.getoption("--hypothesis-profile") == "quick":
+        chosen = thin_out([item.nodeid for item in items], _QUICK_CASES)
+        _leave_out(config, items, lambda item: item.nodeid not in chosen)
     for item in items:
         if extra_packages.uses_extra(item):
             item.add_marker(extra_packages.MARKER)
@@ -88,8 +98,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_apart = len(theirs) == len(items) or extra_packages.OPENVINO in asked or "huge" in asked
     config.stash[_APART] = is_apart
     if not is_apart:
-        items[:] = [item for item in items if item not in theirs]
-        config.hook.pytest_deselected(items=theirs)
+        _leave_out(config, items, lambda item: item.get_closest_marker(extra_packages.OPENVINO))
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], is_left_out: Callable[[pytest.Item], object]
+) -> None:
+    left_out = [item for item in items if is_left_out(item)]
+    items[:] = [item for item in items if not is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the garbage collector from test items, which live as long as the session: looking at
+    them again and again takes a third of the time in which they are created.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -164,39 +194,41 @@ def plugin_registry() -> Generator[None, None, None]:
 
 
 @pytest.fixture
-def g1_dir(
+def classifier_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Enter a fresh copy of group G1, the classifier."""
-    return _enter_copy(built_group("g1"), tmp_path / "g1", monkeypatch)
+    """Enter a fresh copy of the files of the classifier."""
+    return _enter_copy(built_group("classifier"), tmp_path / "classifier", monkeypatch)
 
 
 @pytest.fixture
-def g2_dir(
+def identity_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Enter a fresh copy of group G2, the static identity.
+    """Enter a fresh copy of the files of the static identity.
 
     ``../../../api/04_int8_calibration_in_tensorrt/example.py`` exists, seen from there.
     """
-    g2.build_calibration_example(tmp_path / _CALIBRATION_EXAMPLE)
-    return _enter_copy(built_group("g2"), tmp_path / "cli" / "convert" / "g2", monkeypatch)
+    identity_files.build_calibration_example(tmp_path / _CALIBRATION_EXAMPLE)
+    return _enter_copy(
+        built_group("identity"), tmp_path / "cli" / "convert" / "identity", monkeypatch
+    )
 
 
 @pytest.fixture
-def g3_dir(
+def dynamic_image_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Enter a fresh copy of group G3, the identity with dynamic height and width."""
-    return _enter_copy(built_group("g3"), tmp_path / "g3", monkeypatch)
+    """Enter a fresh copy of the files of the identity with a dynamic image size."""
+    return _enter_copy(built_group("dynamic_image"), tmp_path / "dynamic_image", monkeypatch)
 
 
 @pytest.fixture
-def g4_dir(
+def dynamic_batch_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Enter a fresh copy of group G4, the identity with a dynamic batch."""
-    return _enter_copy(built_group("g4"), tmp_path / "g4", monkeypatch)
+    """Enter a fresh copy of the files of the identity with a dynamic batch."""
+    return _enter_copy(built_group("dynamic_batch"), tmp_path / "dynamic_batch", monkeypatch)
 
 
 def _enter_copy(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

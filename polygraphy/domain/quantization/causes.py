@@ -12,7 +12,7 @@ from polygraphy.domain.tensors.aliases import Array
 CLIPPED, WIDE, ZERO_POINT, SIGN = "clipped range", "wide range", "zero point", "signedness"
 ORDER, BIAS_CLIPPED, BIAS = "scale order", "clipped bias", "bias scale"
 NIBBLES, BLOCK_ZERO, PAIR = "nibble order", "block zero point", "pair mismatch"
-SCALE, CALIBRATION = "scale", "calibration data"
+SCALE, CALIBRATION, WEIGHT = "scale", "calibration data", "weight"
 PARAMETER_CAUSES = frozenset(
     (
         *(CLIPPED, WIDE, ZERO_POINT, SIGN, ORDER, BIAS_CLIPPED, BIAS),
@@ -31,6 +31,10 @@ _CLIPPED_LOSS = 0.28
 """Calibration may cut off elements on purpose: NNCF's and ModelOpt's lose up to 0.239, 50 times the
 least (seed 5, 47 healthy models); planted ranges that are too narrow begin at 0.334.
 """
+_CERTAIN_LOSS = 0.5
+"""No calibration gives up so much of an activation on purpose."""
+_CLIPPED_LOSS_OF_16_BITS = 0.05
+"""The same for 16 bits, whose calibrations cut off nothing on purpose (healthy: up to 0.012)."""
 _LEAST_LOSS = 0.015
 """A smaller loss is never wrong: with 16 bits, a few elements that the calibration did not see are
 hundreds of times the least loss (healthy: up to 0.012).
@@ -48,6 +52,10 @@ _LOST_SIGN = 0.02
 """
 _SHARE = 0.4
 """A zero point, or a cause in packed blocks, explains an error if it leaves less than this."""
+_ROUNDING = 2.0
+"""A code that is more steps than this from the value of the reference was not rounded from it."""
+_SCALED = 0.1
+"""Another scale explains the codes of a weight if it leaves less than this share of the error."""
 _ALIKE = 0.5
 """Scales in another order fit, once both are sorted, at least so much better."""
 _FREE = 0.5
@@ -58,6 +66,10 @@ _GAP = 0.1, 0.2
 """Below this loss, and this share of the range that the data exceed it by, it may be that of a few
 calibration samples: healthy models reach 0.041 and 0.127 (a tensor of 128 elements, six samples);
 wrong zero points that lose less than 0.1 begin at 0.35 of the range.
+"""
+_MOVED = 0.1, 2.0
+"""With this share, and so many times as much free at the other end, a range is moved: one of few
+samples is too narrow at both ends.
 """
 _FEW, _CHANCE = 32, 3
 """Of so few elements over all inputs, such as those of a single score, this number may exceed the
@@ -75,6 +87,8 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
         return site.scheme is not None and loss.loss > _BIAS_LOSS
     if site.read is not None:
         return True
+    if changed_elements(site):
+        return True
     is_large = loss.ratio > _RATIOS[site.kind] and loss.loss > _LEAST_LOSS
     if not is_large or loss.best is None:
         return False
@@ -82,8 +96,22 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
         return False
     cause = cause_of(site, loss)
     if cause == ZERO_POINT and site.kind == "activation" and site.scheme is not None:
-        return loss.loss > _GAP[0] or _gap(site.scheme, loss) > _GAP[1]
-    return cause != CLIPPED or loss.loss > _CLIPPED_LOSS
+        gap, free = _gap(site.scheme, loss)
+        is_moved = gap > _GAP[1] or (gap > _MOVED[0] and free > _MOVED[1] * gap)
+        return loss.loss > _GAP[0] or is_moved
+    return cause != CLIPPED or loss.loss > _clipped_loss(site)
+
+
+def _clipped_loss(site: Site) -> float:
+    """Return how much a calibration may cut off on purpose."""
+    stored = None if site.scheme is None else site.scheme.stored
+    is_wide = stored is not None and stored.minifloat is None and stored.most > 255
+    return _CLIPPED_LOSS_OF_16_BITS if is_wide else _CLIPPED_LOSS
+
+
+def is_certain(site: Site, loss: SiteLoss) -> bool:
+    """Return whether a suspect is wrong even if other losses hide most of its effect."""
+    return site.kind != "activation" or site.read is not None or loss.loss > _CERTAIN_LOSS
 
 
 def cause_of(site: Site, loss: SiteLoss) -> str:
@@ -101,7 +129,33 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
         return ORDER
     if site.kind == "activation":
         return _range_cause(scheme, loss)
-    return ZERO_POINT if _is_shifted(site, scheme) else SCALE
+    if _is_shifted(site, scheme):
+        return ZERO_POINT
+    return WEIGHT if changed_elements(site) and not _is_scaled(site, scheme) else SCALE
+
+
+def changed_elements(site: Site) -> int:
+    """Return how many codes of a weight were not rounded from the reference; blocks are left out,
+    because some quantizers choose their codes by the outputs.
+    """
+    scheme, codes, exact = site.scheme, site.codes, site.exact
+    if site.kind == "activation" or scheme is None or codes is None or exact is None:
+        return 0
+    is_measured = not scheme.block and scheme.stored.minifloat is None and site.kind != "bias"
+    if not is_measured or codes.shape != exact.shape:
+        return 0
+    return int(np.count_nonzero(np.abs(codes - scheme.codes(exact)) > _ROUNDING))
+
+
+def _is_scaled(site: Site, scheme: Scheme) -> bool:
+    """Return whether another scale explains the codes of a weight."""
+    assert site.codes is not None and site.exact is not None
+    values, exact = scheme.values(site.codes), site.exact
+    axes = tuple(at for at in range(exact.ndim) if scheme.is_per_tensor or at != scheme.axis)
+    with np.errstate(all="ignore"):
+        squares = np.sum(values**2, axes, keepdims=True)
+        factor = np.nan_to_num(np.sum(values * exact, axes, keepdims=True) / squares)
+    return _error(factor * values, exact) < _SCALED * _error(values, exact)
 
 
 def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
@@ -132,11 +186,14 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     return WIDE
 
 
-def _gap(scheme: Scheme, loss: SiteLoss) -> float:
-    """Return by how much the data exceed the range, as a share of it; 0 if they do not."""
+def _gap(scheme: Scheme, loss: SiteLoss) -> tuple[float, float]:
+    """Return by how much the data exceed the range, and how much of it is free at the other end, as
+    shares of the range.
+    """
     low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
-    least, most = loss.spread
-    return max(low - least, most - high, 0.0) / ((high - low) or 1.0)
+    below, above = low - loss.spread[0], loss.spread[1] - high
+    size = (high - low) or 1.0
+    return max(below, above, 0.0) / size, max(-min(below, above), 0.0) / size
 
 
 def _is_moved(low: float, high: float, loss: SiteLoss) -> bool:

@@ -87,7 +87,7 @@ class ArraySearch:
 
     def _error_of_element(self, name: str, start: Any, index: int, change: float) -> float:
         """Return the error with one element changed by a number."""
-        return self._error(name, self._moved_element(start, index, change))
+        return self._error(name, self._move_element(start, index, change))
 
     @staticmethod
     def _as_vector(result: Any) -> Any:
@@ -130,25 +130,25 @@ class ArraySearch:
     ) -> Iterator[Any]:
         """Yield arrays with another element that reduces the gap to the goal, given its effect."""
         slope = float(gap @ effect) / float(np.sum(np.square(effect)))
-        yield self._moved_element(start, index, slope)
+        yield self._move_element(start, index, slope)
         signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
         error = partial(self._error_of_element, name, start, index)
         first = min(error(sign * 10**power) for sign in signs for power in _EXPONENTS)
         if first <= _PROMISING * float(np.mean(np.square(gap))):
             number = nearest_number(error, signs=signs, exponents=_EXPONENTS)
-            yield self._moved_element(start, index, number)
+            yield self._move_element(start, index, number)
 
     def _change_idle_element(self, name: str, start: Any, index: int) -> Iterator[Any]:
         """Yield arrays with another element in place of one that has no effect: it may be out of
         the range in which it has one, so the search starts at the median of all elements.
         """
         change = float(np.median(start)) - float(start.flat[index])
-        usual = self._moved_element(start, index, change)
+        usual = self._move_element(start, index, change)
         step = _STEP * float(np.std(start))
         results = [self._compute(name, usual)]
         if not step or results[0] is None or np.shape(results[0]) != np.shape(self.goal):
             return
-        results.append(self._compute(name, self._moved_element(usual, index, step)))
+        results.append(self._compute(name, self._move_element(usual, index, step)))
         if np.shape(results[1]) != np.shape(self.goal):
             return
         base, moved = map(self._as_vector, results)
@@ -160,7 +160,7 @@ class ArraySearch:
             yield from self._change_element(name, usual, index, gap, effect)
 
     @staticmethod
-    def _moved_element(start: Any, index: int, change: float) -> Any:
+    def _move_element(start: Any, index: int, change: float) -> Any:
         """Return the array with one element changed by an amount."""
         array = np.array(start, np.float64)
         array.flat[index] += change
@@ -181,7 +181,7 @@ class ArraySearch:
         step = _STEP * (float(np.std(start)) or float(np.max(np.abs(start), initial=0)) or 1.0)
         columns = np.zeros((first.size, start.size))
         for index in range(start.size):
-            result = self._compute(name, self._moved_element(start, index, step))
+            result = self._compute(name, self._move_element(start, index, step))
             if result is not None and np.shape(result) == np.shape(base):
                 columns[:, index] = (self._as_vector(result) - first) / step
         return (first, columns) if np.isfinite(columns).all() else None

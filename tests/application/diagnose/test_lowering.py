@@ -29,7 +29,7 @@ class Kept:
         self.verdict: Any = None
         self.culprits: Any = ()
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Something was found."""
 
     def conclude(self, verdict: Any = None, culprits: Any = (), summary: str = "") -> None:
@@ -119,6 +119,7 @@ def test_what_may_be_lowered_matches_what_is_right(kind: str, tmp_path: Path) ->
     assert diagnosed(network(None), Builder(), **right) == ("agree", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["reference", "golden", "program"])
 def test_what_is_wrong_in_float32_is_not_the_precision(kind: str, tmp_path: Path) -> None:
     right = right_results(network("overflow"), kind, tmp_path)
@@ -162,6 +163,7 @@ def test_a_backend_that_may_is_left_alone() -> None:
     assert builder.builds == [()]
 
 
+@pytest.mark.slow
 def test_what_float32_does_not_mend_is_diagnosed_in_float32() -> None:
     verdict, culprits = diagnosed(network("overflow"), Builder(wrong=1.0), OnnxrtParty())
     assert verdict == "fault"
@@ -200,3 +202,13 @@ class Old(OnnxrtParty):
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         compute = super().load(model, plain=plain, without=without)
         return lambda feed: {k: v + (not plain) * self._by for k, v in compute(feed).items()}
+
+
+@pytest.mark.parametrize("parties", [(), (OnnxrtParty(),)])
+def test_an_invalid_model_is_at_fault_though_a_backend_computes_in_half_precision(
+    parties: Any,
+) -> None:
+    model = network("overflow")
+    del next(node for node in model.graph.node if node.op_type in ("MatMul", "Gemm")).input[1:]
+    verdict, [culprit] = diagnosed(model, Builder(), *parties)
+    assert (verdict, culprit["party"], culprit["cause"]) == ("fault", "model", "refusal")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from polygraphy.domain.diagnosis.facts import fact
+from polygraphy.domain.quantization.alternatives import PER_CHANNEL, RANGES
+from polygraphy.domain.quantization.alternatives import WIDE as WIDE_TYPE
 from polygraphy.domain.quantization.causes import (
     BIAS,
     BIAS_CLIPPED,
@@ -19,11 +21,13 @@ from polygraphy.domain.quantization.causes import (
     PAIR,
     SCALE,
     SIGN,
+    WEIGHT,
     WIDE,
     ZERO_POINT,
+    changed_elements,
 )
 from polygraphy.domain.quantization.code_tensors import StepDifference
-from polygraphy.domain.quantization.listing import measured_tensors, summarize_quantization
+from polygraphy.domain.quantization.listing import summarize_quantization, tensors_with_losses
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
@@ -42,6 +46,7 @@ _CAUSES = {
     BLOCK_ZERO: "The zero point of the blocks is wrong",
     PAIR: "QuantizeLinear and DequantizeLinear have different parameters",
     SCALE: "The scale is wrong",
+    WEIGHT: "The weight differs from the reference, by several steps in {changed}",
     CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differ from these"
     " inputs",
 }
@@ -70,7 +75,7 @@ def sites_found(sites: Sequence[Site]) -> str:
     """Return the sentence with the number of quantized sites."""
     if not sites:
         return "None."
-    summary = summarize_quantization([*measured_tensors(sites, {})])
+    summary = summarize_quantization([*tensors_with_losses(sites, {})])
     return f"{count_text(len(sites), 'site')}: {summary}."
 
 
@@ -109,7 +114,7 @@ def repair_does_not_help(count: int, value: float) -> str:
     return f"{count_text(count, 'candidate')}, but correct ranges leave {value:.3g}."
 
 
-def repaired(chosen: int, suspects: int, value: float) -> str:
+def metric_after_correction(chosen: int, suspects: int, value: float) -> str:
     """Return the sentence with the number of corrected parameters, and the metric after that."""
     return f"{chosen} of {count_text(suspects, 'candidate')}; with correct values: {value:.3g}."
 
@@ -132,13 +137,28 @@ def search_notes(search: Search, nodes: int) -> str:
     return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
 
 
-def saved(path: str) -> str:
+def path_of_saved_model(path: str) -> str:
     """Return the sentence with the path of the saved model."""
     return f"The model that reaches the target: {path}"
 
 
 @fact
-def kept_nodes(
+def products_saturate(metric: str, before: float, after: float) -> str:
+    """Return the fact that the CPU saturates products of eight bits."""
+    return (
+        "Sums of products of uint8 and int8 saturate at 16 bits, because this CPU has no VNNI: with"
+        f" exact products, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
+    )
+
+
+AVOID_SATURATION = (
+    "Quantize with reduce_range=True (weights of 7 bits), or set the session option"
+    " 'session.x64quantprecision' to '1', which is slower. A CPU with VNNI is not affected."
+)
+
+
+@fact
+def metric_with_float_nodes(
     metric: str, before: float, after: float, kept: Sequence[str], nodes: int, within: float
 ) -> str:
     """Return the fact that the metric falls if some nodes stay in floating point."""
@@ -150,7 +170,7 @@ def kept_nodes(
 
 
 @fact
-def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
+def size_of_search(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
     """Return the fact that sets of nodes were tried, and up to which size none suffices."""
     text = f"{count_text(runs, 'set')} tried."
     if proven:
@@ -184,7 +204,8 @@ def shared_scale(name: str, loss: float, possible: float) -> str:
 @fact
 def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
     """Return the fact that a quantization parameter is wrong, its cause and its loss."""
-    text = _CAUSES[cause].format(cut=in_percent(loss.cut))
+    changed = count_text(changed_elements(site), "element")
+    text = _CAUSES[cause].format(cut=in_percent(loss.cut), changed=changed)
     channel = "" if loss.channel is None else f" in channel {loss.channel}"
     return (
         f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {in_percent(loss.loss)}"
@@ -218,7 +239,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     )
 
 
-def quantized_again(value: float | None, why: str) -> str:
+def metric_after_quantizing_again(value: float | None, why: str) -> str:
     """Return the sentence with the metric after quantizing again, or why there is none."""
     return f"{value:.3g} with the printed line." if value is not None else f"Not tried: {why}."
 
@@ -233,7 +254,7 @@ def not_reproduced(package: str) -> str:
     return f"{package} does not reproduce this model, because its options are unknown"
 
 
-def quantized_differently(package: str, value: float, before: float) -> str:
+def reason_of_other_metric(package: str, value: float, before: float) -> str:
     """Return the reason that a model that is quantized again is less or more accurate."""
     return f"{not_reproduced(package)} ({value:.3g} instead of {before:.3g})"
 
@@ -276,31 +297,52 @@ def keep_in_float(
     return f"Quantize again without {which}: {line}. {tried}{unknown}{save}"
 
 
+FLOAT = "float"
+_ALTERNATIVES = {
+    PER_CHANNEL: "a scale for each channel of the weights",
+    WIDE_TYPE: "16-bit activations",
+    RANGES: "the ranges of these inputs",
+    FLOAT: "activations in float",
+}
+
+
 def diffuse(
     metric: str,
     before: float,
     within: float,
     curve: Sequence[tuple[int, float]],
-    wide: float | None,
+    tried: Mapping[str, float],
     search: Search,
 ) -> str:
-    """Return the sentence that many nodes lose a little accuracy each, and which change helps."""
+    """Return the sentence that many nodes lose a little accuracy each, and which change helps.
+
+    Args:
+        metric: its name.
+        before: the metric of the model.
+        within: the target.
+        curve: the best metric by number of nodes in float.
+        tried: the metric of the model quantized in other ways.
+        search: the search for nodes.
+    """
     points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
-    tried = f"{metric} from {before:.3g} to {within:g} ({count_text(search.runs, 'set')} tried)."
-    text = f"Many small losses: no small set of nodes brings {tried}"
+    goal = f"{metric} from {before:.3g} to {within:g} ({count_text(search.runs, 'set')} tried)."
+    text = f"Many small losses: no small set of nodes brings {goal}"
     if search.is_cut_short:
-        text = f"Within the limit of the search, no small set of nodes brings {tried}"
+        text = f"Within the limit of the search, no small set of nodes brings {goal}"
         text += " --budget allows more sets."
     if points:
         text += f" Best with nodes in float: {points}."
-    if wide is not None:
-        verb = "reach the target" if wide <= within else "are not enough"
-        text += f" Activations in float {verb}: {wide:.3g} with weights alone quantized."
-        text += (
-            " Not tried: 16-bit activations."
-            if wide <= within
-            else " Not tried: weights per channel, or with more bits."
-        )
+    enough = [name for name, value in tried.items() if value <= within]
+    if enough:
+        helps = ", ".join(f"{_ALTERNATIVES[name]} ({tried[name]:.3g})" for name in enough)
+        text += f" What reaches the target, tried with this model: {helps}."
+    rest = ", ".join(
+        f"{value:.3g} with {_ALTERNATIVES[name]}"
+        for name, value in tried.items()
+        if name not in enough
+    )
+    if rest:
+        text += f" {'Also tried' if enough else 'Tried with this model'}, not enough: {rest}."
     return text
 
 
