@@ -251,7 +251,7 @@ class Counterparts:
         values = ChainMap(self._changed, self._compute_with(self._changed), self.own)  # type: ignore[arg-type]
         differing = self.off(values)
         if not differing:
-            return [evidence.replaced_by_program(len(tensors))]
+            return [evidence.match_with_program_tensors(len(tensors))]
         return [evidence.still_differ(len(tensors), differing[:4])]
 
 
@@ -587,7 +587,7 @@ class _Search:
     def _solve_number(self, name: str, now: float) -> float:
         """Return the number that fits best, by Newton's steps."""
 
-        def computed_with(number: float) -> Any:
+        def compute_with(number: float) -> Any:
             """Return the tensor computed with a number for all elements of a weight; None if it
             cannot be computed.
             """
@@ -597,7 +597,7 @@ class _Search:
         array, at = np.asarray(self._place.values[1], np.float64), now
         for _ in range(_NEWTON):
             step = 1e-2 * (abs(at) or 1.0)
-            value, moved_value = computed_with(at), computed_with(at + step)
+            value, moved_value = compute_with(at), compute_with(at + step)
             if value is None or moved_value is None or value.shape != array.shape:
                 break
             slope = (moved_value - value) / step

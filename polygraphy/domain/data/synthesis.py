@@ -29,11 +29,11 @@ from polygraphy.domain.tensors.naming import (
 )
 from polygraphy.domain.tensors.shapes import (
     Shape,
+    command_line_shape,
     fits,
     format_shape,
     is_shape_dynamic,
     override_dynamic_shape,
-    typed_shape,
 )
 
 _BLOCK = 1 << 14
@@ -250,7 +250,7 @@ class DataLoader:
         turn = self._turns[index % len(self._turns)]
         model = turn if self.input_metadata is None else self.input_metadata
         patterns = _expand_patterns(turn, list(model))
-        ranges = self._named_ranges(list(model))
+        ranges = self._ranges_by_input(list(model))
         metadata = self._merge_metadata(model, patterns)
         generator.seed((self.seed + index) % 2**32)
         feed = {}
@@ -305,7 +305,7 @@ class DataLoader:
         """Return the metadata that replaces the model's in the first iteration."""
         return self._turns[0]
 
-    def _named_ranges(self, names: Sequence[str]) -> PerOutput[ValRange]:
+    def _ranges_by_input(self, names: Sequence[str]) -> PerOutput[ValRange]:
         """Return the ranges by the model's input names."""
         if not isinstance(self.val_range, Mapping):
             return self.val_range
@@ -321,9 +321,11 @@ class DataLoader:
         for name, (dtype, shape) in model.items():
             user_dtype, user_shape = overrides.get(name, MetadataTuple(None, None))
             wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
-            requested_indices = (
-                self._with_known_lengths(name, shape, lengths) if user_shape is None else shape
-            )
+            requested_indices = shape
+            if user_shape is None:
+                requested_indices = self._with_required_lengths(
+                    self._with_known_lengths(name, shape, lengths)
+                )
             merged.add(
                 name,
                 wanted_dtype or DataType.FLOAT32,
@@ -346,6 +348,16 @@ class DataLoader:
                 " dimensions have the names of dimensions that you set."
             )
         return known_lengths
+
+    def _with_required_lengths(self, shape: Shape | None) -> Shape | None:
+        """Return an input shape with numbers for dimensions whose length the model requires, such
+        as the number of heads in a cache.
+        """
+        is_open = shape is not None and any(isinstance(dim, str) for dim in shape)
+        if not is_open or (isinstance(shape, BoundedShape) and (shape.min or shape.max)):
+            return shape
+        required: Mapping[str, int] = getattr(self.model_facts, "dim_lengths", {})
+        return [required.get(dim, dim) if isinstance(dim, str) else dim for dim in shape or ()]
 
     def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:
         """Return a shape without dynamic dimensions for an input; raise InputError if the given
@@ -475,7 +487,7 @@ def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
     """Return a line about dynamic dimensions that became 1."""
     dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
     which = join_words(list(dims)) if dims else "a dimension"
-    chosen = typed_shape(static)
+    chosen = command_line_shape(static)
     return one_line(
         f"{name}: {which} {'is' if len(dims) < 2 else 'are'} dynamic, 1 was used; choose with"
         f" --input-shapes {name}:{chosen}"

@@ -46,7 +46,7 @@ _USUAL = 0.25
 """The share of elements that are smaller than the usual size: masks are large, and many."""
 
 
-def borrowed_variants(
+def variants_from_donor(
     graph: Side, index: int, donor: Side, donor_nodes: Sequence[int]
 ) -> Iterator[Variant]:
     """Yield variants of a node in which a weight or attribute is copied from another graph.
@@ -73,7 +73,9 @@ def borrowed_variants(
         for array in weights.values():
             if array.ndim == 1 and is_float(array):
                 held_node = evolve(node, inputs=(*node.inputs, "bias"))
-                yield Variant("structure", changes.lost_bias(node.op), held_node, {"bias": array})
+                yield Variant(
+                    "structure", changes.missing_bias(node.op), held_node, {"bias": array}
+                )
     numbers = [
         np.asarray(attribute.value)
         for n in twins
@@ -221,7 +223,7 @@ def is_informative(array: Any) -> bool:
     return spread > _SPREAD * ALIKE * size or finite.size < array.size
 
 
-def lost_results(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def results_of_missing_nodes(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield operators that may be missing behind a tensor, and what they would compute: an
     activation, or a product, a quotient, a sum or a matrix product with a weight of the reference.
 

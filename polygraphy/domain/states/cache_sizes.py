@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from polygraphy.domain.model.description import Graph, Node
 from polygraphy.domain.states.pairs import StatePair
@@ -35,7 +35,7 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
     states = {pair.input for pair in pairs}
     if all(isinstance(dim, int) for shape in shapes.values() for dim in shape[1:]):
         return {}
-    sizes: dict[str, int] = {}
+    sizes = lengths_in_names(shapes.values())
     for inner in graph.walk():
         search = _Widths(inner, graph)
         for node in inner.nodes:
@@ -53,12 +53,22 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
                 for dim, size in ((shape[axis], size) for axis, size in known):
                     if isinstance(dim, str) and size > 0 and dim != shape[0]:
                         sizes.setdefault(dim, size)
-    size = _configured_head_size(config)
+    size = _head_size_in_config(config)
     for name in states:
         shape = shapes.get(name, ())
         if len(shape) == 4 and isinstance(shape[3], str) and size:
             sizes.setdefault(shape[3], size)
     return sizes
+
+
+def lengths_in_names(shapes: Iterable[Sequence[object]]) -> dict[str, int]:
+    """Return the lengths that some exporters write as the name of a dimension, such as "8"."""
+    return {
+        dim: int(dim)
+        for shape in shapes
+        for dim in shape
+        if isinstance(dim, str) and dim.isascii() and dim.isdigit() and int(dim) > 0
+    }
 
 
 class _Widths:
@@ -113,7 +123,7 @@ def _key_heads(node: Node) -> int:
     return int(node.attribute("kv_num_heads", heads))
 
 
-def _configured_head_size(config: object) -> int:
+def _head_size_in_config(config: object) -> int:
     """Return the head size of the decoder in a `genai_config.json`; 0 if there is none."""
     model = config.get("model") if isinstance(config, Mapping) else None
     part = model.get("decoder") if isinstance(model, Mapping) else None

@@ -9,10 +9,10 @@ from attrs import Factory, frozen
 
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.tensors.parts import Layout
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 @frozen
 class InputHint:
     """Which whole numbers an input may take, whatever its data type.
@@ -64,6 +64,10 @@ class Facts(Protocol):
         """The values that each input may take, by input, where the model limits them."""
 
     @property
+    def dim_lengths(self) -> Mapping[str, int]:
+        """The lengths of named dimensions of inputs that the operators of the model require."""
+
+    @property
     def sources(self) -> Mapping[str, str]:
         """The tensor of the exported program that each output comes from, by output, as the
         exporter recorded it.
@@ -76,7 +80,7 @@ class Facts(Protocol):
         """
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 @frozen
 class ModelFacts:
     """What is known of a model; see `Facts`. Empty where nothing is."""
@@ -90,6 +94,7 @@ class ModelFacts:
     source: Any = None
     layouts: Mapping[str, Layout] = Factory(dict)
     lowered: ComputePrecision | None = None
+    dim_lengths: Mapping[str, int] = Factory(dict)
 
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
@@ -98,7 +103,7 @@ def compute_dtype(facts: Facts | None, name: str) -> str | None:
     return compute_dtypes.get(name, compute_dtypes.get(""))
 
 
-def lowered_precision(facts: Facts | None) -> ComputePrecision | None:
+def compute_precision(facts: Facts | None) -> ComputePrecision | None:
     """Return how operators on float32 tensors are computed, if not in float32 and that is known."""
     lowered: ComputePrecision | None = getattr(facts, "lowered", None)
     return lowered
@@ -168,7 +173,7 @@ def _perhaps() -> bool:
     return True
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 class DeferredFacts:
     """Facts that are found out when they are first asked for, and kept.
 
@@ -242,6 +247,11 @@ class DeferredFacts:
         if self._found is None and not self._may_limit_inputs():
             return {}
         return self._facts().input_hints
+
+    @property
+    def dim_lengths(self) -> Mapping[str, int]:
+        """See `Facts`."""
+        return self._facts().dim_lengths
 
     @property
     def sources(self) -> Mapping[str, str]:

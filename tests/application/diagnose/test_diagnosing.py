@@ -101,6 +101,7 @@ class Refusing(OnnxParty):
         return super().load(model)
 
 
+@pytest.mark.slow
 def test_where_one_backend_refuses_the_others_are_compared(kept: Kept) -> None:
     assert not diagnose(network(), [Refusing(), WrongRewriter(), OnnxParty()])
     refused, wrong = kept.culprits
@@ -126,6 +127,7 @@ def test_two_passes_that_do_the_same_are_named_together(kept: Kept) -> None:
     assert kept.culprits[0]["rewrite"] == "ExpLogFusion+LogExpCleanup"
 
 
+@pytest.mark.slow
 def test_a_refusal_is_reduced_to_the_nodes_that_are_refused(kept: Kept) -> None:
     assert not diagnose(network(), [WrongRewriter(refuses=True), OnnxParty()])
     [culprit] = kept.culprits
@@ -268,7 +270,7 @@ def test_other_versions_are_compared_also_where_the_model_is_at_fault(kept: Kept
     elsewhere, parties = Elsewhere(), [WrongRewriter(guilty=())]
     notes: list[str] = []
     reports = SimpleNamespace(
-        attempted=lambda attempt: notes.append(attempt.result), concluded=lambda result: None
+        show_attempt=lambda attempt: notes.append(attempt.result), show_result=lambda result: None
     )
     paths = ["1.4.0", sys.executable]
     with bind(open_environment, elsewhere, "wrong"), bind(DiagnosisReports, reports):

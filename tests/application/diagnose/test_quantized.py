@@ -49,6 +49,7 @@ def test_what_adds_up_over_a_coarsely_quantized_model_is_no_fault_of_one_node() 
     assert found(build_quantized(bits=4)) == ("inconclusive", [])
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, LAYERS - 1), st.booleans())
 def test_the_node_whose_scale_is_too_small_is_named(coarse: int, absorbs: bool) -> None:
@@ -199,7 +200,7 @@ def test_a_quantized_reference_of_another_structure_blames_nobody(
 
         def result(self, *given: Any) -> None: ...
 
-        def quantized(self) -> onnx.ModelProto:
+        def quantize_reference(self) -> onnx.ModelProto:
             return chain(others, quantized=True)
 
     monkeypatch.setattr("polygraphy.application.diagnose.steps.quantization.Quantized", Quantized)

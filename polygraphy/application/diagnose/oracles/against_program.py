@@ -68,7 +68,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         values: list[Values] = []
         refusal = None
         try:
-            values += map(case.loaded(case.parties[0]), feeds)
+            values += map(case.load(case.parties[0]), feeds)
         except BackendError as error:
             notes.append(steps.refuses(case.parties[0].name))
             refusal = error
@@ -82,7 +82,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         oracle = Oracle(source.name, sets, left_out)
         compared = oracle.beside(case, values)
         case.record_comparison(oracle.name, oracle.left_out)
-        notes.append(deviation_sentence(compared.found, len(names), source.name))
+        notes.append(deviation_sentence(compared.differences, len(names), source.name))
     if not compared:
         if len(case.parties) > 1:
             return Skip("the model computes what the program does")
@@ -147,7 +147,7 @@ def _explain_refusal(
     answer = explain_by_file(case, comparison)
     if not isinstance(answer, Found):
         return refused
-    fact = evidence.refused(case.parties[0].name, str(error), because=True)
+    fact = evidence.refusal(case.parties[0].name, str(error), because=True)
     culprits = [evolve(culprit, facts=[*culprit.facts, fact]) for culprit in answer.result.culprits]
     case.record_comparison(request.program.name)
     return evolve(answer, result=evolve(answer.result, culprits=culprits))
@@ -207,6 +207,6 @@ def _notes(case: Case, program: OpenedProgram, values: Sequence[Values]) -> str:
         shape = inputs[name].shape or ()
         fixed = [axis for axis in dims if axis < len(shape) and isinstance(shape[axis], int)]
         if fixed:
-            notes.append(reasons.fixed_dimension(name, shape, fixed))
+            notes.append(reasons.static_dimension(name, shape, fixed))
     notes.append(describe_constant_outputs(constant_outputs(values, case.model.outputs)))
     return join_statements(*notes)

@@ -15,8 +15,8 @@ from polygraphy.application.diagnose.comparisons.program_steps import program_pa
 from polygraphy.application.diagnose.comparisons.state_steps import (
     ModelWithStates,
     StepComparison,
-    changed_states,
     rewire_states,
+    select_states,
 )
 from polygraphy.application.diagnose.comparisons.step_runs import (
     FirstWrong,
@@ -216,7 +216,7 @@ def _compare_parties(
     if isinstance(equal, str):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=equal), case)
     at, different, data = equal
-    changed = changed_states(judge, different)
+    changed = select_states(judge, different)
     with case.attempt(titles.EQUAL_STATES) as notes:
         notes.append(steps.first_step_on_equal_states(at, changed))
     step = candidate.feeds[wrong.at].step
@@ -227,8 +227,8 @@ def _compare_parties(
         exchanged = _correcting_states(judge, wrong, harmless)
         if exchanged:
             with case.attempt(titles.STATES_EXCHANGED) as notes:
-                notes.append(steps.exchanged_states(exchanged, wrong.at))
-            facts.append(state_evidence.exchanged_states(exchanged, wrong.at))
+                notes.append(steps.effect_of_reference_states(exchanged, wrong.at))
+            facts.append(state_evidence.match_with_reference_states(exchanged, wrong.at))
     sets = StepData(data, states.loader.options())
     return StepComparison(states, judge, wrong, at, different, sets, facts)
 

@@ -19,11 +19,13 @@ from polygraphy.domain.quantization.causes import (
     PAIR,
     SCALE,
     SIGN,
+    WEIGHT,
     WIDE,
     ZERO_POINT,
+    changed_elements,
 )
 from polygraphy.domain.quantization.code_tensors import StepDifference
-from polygraphy.domain.quantization.listing import measured_tensors, summarize_quantization
+from polygraphy.domain.quantization.listing import summarize_quantization, tensors_with_losses
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
@@ -42,6 +44,7 @@ _CAUSES = {
     BLOCK_ZERO: "The zero point of the blocks is wrong",
     PAIR: "QuantizeLinear and DequantizeLinear have different parameters",
     SCALE: "The scale is wrong",
+    WEIGHT: "The weight differs from the reference, by several steps in {changed}",
     CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differ from these"
     " inputs",
 }
@@ -76,7 +79,7 @@ def sites_found(sites: Sequence[Site]) -> str:
     """Return the sentence with the number of quantized sites."""
     if not sites:
         return "None."
-    summary = summarize_quantization([*measured_tensors(sites, {})])
+    summary = summarize_quantization([*tensors_with_losses(sites, {})])
     return f"{count_text(len(sites), 'site')}: {summary}."
 
 
@@ -115,7 +118,7 @@ def repair_does_not_help(count: int, value: float) -> str:
     return f"{count_text(count, 'candidate')}, but correct ranges leave {value:.3g}."
 
 
-def repaired(chosen: int, suspects: int, value: float) -> str:
+def metric_after_correction(chosen: int, suspects: int, value: float) -> str:
     """Return the sentence with the number of corrected parameters, and the metric after that."""
     return f"{chosen} of {count_text(suspects, 'candidate')}; with correct values: {value:.3g}."
 
@@ -138,13 +141,28 @@ def search_notes(search: Search, nodes: int) -> str:
     return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
 
 
-def saved(path: str) -> str:
+def path_of_saved_model(path: str) -> str:
     """Return the sentence with the path of the saved model."""
     return f"The model that reaches the target: {path}"
 
 
 @fact
-def kept_nodes(
+def products_saturate(metric: str, before: float, after: float) -> str:
+    """Return the fact that the CPU saturates products of eight bits."""
+    return (
+        "Sums of products of uint8 and int8 saturate at 16 bits, because this CPU has no VNNI: with"
+        f" exact products, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
+    )
+
+
+AVOID_SATURATION = (
+    "Quantize with reduce_range=True (weights of 7 bits), or set the session option"
+    " 'session.x64quantprecision' to '1', which is slower. A CPU with VNNI is not affected."
+)
+
+
+@fact
+def metric_with_float_nodes(
     metric: str, before: float, after: float, kept: Sequence[str], nodes: int, within: float
 ) -> str:
     """Return the fact that the metric falls if some nodes stay in floating point."""
@@ -156,7 +174,7 @@ def kept_nodes(
 
 
 @fact
-def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
+def size_of_search(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
     """Return the fact that sets of nodes were tried, and up to which size none suffices."""
     text = f"{count_text(runs, 'set')} tried."
     if proven:
@@ -190,7 +208,8 @@ def shared_scale(name: str, loss: float, possible: float) -> str:
 @fact
 def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
     """Return the fact that a quantization parameter is wrong, its cause and its loss."""
-    text = _CAUSES[cause].format(cut=in_percent(loss.cut))
+    changed = count_text(changed_elements(site), "element")
+    text = _CAUSES[cause].format(cut=in_percent(loss.cut), changed=changed)
     channel = "" if loss.channel is None else f" in channel {loss.channel}"
     return (
         f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {in_percent(loss.loss)}"
@@ -224,7 +243,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     )
 
 
-def quantized_again(value: float | None, why: str) -> str:
+def metric_after_quantizing_again(value: float | None, why: str) -> str:
     """Return the sentence with the metric after quantizing again, or why there is none."""
     return f"{value:.3g} with the printed line." if value is not None else f"Not tried: {why}."
 
@@ -239,7 +258,7 @@ def not_reproduced(package: str) -> str:
     return f"{package} does not reproduce this model, because its options are unknown"
 
 
-def quantized_differently(package: str, value: float, before: float) -> str:
+def reason_of_other_metric(package: str, value: float, before: float) -> str:
     """Return the reason that a model that is quantized again is less or more accurate."""
     return f"{not_reproduced(package)} ({value:.3g} instead of {before:.3g})"
 

@@ -95,7 +95,7 @@ def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
         comparison.judge.own.maker_of(output),
         output,
         MODEL,
-        "state" if comparison.changed_states else "output",
+        "state" if comparison.differing_states else "output",
         facts=[*comparison.facts, state_evidence.output_is_another_tensor(output, at)],
     )
     return Found(DiagnosisResult(FAULT, [culprit]), case)
@@ -113,7 +113,9 @@ def _prove_remedy(
     except REFUSALS:
         return result
     with case.attempt(titles.FIX_OVER_ALL_STEPS) as notes:
-        notes.append(steps.fixed_steps(len(judge.own.feeds), None if wrong is None else wrong.at))
+        notes.append(
+            steps.steps_with_fix(len(judge.own.feeds), None if wrong is None else wrong.at)
+        )
     if wrong is None:
         return result
     culprits = [
