@@ -424,6 +424,17 @@ def any_of_nodes(count: int) -> str:
 
 
 @statement
+def states_hold_other_values(states: Sequence[str], steps: int) -> str:
+    """Return the sentence that only the states of two models differ."""
+    verb = "holds" if len(states) == 1 else "hold"
+    return (
+        f"{some_of(states)} {verb} different values in the model and the reference. If each reads"
+        f" its own states, all other outputs match in {count_text(steps, 'step')} (--steps"
+        f" {steps}): generated states fit only one of the models."
+    )
+
+
+@statement
 def quantization_shows(relative: float, tensor: str) -> str:
     """Return the sentence where the error of quantization shows first."""
     return (
