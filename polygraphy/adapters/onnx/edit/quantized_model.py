@@ -34,6 +34,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     remove_suffixes,
     scheme_of_node,
     set_axis,
+    set_domain,
     sort_nodes,
     weights_between,
 )
@@ -279,6 +280,7 @@ class QuantizedModel:
                 codes_or_values = node.input[0]
                 node.input[:] = [codes_or_values, f"{prefix}_scale", f"{prefix}_zero"]
                 set_axis(node, scheme)
+                set_domain(self._model, node, scheme)
         if pair.quantize is None and site.exact is not None:
             codes = scheme.codes(site.exact)
             self._add_constant(f"{prefix}_codes", convert_codes(codes, scheme.dtype))

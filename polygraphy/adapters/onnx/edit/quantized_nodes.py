@@ -22,6 +22,7 @@ onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+_MICROSOFT, _OPSET_OF_16_BITS = "com.microsoft", 21
 EXACT = "//exact"
 """What is added to the name of a weight for its form in floating point."""
 _PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
@@ -232,6 +233,15 @@ def set_axis(node: NodeProto, scheme: Scheme) -> None:
         node.attribute.append(onnx.helper.make_attribute("axis", scheme.axis))
         if scheme.block:
             node.attribute.append(onnx.helper.make_attribute("block_size", scheme.block))
+
+
+def set_domain(model: ModelProto, node: NodeProto, scheme: Scheme) -> None:
+    """Give a node the domain in which ONNX Runtime supports the type of its codes."""
+    opset = {one.domain: one.version for one in model.opset_import}
+    if scheme.dtype in ("int16", "uint16") and opset.get("", 1) < _OPSET_OF_16_BITS:
+        node.domain = _MICROSOFT
+        if _MICROSOFT not in opset:
+            model.opset_import.append(onnx.helper.make_opsetid(_MICROSOFT, 1))
 
 
 def weights_between(

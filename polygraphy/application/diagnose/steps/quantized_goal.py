@@ -30,8 +30,15 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.words import errors, titles
 from polygraphy.domain.diagnosis.words import quantization as words
-from polygraphy.domain.errors import BackendError
-from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
+from polygraphy.domain.errors import BackendError, ModelError
+from polygraphy.domain.quantization.alternatives import alternatives
+from polygraphy.domain.quantization.causes import (
+    CALIBRATION,
+    CLIPPED,
+    cause_of,
+    is_certain,
+    is_suspect,
+)
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.lines import (
     excluded_names,
@@ -76,7 +83,7 @@ _EXACT = 1e-3
 _HELPS = 0.5
 """A repair counts if it leaves no more than this share of the loss."""
 _CERTAIN = 0.9
-"""The same for weights, whose values show by themselves that they are wrong."""
+"""The same for parameters that are wrong by themselves, such as weights of other values."""
 _ALMOST = 1.5
 """A parameter is not named if the others leave less than so many times as much."""
 _MANY = 3
@@ -213,9 +220,11 @@ class _GoalSearch:
         powers = self._site_powers(model, rules, switches, losses)
         search, after = self._search_fewest(model, rules, switches, powers)
         notes = words.search_notes(search, len(rules.candidates))
-        if search.kept is None or len(search.kept) > max(_FEW, len(rules.candidates) // 2):
+        count = len(rules.candidates)
+        is_all = search.kept is not None and len(search.kept) == count > 2
+        if search.kept is None or is_all or len(search.kept) > max(_FEW, count // 2):
             return Found(
-                self._diffuse_result(model, search, rules, switches, before, culprits), case
+                self._diffuse_result(model, search, losses, switches, before, culprits), case
             )
         kept_names = list(search.kept)
         cost = words.metric_with_float_nodes(
@@ -453,7 +462,7 @@ class _GoalSearch:
 
             whole_loss = self._judge(self._comparison.values, rms_ratio)
             count, every, limit, together = len(suspects), inf, target, remaining_loss(suspects)
-            certain = [number for number in suspects if model.sites[number].kind != "activation"]
+            certain = [n for n in suspects if is_certain(model.sites[n], losses[n])]
             for numbers, by_metric in product((suspects, certain), (True, False)):
                 share = _CERTAIN if numbers == certain else _HELPS
                 first = before if by_metric else whole_loss
@@ -601,18 +610,36 @@ class _GoalSearch:
         self,
         model: QuantizedModel,
         search: Search,
-        rules: Rules,
+        losses: Mapping[int, SiteLoss],
         switches: Switches,
         before: float,
         culprits: list[Culprit],
     ) -> DiagnosisResult:
         """Return the result that many nodes lose a little each, with possible remedies."""
         curve = curve_at(search, (1, 2, 4, 8))
+        tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}
-        weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
-        wide = self._judge(switches.run(weights)) if {"activation", "weight"} <= kinds else None
-        reason = words.diffuse(self._goal.name, before, self._goal.within, curve, wide, search)
+        if {"activation", "weight"} <= kinds:
+            weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
+            tried[words.FLOAT] = self._judge(switches.run(weights))
+        reason = words.diffuse(self._goal.name, before, self._goal.within, curve, tried, search)
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
+
+    def _try_alternatives(
+        self, model: QuantizedModel, losses: Mapping[int, SiteLoss]
+    ) -> dict[str, float]:
+        """Return the metric of the model quantized in other ways."""
+        values: dict[str, float] = {}
+        for name, schemes in alternatives(model.sites, losses).items():
+            if self._time_left() <= 0:
+                break
+            try:
+                values[name] = self._judge(
+                    self._run(model.with_schemes(schemes).float_at_sites(()))
+                )
+            except (BackendError, ModelError):
+                continue  # Not every operator supports 16 bits.
+        return values
 
     def _save_model(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
         """Save the model that reaches the goal, if that is asked for."""
