@@ -82,4 +82,9 @@ def test_a_node_that_only_moves_elements_asks_if_the_quantizer_forces_it() -> No
         forced = rules_of(nodes, sites, producer)
         assert forced.asks == dict.fromkeys(("reshape", "div", "conv"), "all")
         assert forced.off(["div", "conv"]) == [2, 3] and forced.off(["conv"]) == [3]
-    assert rules_of(nodes[::2], [sites[0], *sites[2:]], "static").asks["reshape"] != "all"
+    sites = [Site(name, "activation", None) for name in ("x", "half", "y")]
+    nodes = [
+        FloatNode("conv", "Conv", ["x"], ["half"]),
+        FloatNode("reshape", "Reshape", ["half"], ["y"]),
+    ]
+    assert rules_of(nodes, sites, "static").asks["reshape"] == "follows"

@@ -286,22 +286,29 @@ def _block_algorithms(
             yield quantizer(algo_config=getattr(nbits, name)(**needs))
 
 
-def _block_codes(model: ModelProto) -> list[Any]:
-    """Return the codes of weights in blocks, in the order of their names."""
+def _block_codes(model: ModelProto) -> dict[str, Any]:
+    """Return the codes of weights in blocks by their names, in the order of their nodes."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     places = {"MatMulNBits": 1, "GatherBlockQuantized": 0, "DequantizeLinear": 0}
     names = [
         node.input[places[node.op_type]] for node in model.graph.node if node.op_type in places
     ]
-    return [onnx.numpy_helper.to_array(weights[name]) for name in sorted(names) if name in weights]
+    return {name: onnx.numpy_helper.to_array(weights[name]) for name in names if name in weights}
 
 
-def _has_codes(model: ModelProto, codes: Sequence[Any]) -> bool:
-    """Return whether a model has the given codes, but for a few."""
+def _has_codes(model: ModelProto, codes: Mapping[str, Any]) -> bool:
+    """Return whether a model has the given codes, but for a few, by name or else by position; it
+    may have more, which no output depends on.
+    """
     own = _block_codes(model)
-    return len(own) == len(codes) and all(
-        one.shape == other.shape and numpy.mean(one != other) < _OTHERS
-        for one, other in zip(own, codes)
+    if codes.keys() <= own.keys():
+        pairs = [(own[name], array) for name, array in codes.items()]
+    elif len(own) == len(codes):
+        pairs = [*zip(own.values(), codes.values())]
+    else:
+        return False
+    return all(
+        one.shape == other.shape and numpy.mean(one != other) < _OTHERS for one, other in pairs
     )
 
 
