@@ -409,9 +409,9 @@ def correct_without_rewrites(name: str) -> str:
 
 
 def _share(share: float) -> str:
-    """Return a share in percent; ``all`` for nearly 100 %."""
+    """Return a share in percent; ``all`` for nearly 100%."""
     percent = 100 * share
-    return f"{percent:.2g} %" if percent < 99.5 else "all"
+    return f"{percent:.2g}%" if percent < 99.5 else "all"
 
 
 def _plain(name: str) -> str:
