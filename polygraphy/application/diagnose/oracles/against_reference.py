@@ -42,9 +42,8 @@ from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
-GOAL_STEPS: Sequence[Step[ModelComparison]] = (reach_quantized_goal,)
-"""What is tried first; a skip goes on with the others, and what they leave open with backends."""
 STEPS: Sequence[Step[ModelComparison]] = (
+    reach_quantized_goal,
     explain_by_half_precision,
     explain_by_half_storage,
     explain_by_quantization,
@@ -111,9 +110,6 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
     if not isinstance(comparison, ModelComparison):
         return comparison
     case = evolve(case, feed=comparison.feed, expected=comparison.goal)
-    answer = take_steps(GOAL_STEPS, case, comparison)
-    if not isinstance(answer, Skip):
-        return answer
     return take_steps(STEPS, case, comparison)
 
 
