@@ -104,7 +104,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "quantize": "polygraphy.adapters.onnxruntime.quantizer:quantize",
         "samples_of": "polygraphy.adapters.onnx.run.opening:samples_of",
         "save_to_file": "polygraphy.adapters.onnx.run.opening:save_to_file",
-        "stored_precision": "polygraphy.adapters.onnx.edit.moving:stored_precision",
+        "weight_precision": "polygraphy.adapters.onnx.edit.moving:weight_precision",
     },
     "polygraphy.ports.machine": {
         "computes_in_tf32": "polygraphy.adapters.machine:computes_in_tf32",
@@ -128,6 +128,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "find_quantized_tensors": (
             "polygraphy.adapters.onnx.describe.quantized:find_quantized_tensors"
         ),
+        "group_by_support": "polygraphy.adapters.tensorrt.describe.support:group_by_support",
         "load_onnx": "polygraphy.adapters.onnx.storage.model:load_onnx",
         "ModelReports": "polygraphy.adapters.console.models.reports:LogModelReports",
         "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference:ReferenceTrial",
@@ -140,7 +141,6 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "save_model": "polygraphy.adapters.onnx.storage.saving:save_model",
         "sketch_onnx": "polygraphy.adapters.onnx.storage.model:sketch_onnx",
         "support_problems/trt": "polygraphy.adapters.tensorrt.describe.support:support_problems",
-        "supported_groups": "polygraphy.adapters.tensorrt.describe.support:supported_groups",
         "weight_files": "polygraphy.adapters.onnx.storage.model:weight_files",
     },
     "polygraphy.ports.reporting": {
@@ -160,12 +160,12 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "find_facts": "polygraphy.adapters.onnx.describe.facts:find_facts",
         "first_omission": "polygraphy.adapters.onnx.describe.facts:first_omission",
         "input_metadata": "polygraphy.adapters.onnx.graph.shapes:input_metadata",
+        "inputs_of_known_rank": "polygraphy.adapters.onnx.storage.parsing:inputs_of_known_rank",
         "is_fork_safe": "polygraphy.adapters.os.forks:is_fork_safe",
         "model_nodes": "polygraphy.adapters.onnx.run.opening:model_nodes",
         "node_inputs": "polygraphy.adapters.onnx.describe.facts:node_inputs",
         "observe_tensors": "polygraphy.adapters.onnx.edit.outputs:observe_tensors",
         "output_names": "polygraphy.adapters.onnx.edit.outputs:output_names",
-        "ranked_inputs": "polygraphy.adapters.onnx.storage.parsing:ranked_inputs",
         "read_backend_profile/onnxrt": "polygraphy.adapters.onnxruntime.trace:read_profile",
         "read_backend_profile/openvino": "polygraphy.adapters.openvino.report:read_profile",
         "read_backend_profile/trt": (

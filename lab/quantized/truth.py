@@ -112,7 +112,7 @@ def debugger(switches: Switches, target: float) -> tuple[str, ...] | None:
     """The nodes by the error of the tensor that they make, as the debugger of ONNX Runtime ranks
     tensors: each with all that is quantized before it.
     """
-    own = OnnxrtParty().load(switches.opened.marked())
+    own = OnnxrtParty().load(switches.opened.with_activations())
     every = switches.opened.float_at_sites(())
     made = {name for node in every.graph.node for name in node.output}
     there = {value.name for value in every.graph.output}

@@ -84,7 +84,7 @@ class LpipsDistance:
 
     def __init__(self, make_network: Callable[[], Any] | None = None) -> None:
         """Create the metric; `make_network` may create another network than `lpips.LPIPS`."""
-        self._make_network = make_network or _trained_network
+        self._make_network = make_network or _load_network
         self._network: Any = None
 
     def prepare(self) -> None:
@@ -153,7 +153,7 @@ class LpipsDistance:
         return float(network.max())
 
 
-def _trained_network() -> Any:
+def _load_network() -> Any:
     """Return the network with the weights that it was published with.
 
     The package brings those of LPIPS itself; those of AlexNet are fetched once by torchvision.

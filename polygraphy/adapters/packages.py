@@ -140,7 +140,7 @@ def package_sections() -> list[Section]:
         ("Python", platform.python_version()),
         ("polygraphy", __version__),
         *(
-            (name, _installed_version(name) or _without_metadata(module) or "missing")
+            (name, _package_version(name) or _without_metadata(module) or "missing")
             for name, module in _REQUIRED.items()
         ),
     )
@@ -151,7 +151,7 @@ def _backend_section() -> Section:
     """Return the section about installed and missing backends."""
     facts, missing = [], []
     for name, backend in _BACKENDS.items():
-        versions = {package: _installed_version(package) for package in backend.packages}
+        versions = {package: _package_version(package) for package in backend.packages}
         texts = [f"{name} {version}" for name, version in versions.items() if version]
         if not texts:
             texts = [text for module in backend.modules if (text := _without_metadata(module))]
@@ -161,7 +161,7 @@ def _backend_section() -> Section:
     return Section("Backends", tuple(facts), tuple(missing))
 
 
-def _installed_version(package: str) -> str | None:
+def _package_version(package: str) -> str | None:
     """Return the version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
@@ -179,7 +179,7 @@ def _without_metadata(module: str) -> str | None:
     top = module.partition(".")[0]
     packages = sorted(set(metadata.packages_distributions().get(top, ())))
     named = [
-        f"{package} {version}" for package in packages if (version := _installed_version(package))
+        f"{package} {version}" for package in packages if (version := _package_version(package))
     ]
     version = getattr(sys.modules.get(module), "__version__", None)
     text = f"{module} {version}" if isinstance(version, str) else module

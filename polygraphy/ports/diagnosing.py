@@ -64,7 +64,7 @@ class NarrowModel(Protocol):
             BackendError: the model cannot be run.
         """
 
-    def rounded(self, feed: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def run_rounded(self, feed: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Return the outputs with the digits of the narrower type, but without its range limits:
         the effect of rounding alone.
 
@@ -105,7 +105,7 @@ class NarrowModels(Protocol):
         the nodes that do; None if no node does.
         """
 
-    def computed(self, model: Any) -> Compute | None:
+    def rounding_emulator(self, model: Any) -> Compute | None:
         """Return a function that computes an ``onnx.ModelProto`` that is narrow already, rounded
         after every operator; None if no node is narrow.
 
@@ -192,7 +192,7 @@ class SuspectedParty(Protocol):
             BackendError: it refuses the model.
         """
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
         """Return the executed graph as an ``onnx.ModelProto`` in which tensors keep their names;
@@ -416,7 +416,7 @@ class QuantizedModel(Protocol):
     def float_at_sites(self, off: Collection[int]) -> Any:
         """Return the model with some sites in floating point."""
 
-    def marked(self) -> Any:
+    def with_activations(self) -> Any:
         """Return the model in floating point, with the activations of its sites as outputs."""
 
     def source(self, site: Site) -> str:
@@ -439,7 +439,7 @@ class CodeTensors(Protocol):
 
     tensors: Sequence[CodeTensor]
 
-    def marked(self) -> Any:
+    def with_codes(self) -> Any:
         """Return an ``onnx.ModelProto`` with all quantized tensors as outputs."""
 
     def split(self, codes: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -480,16 +480,16 @@ def quantize_again(request: Requantization) -> Sequence[Any] | None:
 class DiagnosisReports(Protocol):
     """Shows how a diagnosis goes."""
 
-    def attempted(self, attempt: Attempt) -> None:
+    def show_attempt(self, attempt: Attempt) -> None:
         """Report a finished step."""
 
-    def concluded(self, result: DiagnosisResult) -> None:
+    def show_result(self, result: DiagnosisResult) -> None:
         """Report the result after all steps."""
 
-    def handed_over(self, folder: str, name: str) -> None:
+    def show_saved_part(self, folder: str, name: str) -> None:
         """Report that a part of the model that shows the fault was saved."""
 
-    def written_up(self, text: str) -> None:
+    def show_bug_report(self, text: str) -> None:
         """Show the text of a bug report."""
 
 

@@ -134,7 +134,7 @@ class OpenModel(Protocol):
             conditions: by tensor, a boolean array of one element.
         """
 
-    def marked(self) -> Any:
+    def with_all_outputs(self) -> Any:
         """Return the model with every tensor that backends can return as an output."""
 
     def apart(
@@ -337,7 +337,7 @@ def move_weights(model: Any, epsilon: float, seed: int) -> Any:
 
 
 @port
-def stored_precision(model: Any) -> str | None:
+def weight_precision(model: Any) -> str | None:
     """Return the half precision, such as ``float16``, that the float32 weights of a model were
     rounded to, as their digits show; None if they have more digits.
 

@@ -63,12 +63,12 @@ class ModelReports(Protocol):
     def statistics(self, statistics: Any) -> None:
         """Show the sizes and costs of a model."""
 
-    def unbounded(self, names: Sequence[str]) -> None:
+    def show_unbounded_tensors(self, names: Sequence[str]) -> None:
         """Show the tensors whose elements determine, without a limit, the sizes of other
         tensors.
         """
 
-    def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+    def show_quantization(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
         """Show how a model is quantized: in one line, or tensor by tensor."""
 
     def placements(self, placements: Placements, *, is_complete: bool) -> None:
@@ -245,7 +245,7 @@ def place_nodes(
 
 
 @port
-def supported_groups(model: Any) -> list[tuple[list[int], bool]]:
+def group_by_support(model: Any) -> list[tuple[list[int], bool]]:
     """Return groups of node positions, each with whether TensorRT is known to support all of it; it
     may support parts of the others. Nodes in no group are not supported.
     """

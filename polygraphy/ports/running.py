@@ -300,7 +300,7 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
 
 
 @port
-def ranked_inputs(model: Any) -> Collection[str]:
+def inputs_of_known_rank(model: Any) -> Collection[str]:
     """Return the inputs of a model with a declared rank; the model is an ``onnx.ModelProto``, its
     bytes, or its path. Empty if it cannot be read.
     """

@@ -25,7 +25,7 @@ from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisRe
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.states.comparing import step_table
 from polygraphy.json import save_json
-from polygraphy.ports.editing import stored_precision
+from polygraphy.ports.editing import weight_precision
 from tests.support.decoders import decoder, stream, without_past
 
 
@@ -197,13 +197,13 @@ def test_weights_rounded_to_float16_are_no_fault(
 
 def test_weights_with_the_digits_of_bfloat16_are_rounded_to_bfloat16() -> None:
     model = decoder()
-    assert stored_precision(model) is None
+    assert weight_precision(model) is None
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
         if array.dtype == np.float32:
             bits = array.view(np.uint32) & np.uint32(0xFFFF0000)
             tensor.CopyFrom(numpy_helper.from_array(bits.view(np.float32), tensor.name))
-    assert stored_precision(model) == "bfloat16"
+    assert weight_precision(model) == "bfloat16"
 
 
 def test_a_step_that_matches_by_itself_has_no_wrong_output() -> None:

@@ -15,7 +15,7 @@ from polygraphy.domain.checks.capability import Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.tactics import Algorithm, TacticReplay
 from polygraphy.ports.editing import open_model, save_to_file
-from polygraphy.ports.models import support_problems, supported_groups
+from polygraphy.ports.models import group_by_support, support_problems
 from polygraphy.ports.reporting import Reports
 from polygraphy.ports.storage import write_text
 from tests.support import replays
@@ -169,7 +169,7 @@ def chain(reports: Recorded) -> Iterator[tuple[Chain, dict[str, str]]]:
     made, files = Chain(), dict[str, str]()
     with (
         bind(support_problems, made.problems, key="trt"),
-        bind(supported_groups, made.groups),
+        bind(group_by_support, made.groups),
         bind(open_model, opened),
         bind(save_to_file, made.save),
         bind(write_text, files.__setitem__),

@@ -63,7 +63,7 @@ def test_a_model_is_read_once(options: dict[str, Any], reads: int, tmp_path: Pat
     count, events = inspected(tmp_path, **options)
     assert count == reads
     assert ("statistics" in events) == ("stats" in options)
-    assert ("unbounded" in events) == ("list_unbounded_dds" in options)
+    assert ("show_unbounded_tensors" in events) == ("list_unbounded_dds" in options)
 
 
 def test_what_was_read_for_something_else_is_not_shown(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_quantized_tensors_are_listed_with_their_losses(tmp_path: Path) -> None:
     shown = Shown()
     with bind(ModelReports, shown):  # type: ignore[arg-type]
         inspect_model(quantized, reference=exact, inputs=[data])
-        found = {one.name: one for one in shown.events["quantized_tensors"]}
+        found = {one.name: one for one in shown.events["show_quantization"]}
         with pytest.raises(UsageError, match="no quantized tensors to measure"):
             inspect_model(exact, inputs=[data])
     assert {one.kind for one in found.values()} >= {"activation", "weight"}

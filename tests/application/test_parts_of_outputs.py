@@ -40,10 +40,10 @@ class Concluding:
     def __init__(self) -> None:
         self.result: Any = None
 
-    def attempted(self, attempt: Any) -> None:
+    def show_attempt(self, attempt: Any) -> None:
         pass
 
-    def concluded(self, result: Any) -> None:
+    def show_result(self, result: Any) -> None:
         self.result = result
 
 

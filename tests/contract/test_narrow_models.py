@@ -47,7 +47,9 @@ def models(request: pytest.FixtureRequest) -> NarrowModels:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["open", "narrow_nodes", "computed", "roughly", "widen_model"])
+@pytest.mark.parametrize(
+    "name", ["open", "narrow_nodes", "rounding_emulator", "roughly", "widen_model"]
+)
 def test_arguments_are_those_of_the_port(kind: str, name: str) -> None:
     wanted, found = getattr(NarrowModels, name), getattr(type(KINDS[kind]()), name)
     assert list(inspect.signature(found).parameters) == list(inspect.signature(wanted).parameters)
@@ -72,7 +74,7 @@ def test_what_is_kept_decides_what_is_lost(
 
 
 def test_rounding_alone_loses_no_range(models: NarrowModels) -> None:
-    made = models.open(model(), DataType.FLOAT16).rounded(FEED)["y"]
+    made = models.open(model(), DataType.FLOAT16).run_rounded(FEED)["y"]
     assert np.abs(made) == pytest.approx(np.abs(FEED["x"]), rel=1e-2)
 
 
@@ -134,9 +136,9 @@ def test_what_cannot_be_moved_is_refused_where_it_is_asked_for() -> None:
     "models", [FakeNarrowModels(NODES, ["square"], DataType.FLOAT16), OnnxNarrowModels()]
 )
 def test_a_narrow_model_is_computed_as_hardware_does(models: NarrowModels) -> None:
-    compute = models.computed(model(np.float16))
+    compute = models.rounding_emulator(model(np.float16))
     assert compute is not None
     made = compute({"x": FEED["x"].astype(np.float16)})["y"]
     assert np.isinf(made[0])
-    assert OnnxNarrowModels().computed(model()) is None
-    assert FakeNarrowModels(NODES).computed(model()) is None
+    assert OnnxNarrowModels().rounding_emulator(model()) is None
+    assert FakeNarrowModels(NODES).rounding_emulator(model()) is None

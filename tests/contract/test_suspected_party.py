@@ -73,7 +73,7 @@ def test_names_of_passes_are_taken_all_at_once(party: SuspectedParty) -> None:
 
 
 def test_the_graph_that_is_run_makes_the_same_outputs(party: SuspectedParty) -> None:
-    executed = party.executed(model("Identity", "Exp", "Log"))
+    executed = party.runtime_graph(model("Identity", "Exp", "Log"))
     assert executed is not None
     assert [value.name for value in executed.graph.output] == ["y"]
     own = party.load(model("Identity", "Exp", "Log"))({"x": X})["y"]

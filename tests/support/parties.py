@@ -72,10 +72,10 @@ class WrongRewriter:
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         self.loads += 1
-        made = model if plain else self.executed(model, without=without)
+        made = model if plain else self.runtime_graph(model, without=without)
         return OnnxParty().load(made)
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         if self._guilty <= set(without):
@@ -111,7 +111,7 @@ class CrashingParty(WrongRewriter):
         super().__init__(self.passes)
         self._tests = os.getpid()
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         """Crash, or return the model."""

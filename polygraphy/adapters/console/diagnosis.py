@@ -34,7 +34,7 @@ class LogDiagnosisReports:
     def __init__(self) -> None:
         self._steps: list[str] = []
 
-    def attempted(self, attempt: Attempt) -> None:
+    def show_attempt(self, attempt: Attempt) -> None:
         """Show a step with its result and its time."""
         step = f"{attempt.title:<28} {_short(attempt.result)}  ({attempt.seconds:.1f} s)"
         log(step)
@@ -43,7 +43,7 @@ class LogDiagnosisReports:
         self._steps.append(step)
         _draw(step)
 
-    def concluded(self, result: DiagnosisResult) -> None:
+    def show_result(self, result: DiagnosisResult) -> None:
         """Show the culprits."""
         _draw("")
         if not result.culprits and result.verdict != INCONCLUSIVE:  # That is an error.
@@ -62,11 +62,11 @@ class LogDiagnosisReports:
         has_answer = bool(result.culprits) or result.verdict != INCONCLUSIVE
         show([*([""] if has_answer else []), *steps, ""])
 
-    def handed_over(self, folder: str, name: str) -> None:
+    def show_saved_part(self, folder: str, name: str) -> None:
         """Show where the culprit is saved."""
         say(f"SAVED    {_short(folder)}: {_short(name)}", G_LOGGER.FINISH)
 
-    def written_up(self, text: str) -> None:
+    def show_bug_report(self, text: str) -> None:
         """Write the text of a bug report to standard output."""
         sys.stdout.write(escape_controls(text))
 

@@ -179,7 +179,7 @@ def _stage_line(what: str) -> Iterator[Callable[[str], None]]:
         nonlocal current
         current = f"{what}: {part}"
 
-    line = _Line(lambda: f"{current}  {_elapsed_text(time.monotonic() - began)}")
+    line = _Line(lambda: f"{current}  {_format_elapsed(time.monotonic() - began)}")
     timer = Timer(_DELAY, line.start)
     timer.daemon = True
     _drawn.append(line)
@@ -227,18 +227,18 @@ def _log_progress(what: str) -> Iterator[Callable[[str], None]]:
 
 def _bar_text(what: str, steps: int, total: int | None, seconds: float) -> str:
     """Return the progress of a job, its time so far and the estimated rest as text."""
-    elapsed = _elapsed_text(seconds)
+    elapsed = _format_elapsed(seconds)
     if not total:
         return f"{what}  {steps}/?  {elapsed}"
     full = _BAR * min(steps, total) // total
     elapsed_text = (
-        _elapsed_text(seconds * (total - steps) / steps) if 0 < steps <= total else "-:--:--"
+        _format_elapsed(seconds * (total - steps) / steps) if 0 < steps <= total else "-:--:--"
     )
     bar = "#" * full + "-" * (_BAR - full)
     return f"{what} [{bar}] {steps}/{total}  {elapsed}, {elapsed_text} left"
 
 
-def _elapsed_text(seconds: float) -> str:
+def _format_elapsed(seconds: float) -> str:
     """Return seconds as ``H:MM:SS``."""
     return str(timedelta(seconds=int(seconds)))
 

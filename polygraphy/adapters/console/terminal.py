@@ -90,7 +90,7 @@ class Terminal:
             yield "", INFO
             yield from table_lines(comparison, width=columns(), full_location=self._whole)
             if comparison.left_out:
-                yield from _skipped_output_lines(comparison.left_out)
+                yield from _lines_of_skipped_outputs(comparison.left_out)
         for result in self._recorder.results:
             if result["kind"] == "samples":
                 from polygraphy.adapters.console.tables import sample_lines
@@ -117,13 +117,13 @@ class Terminal:
         lines: list[str] = [
             line
             for label, text in found_lines
-            for line in wrap_text(_labeled_line(label, text), 12)
+            for line in wrap_text(_line_with_label(label, text), 12)
         ]
         if code and (step := self.next_step()):
             if step.startswith("polygraphy "):
-                lines.append(_labeled_line("next", typeable(step)))
+                lines.append(_line_with_label("next", typeable(step)))
             else:
-                lines += wrap_text(_labeled_line("next", step), 12)
+                lines += wrap_text(_line_with_label("next", step), 12)
         yield from ((line, INFO) for line in lines)
 
     def next_step(self) -> str:
@@ -251,7 +251,7 @@ def _profile_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _labeled_line(label: str, text: str) -> str:
+def _line_with_label(label: str, text: str) -> str:
     """Return a line with a label in front."""
     return f"  {label:{_INSET}}{text}"
 
@@ -295,7 +295,7 @@ def _tensors(tensors: Sequence[TensorFacts]) -> str:
     return ", ".join(parts[:_MOST_TENSORS]) + (", ..." if len(parts) > _MOST_TENSORS else "")
 
 
-def _skipped_output_lines(names: Sequence[str]) -> Iterator[Line]:
+def _lines_of_skipped_outputs(names: Sequence[str]) -> Iterator[Line]:
     """Yield lines that name outputs of a pair that were not compared, for below its table."""
     names_text = ", ".join(map(one_line, names[:_MOST_NAMES]))
     ending = ", ..." if len(names) > _MOST_NAMES else ""

@@ -75,7 +75,7 @@ class Stream:
         self._use_handle(wrapper().create_stream())
 
     @classmethod
-    def unordered(cls: type[S]) -> S:
+    def non_blocking(cls: type[S]) -> S:
         """Return a new stream that does not wait for the default stream."""
         stream = cls.__new__(cls)
         cudaStreamCreateWithFlags = cudart().cudaStreamCreateWithFlags(_NON_BLOCKING)
@@ -197,7 +197,7 @@ class Graph:
             BackendError: the work cannot be captured.
         """
         module = cudart()
-        with Stream.unordered() as recorder:
+        with Stream.non_blocking() as recorder:
             mode = module.cudaStreamCaptureMode.cudaStreamCaptureModeRelaxed
             check_result(
                 module.cudaStreamBeginCapture(recorder.ptr, mode), "begin to capture a graph"

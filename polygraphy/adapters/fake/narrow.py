@@ -57,7 +57,7 @@ class FakeNarrowModel:
 
         return compute
 
-    def rounded(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+    def run_rounded(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the input."""
         return {"y": np.array(feed["x"], np.float32)}
 
@@ -100,7 +100,7 @@ class FakeNarrowModels:
         """Return the narrow type that the model already uses, and its nodes; None without one."""
         return None if self._dtype is None else (self._dtype, list(self._nodes))
 
-    def computed(self, model: Any) -> Compute | None:
+    def rounding_emulator(self, model: Any) -> Compute | None:
         """Return a function that returns its input, or infinities if a node loses everything; None
         if no node is narrow.
         """

@@ -62,7 +62,7 @@ class MemoryResultStore:
             source.seek(0)
             token = source.read()
             return self.loads(token if isinstance(token, str) else token.decode(), kind)
-        value = self._stored_value(source)
+        value = self._look_up(source)
         if isinstance(value, _Folder):
             raise FileError(
                 f"{source} is a folder.", path=source, hint="Use the path of the file itself."
@@ -132,7 +132,7 @@ class MemoryResultStore:
             UsageError: the items do not belong to iterations.
         """
         _check_is_iterable(kind)
-        value = self._stored_value(source)
+        value = self._look_up(source)
         values = value.items if isinstance(value, _Folder) else (value,)
         items = [item for value in values for item in _iterations_of(value, kind, str(source))]
         if not items:
@@ -143,11 +143,11 @@ class MemoryResultStore:
         """Return the stored data of a path; raise FileError if there are none, or of no
         known kind.
         """
-        value = self._stored_value(source)
+        value = self._look_up(source)
         items = value.items if isinstance(value, _Folder) else (value,)
         return _MemoryStored(str(source), deepcopy(items))
 
-    def _stored_value(self, source: str | PathLike[str]) -> Any:
+    def _look_up(self, source: str | PathLike[str]) -> Any:
         """Return the stored value of a path; raise MissingFileError if there is none."""
         if _path_key(source) not in self.values:
             raise MissingFileError(f"File {source} does not exist.", path=source)

@@ -35,7 +35,7 @@ from polygraphy.adapters.files.json.json_codec import (
     check_kinds,
     metric_in,
 )
-from polygraphy.adapters.files.json.json_writer import Base64Text, SlicedText, decoded_pieces
+from polygraphy.adapters.files.json.json_writer import Base64Text, SlicedText, decode_pieces
 from polygraphy.domain import compare
 from polygraphy.domain.accuracy.accuracy import (
     AccuracyResult,
@@ -302,7 +302,7 @@ def _decode_payload(text: SlicedText) -> Array:
     if start.startswith(_UNENCODED_STARTS):
         return array_from_bytes(str(text).encode("latin-1"))
     if start.startswith(_ARCHIVE_START):
-        return array_from_bytes(b"".join(decoded_pieces(text)))
+        return array_from_bytes(b"".join(decode_pieces(text)))
     return array_from_npy(text)
 
 
@@ -423,13 +423,13 @@ def _encode_attributes(value: Any) -> dict[str, Any]:
 @Decoder.register(TensorInfo)
 def _decode_tensor_info(fields: dict[str, Any]) -> TensorInfo:
     """Return the tensor info from JSON fields; unknown fields are ignored."""
-    return TensorInfo(**_known_fields(TensorInfo, fields))
+    return TensorInfo(**_select_known_fields(TensorInfo, fields))
 
 
 @Decoder.register(Algorithm)
 def _decode_algorithm(fields: dict[str, Any]) -> Algorithm:
     """Return the algorithm from JSON fields; unknown fields are ignored."""
-    algorithm = Algorithm(**_known_fields(Algorithm, fields))
+    algorithm = Algorithm(**_select_known_fields(Algorithm, fields))
     check_kinds(TensorInfo, (*algorithm.inputs, *algorithm.outputs))
     return algorithm
 
@@ -448,6 +448,6 @@ def _decode_replay(fields: dict[str, Any]) -> TacticReplay:
     return replay
 
 
-def _known_fields(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
+def _select_known_fields(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that this version knows; another version may have saved more."""
     return {name: fields[name] for name in fields_dict(kind)}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx_common.quantized_ranges import (
+    activation_scales,
     copy_ranges,
-    quantized_activations,
     save_in_folder,
 )
 from polygraphy.domain.quantization.requantization import Requantization
@@ -54,7 +54,7 @@ def _options(request: Requantization) -> dict[str, Any]:
     half = onnx.TensorProto.FLOAT16
     is_half = any(weight.data_type == half for weight in request.model.graph.initializer)
     mode = "fp8" if any("float8" in kind for kind in kinds) else "int8"
-    activations = quantized_activations(request.model)
+    activations = activation_scales(request.model)
     if kinds and not activations:
         mode = "int4"
     weights = {weight.name for weight in request.model.graph.initializer}

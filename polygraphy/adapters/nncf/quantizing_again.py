@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.onnx_common.quantized_ranges import (
+    activation_scales,
     copy_ranges,
-    quantized_activations,
     save_in_folder,
 )
 from polygraphy.domain.quantization.requantization import Requantization
@@ -157,5 +157,5 @@ def _placement(model: ModelProto) -> dict[str, tuple[str, bool]]:
     """Return, for each activation that a model quantizes, its type and whether it is symmetric."""
     return {
         name: ("" if zero is None else zero.dtype.name, zero is not None and bool(zero.any()))
-        for name, (_, zero) in quantized_activations(model).items()
+        for name, (_, zero) in activation_scales(model).items()
     }

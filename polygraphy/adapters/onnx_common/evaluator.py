@@ -75,7 +75,7 @@ def evaluator_of(
     return evaluator
 
 
-def borrowed_operators(model: onnx.ModelProto) -> list[str]:
+def operators_run_by_onnx(model: onnx.ModelProto) -> list[str]:
     """Return the operators of a model that `Evaluator` computes with the onnx package."""
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     operators = {(kind.op_domain, kind.__name__) for kind in _operators(model.graph.node, opsets)}

@@ -157,9 +157,7 @@ _REDUCED: Mapping[str, np.ufunc] = {
 }
 
 
-def _replaced_elements(
-    x: Array, index: tuple[Array, ...], updates: Array, reduction: str | None
-) -> Array:
+def _scatter(x: Array, index: tuple[Array, ...], updates: Array, reduction: str | None) -> Array:
     """Return `x` with elements replaced, or combined with the old ones, one after the other."""
     replaced_elements: Array = x.copy()
     if reduction in (None, "none"):
@@ -181,16 +179,14 @@ def scatter(
     """Return x with one element replaced for each index; for ScatterElements, and its old name
     Scatter.
     """
-    return _replaced_elements(
-        x, _along(indices, positive(axis, x.ndim), x.shape), updates, reduction
-    )
+    return _scatter(x, _along(indices, positive(axis, x.ndim), x.shape), updates, reduction)
 
 
 def scatter_nd(
     x: Array, indices: Array, updates: Array, *, reduction: str | None = None, **_: Any
 ) -> Array:
     """Return x with one slice replaced for each index in the last axis of `indices`."""
-    return _replaced_elements(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
+    return _scatter(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
 
 
 def top_k(

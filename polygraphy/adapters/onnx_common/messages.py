@@ -53,11 +53,11 @@ def tensors_read(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
     """
     names = [name for name in node.input[:] if name]
     for graph in graphs_of(node) if inner is None else inner:
-        names.extend(captured_names(graph))
+        names.extend(outer_names(graph))
     return names
 
 
-def captured_names(graph: Any) -> Iterator[str]:
+def outer_names(graph: Any) -> Iterator[str]:
     """Yield the names of outer tensors that a subgraph reads."""
     names = tensor_names(graph)
     for node in graph.node:

@@ -52,7 +52,7 @@ def batch_normalization(
     return tuple(every[:outputs])
 
 
-def _normalized_rows(x: Array, axis: int | None, opset: int) -> tuple[Array, int]:
+def _rows_to_normalize(x: Array, axis: int | None, opset: int) -> tuple[Array, int]:
     """Return x in the form that softmax and its relatives normalize, and the axis: before opset 13
     the axes from `axis` on are one.
     """
@@ -67,7 +67,7 @@ def softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array
     """Return exp(x) over its sum."""
     if not x.size:
         return x
-    rows, along = _normalized_rows(x, axis, opset)
+    rows, along = _rows_to_normalize(x, axis, opset)
     powers = np.exp(rows - rows.max(axis=along, keepdims=True))
     result = powers / powers.sum(axis=along, keepdims=True)
     return round_like(result.reshape(x.shape), x)
@@ -79,7 +79,7 @@ def log_softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> A
     """
     if not x.size:
         return x
-    rows, along = _normalized_rows(x, axis, opset)
+    rows, along = _rows_to_normalize(x, axis, opset)
     below = rows - rows.max(axis=along, keepdims=True)
     result = below - np.log(np.exp(below).sum(axis=along, keepdims=True))
     return round_like(result.reshape(x.shape), x)
@@ -89,7 +89,7 @@ def hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array
     """Return 1 at the first of the largest elements, 0 elsewhere."""
     if not x.size:
         return x
-    rows, along = _normalized_rows(x, axis, opset)
+    rows, along = _rows_to_normalize(x, axis, opset)
     array = np.zeros_like(rows)
     first = np.expand_dims(rows.argmax(axis=along), along)
     np.put_along_axis(array, first, 1, axis=along)

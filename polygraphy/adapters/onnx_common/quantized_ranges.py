@@ -20,7 +20,7 @@ numpy = mod.lazy_import("numpy")
 _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 
-def quantized_activations(model: ModelProto) -> dict[str, tuple[Array, Array | None]]:
+def activation_scales(model: ModelProto) -> dict[str, tuple[Array, Array | None]]:
     """Return scale and zero point of each activation that a model quantizes, by tensor."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     found = {}
@@ -42,7 +42,7 @@ def copy_ranges(made: ModelProto, model: ModelProto, reference: ModelProto) -> N
         model: the other.
         reference: the model in floating point: what equals it is not corrected.
     """
-    known = quantized_activations(model)
+    known = activation_scales(model)
     held = {weight.name: weight for weight in made.graph.initializer}
     readers: dict[str, list[NodeProto]] = {}
     for node in made.graph.node:

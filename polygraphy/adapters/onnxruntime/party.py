@@ -185,7 +185,7 @@ class OnnxrtParty:
         runner.activate()
         return partial(runner.infer, check_inputs=False)
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
         """Return the graph after all rewrites."""

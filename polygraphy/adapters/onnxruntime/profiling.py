@@ -118,7 +118,7 @@ class SessionProfiler:
         assert self._session is not None
         path = self._session.end_profiling()
         self._session = None
-        graph = self._executed_graph()
+        graph = self._session_nodes()
         trace = read_trace(path)
         notes = list(trace.notes)
         if graph is None:
@@ -135,7 +135,7 @@ class SessionProfiler:
         self.close()
         return profiles
 
-    def _executed_graph(self) -> ModelNodes | None:
+    def _session_nodes(self) -> ModelNodes | None:
         """Return the nodes that the session executes; None if it did not save them."""
         path = self._folder / _GRAPH
         try:

@@ -33,12 +33,12 @@ in another order on each machine.
 def quantize_again(request: Requantization) -> list[ModelProto] | None:
     """Return models that are quantized without some nodes; see the port."""
     name = request.producer
-    quantize = _QUANTIZERS[_called_quantizer(request.sites) if name in _CALLERS else name]
+    quantize = _QUANTIZERS[_quantizer_name(request.sites) if name in _CALLERS else name]
     with _mute_logging():
         return quantize(request)
 
 
-def _called_quantizer(sites: Sequence[Site]) -> str:
+def _quantizer_name(sites: Sequence[Site]) -> str:
     """Return the name of the ONNX Runtime quantizer that produces such sites."""
     if any(site.scheme is not None and site.scheme.block for site in sites):
         return "nbits"

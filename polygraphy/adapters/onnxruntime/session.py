@@ -39,8 +39,8 @@ from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import (
     find_facts,
     first_omission,
+    inputs_of_known_rank,
     node_inputs,
-    ranked_inputs,
 )
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _remember_model(session: InferenceSession, model: Any) -> InferenceSession:
     is_file = isinstance(model, (str, Path))
     _facts[session] = DeferredFacts(find) if is_file else find()
     if not all(tensor.shape for tensor in session.get_inputs()):
-        _scalars[session] = ranked_inputs(model)
+        _scalars[session] = inputs_of_known_rank(model)
     return session
 
 
@@ -299,7 +299,7 @@ def scalars_of(session: InferenceSession) -> Collection[str]:
     """Return the names of inputs that are scalars; empty if the session was created elsewhere."""
     if session not in _scalars:
         source = getattr(session, "_model_path", None) or getattr(session, "_model_bytes", None)
-        _scalars[session] = ranked_inputs(source) if source else ()
+        _scalars[session] = inputs_of_known_rank(source) if source else ()
     return _scalars[session]
 
 

@@ -26,7 +26,7 @@ from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.naming import count_text
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.running import find_facts, ranked_inputs
+from polygraphy.ports.running import find_facts, inputs_of_known_rank
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -142,7 +142,7 @@ class CompiledModelFromOnnx(BaseLoader):
             with translate_errors("read", name):
                 read = _read(source)
             outputs = [_output_name(port) for port in read.outputs]
-            ranked = ranked_inputs(model)
+            ranked = inputs_of_known_rank(model)
             inputs = [_input_name(port, ranked) for port in read.inputs]
             with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
                 if self._float32_tensors:
@@ -153,7 +153,7 @@ class CompiledModelFromOnnx(BaseLoader):
                 with translate_errors("compile", name):
                     compiled = core.compile_model(read, self._device, self._config())
         products = {op.friendly_name for op in read.get_ops() if op.get_type_name() == "MatMul"}
-        lowered = self._lowered_outputs(compiled, products)
+        lowered = self._low_precision_outputs(compiled, products)
         facts = find_facts(model)
         _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, lowered))
         return compiled
@@ -176,7 +176,7 @@ class CompiledModelFromOnnx(BaseLoader):
             config["SNIPPETS_MODE"] = "DISABLE"  # What is compiled into one does not ask for types.
         return {**config, **self._properties}
 
-    def _lowered_outputs(
+    def _low_precision_outputs(
         self, compiled: CompiledModel, products: Collection[str]
     ) -> dict[str, str]:
         """Return the type in which each output is computed, if it is less precise than float32, and
@@ -234,7 +234,7 @@ class _LoweredFacts:
         return {**dtypes, **lowered}
 
 
-def compiled_facts(compiled: CompiledModel) -> Known:
+def read_facts(compiled: CompiledModel) -> Known:
     """Return the facts about a compiled model; only names if it was compiled elsewhere."""
     if compiled in _known:
         return _known[compiled]

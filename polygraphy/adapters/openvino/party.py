@@ -147,7 +147,7 @@ class OpenvinoParty:
             runner.activate()
         return partial(runner.infer, check_inputs=False)
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
         """Return the model with one node for each group that runs as one; None if unknown."""

@@ -61,7 +61,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
     tables = [table for table in tables if any(row.status == _EXECUTED for row in table)]
     if not tables:
         raise UsageError(f"{path}: the report contains no executed node.")
-    nodes = _executed_nodes(tables, is_sorted=is_sorted)
+    nodes = _nodes_with_times(tables, is_sorted=is_sorted)
     if any(node.name.endswith("...") for node in nodes):
         notes.append("Long names are cut: add -report_type detailed_counters.")
     return [ExecutionProfile(Path(path).name, nodes, "openvino", "OpenVINO", notes=notes)]
@@ -131,7 +131,7 @@ def _read_row(line: str) -> _Row | None:
         return None
 
 
-def _executed_nodes(tables: Sequence[Sequence[_Row]], *, is_sorted: bool) -> list[ExecutedNode]:
+def _nodes_with_times(tables: Sequence[Sequence[_Row]], *, is_sorted: bool) -> list[ExecutedNode]:
     """Return the nodes that were executed, with a time for each table."""
     nodes: dict[tuple[str, str, int], ExecutedNode] = {}
     for number, table in enumerate(tables):

@@ -13,7 +13,7 @@ from polygraphy import mod
 from polygraphy.adapters.arrays.foreign import as_torch, has_torch, host_copy
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.openvino.compiled import PROCESS, compiled_facts
+from polygraphy.adapters.openvino.compiled import PROCESS, read_facts
 from polygraphy.adapters.openvino.datatype import array_of, contiguous, data_type, tensor_of
 from polygraphy.adapters.openvino.errors import translate_errors
 from polygraphy.adapters.openvino.profiling import CompiledModelProfiler
@@ -73,7 +73,7 @@ class OpenvinoRunner(BaseRunner):
                 else evaluate(given_compiled)
             )
         check_has_outputs(compiled.outputs)
-        facts = compiled_facts(compiled)
+        facts = read_facts(compiled)
         self._inputs = _describe_ports(facts.inputs, compiled.inputs)
         self._outputs = _describe_ports(facts.outputs, compiled.outputs)
         with translate_errors("run"):
@@ -110,7 +110,7 @@ class OpenvinoRunner(BaseRunner):
         `CompiledModelFromOnnx` compiled it.
         """
         assert self.compiled is not None
-        return compiled_facts(self.compiled).facts
+        return read_facts(self.compiled).facts
 
     def get_input_metadata_impl(self) -> TensorMetadata:
         """Return names, data types and shapes of the inputs; OpenVINO loses the names of dynamic

@@ -96,7 +96,7 @@ def _lock(descriptor: int) -> None:
 
 def _sweep(target: Path) -> None:
     """Remove the parts of a file that processes left which have ended."""
-    for path in _unfinished_files(target):
+    for path in _leftover_files(target):
         if not is_abandoned(path):
             continue
         with suppress(OSError):
@@ -106,7 +106,7 @@ def _sweep(target: Path) -> None:
                 path.unlink()
 
 
-def _unfinished_files(target: Path) -> Iterator[Path]:
+def _leftover_files(target: Path) -> Iterator[Path]:
     """Yield the temporary files next to a path that earlier writes left."""
     name = re.compile(re.escape(f".{short_name(target)}") + _RANDOM + re.escape(_SUFFIX))
     with suppress(OSError), os.scandir(target.parent) as entries:
@@ -252,7 +252,7 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     Raises:
         FileError: the file cannot be written.
     """
-    with staged_file(path, mode) as staged:
+    with stage_file(path, mode) as staged:
         yield staged.stream
         staged.finish()
         staged.place()
@@ -306,7 +306,7 @@ class StagedFile:
 
 
 @contextmanager
-def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
+def stage_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
     """Open a file that is moved to its path when it is committed; otherwise it is removed.
 
     Raises:

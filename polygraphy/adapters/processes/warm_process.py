@@ -59,7 +59,7 @@ class Kept:
         return self._owner.is_running and self._generation == self._owner.generation
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _kept_object, (self._number,)
+        return _object_by_number, (self._number,)
 
 
 class WarmProcess:
@@ -296,7 +296,7 @@ _kept_objects: dict[int, Any] = {}
 """What this process keeps, if it is one that stays warm."""
 
 
-def _kept_object(number: int) -> Any:
+def _object_by_number(number: int) -> Any:
     """Return an object that this process keeps, by number."""
     return _kept_objects[number]
 

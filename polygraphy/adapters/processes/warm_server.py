@@ -84,7 +84,7 @@ def main() -> None:
         ready, _, _ = select.select([0, woken], [], [], _seconds_to_next_deadline())
         if woken in ready:
             os.read(woken, _LINE)
-        for facts, used in _finished_answers():
+        for facts, used in _collect_answers():
             send_answer(**facts)
             _import(used)
         if 0 not in ready:
@@ -164,7 +164,7 @@ def _start_command_line(
     return pid
 
 
-def _finished_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
+def _collect_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
     """Yield the answer about each command line that has ended, or whose time is over, and the
     modules that it needed.
     """

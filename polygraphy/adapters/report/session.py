@@ -170,11 +170,11 @@ class ReportsRecorder:
         """Record the statistics of a model or an engine."""
         self._record_event("statistics", path=self._path, statistics=statistics)
 
-    def unbounded(self, names: Sequence[str]) -> None:
+    def show_unbounded_tensors(self, names: Sequence[str]) -> None:
         """Record the tensors whose sizes depend on data without a bound."""
         self._record_event("unbounded_dds", path=self._path, tensors=list(names))
 
-    def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+    def show_quantization(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
         """Record the quantized tensors of a model."""
         self._record_event("quantization", path=self._path, tensors=tensors)
 

@@ -109,7 +109,7 @@ class GraphFromSavedModel(BaseLoader):
             ModelError: it holds no SavedModel, or one without signatures.
             UnknownNameError: there is no such signature.
         """
-        path = _saved_model_folder(self._path)
+        path = _require_saved_model(self._path)
         tf = tensorflow_module()
         G_LOGGER.progress(f"Loading SavedModel: {path.absolute()}")
         with translate_errors("load", path):
@@ -134,7 +134,7 @@ class GraphFromSavedModel(BaseLoader):
         return signatures[wanted]
 
 
-def _saved_model_folder(name: str) -> Path:
+def _require_saved_model(name: str) -> Path:
     """Return the path of a SavedModel; raise if it is not one."""
     path = Path(name)
     if path.name in ("saved_model.pb", "saved_model.pbtxt"):

@@ -113,7 +113,7 @@ class TrtParty:
         settings = {**self._settings, **({"tf32": None} if plain else lowered)}
         return _Built(result, settings, self._layer_names(without), self._timings)
 
-    def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
+    def runtime_graph(self, model: Any, *, without: Collection[str] = ()) -> None:
         """Return None: engines do not show their graph."""
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:

@@ -281,11 +281,11 @@ class Module:
 
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
         """Run the program that `torch.export` makes of the module for data of these shapes."""
-        program = self.exported(tensors)
+        program = self.export(tensors)
         program.start(None, compiled=False)
         return program.run_all(tensors, keep)
 
-    def exported(self, tensors: Sequence[Any]) -> Exported:
+    def export(self, tensors: Sequence[Any]) -> Exported:
         """Return the program that `torch.export` makes of the module, once for data of one shape.
 
         Raises:

@@ -141,7 +141,7 @@ class TorchProgram:
                 if given_name
             ]
             with torch.no_grad():
-                exported = program.exported(args)
+                exported = program.export(args)
         except UsageError as error:
             return self._open_recorded(program, names, args, [*notes, str(error)])
         finally:
@@ -204,7 +204,9 @@ class OpenedTorch:
         )
         calls = [node for node in self._graph.values() if node.op == "call_function"]
         self.nodes = [_describe_operation(node) for node in calls]
-        self.weights: Mapping[str, Any] = _Weights(self._stored_tensors()) if self._exported else {}
+        self.weights: Mapping[str, Any] = (
+            _Weights(self._constants_by_placeholder()) if self._exported else {}
+        )
         drawing = (
             _describe_randomness(call.target, call.args, call.kwargs, node)
             for call, node in zip(calls, self.nodes)
@@ -284,7 +286,7 @@ class OpenedTorch:
         kwargs = torch.fx.node.map_arg(node.kwargs, value)
         return node.target(*args, **{k: v for k, v in kwargs.items() if k != "device"})
 
-    def _stored_tensors(self) -> dict[str, Any]:
+    def _constants_by_placeholder(self) -> dict[str, Any]:
         """Return parameters, buffers and constants by the names of their placeholders."""
         assert self._exported is not None
         signature = self._exported.graph_signature

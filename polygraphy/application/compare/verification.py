@@ -75,7 +75,7 @@ def verify(
         if name in metadata:
             metadata.add(name, metadata[name].dtype, meta.shape)
     function = _as_of_verification(compare_func)
-    pair = _Pair(original, edited, then, resolve(NarrowModels).computed(edited))
+    pair = _Pair(original, edited, then, resolve(NarrowModels).rounding_emulator(edited))
     feeds: Iterable[Mapping[str, Any]] | None = None
     if pair.compute is not None and _is_auto(function):
         judge = _half_precision_judge(pair, data_loader)

@@ -249,7 +249,7 @@ def refusal_passes(party: SuspectedParty, part: Part) -> list[str]:
 def _nodes_after_rewrites(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:
     """Return the nodes that the backend executes without some rewrites."""
     try:
-        executed = party.executed(case.model.proto, without=without)
+        executed = party.runtime_graph(case.model.proto, without=without)
     except PolygraphyException:
         return set()
     if executed is None:

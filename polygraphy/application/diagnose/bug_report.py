@@ -89,7 +89,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
         notes.append(_describe_failure(case, failure, program if folder is not None else ""))
     reports = resolve(DiagnosisReports)
     if folder is not None and failure is not None:
-        reports.handed_over(folder, f"{failure.culprit.party}: {failure.said}")
+        reports.show_saved_part(folder, f"{failure.culprit.party}: {failure.said}")
     if issue is not None:
         graph = "" if failure is None else failure_text(failure)
         sections = [section for key in _SOURCES for section in bound_function(sections_of, key)()]
@@ -99,7 +99,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
             culprit, failure, sections, party=called, graph=graph, program=program, folder=folder
         )
         if issue == "-":
-            reports.written_up(text)
+            reports.show_bug_report(text)
         else:
             write_text(issue, text)
 

@@ -199,7 +199,7 @@ class Case:
     def record_attempt(self, attempt: Attempt) -> None:
         """Record a step, and show it."""
         self._log.attempts.append(attempt)
-        self.reports.attempted(attempt)
+        self.reports.show_attempt(attempt)
 
     def record_curve(self, curve: Curve) -> None:
         """Record the errors of tensors."""
@@ -439,7 +439,7 @@ def conclude(result: DiagnosisResult) -> bool:
     Raises:
         InconclusiveError: it could not be found out.
     """
-    resolve(DiagnosisReports).concluded(result)
+    resolve(DiagnosisReports).show_result(result)
     findings = resolve(Findings)
     findings.found("attempts", {"attempts": result.attempts})
     if result.curves:

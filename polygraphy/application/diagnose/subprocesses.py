@@ -59,12 +59,12 @@ class CarefulParty:
             lambda: self._party.load(model, plain=plain, without=without)(feed), self._party
         )
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
         """Return the graph that is executed; see the port."""
         return run_in_subprocess(
-            lambda: self._party.executed(model, without=without, level=level), self._party
+            lambda: self._party.runtime_graph(model, without=without, level=level), self._party
         )
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
@@ -119,12 +119,12 @@ class WarmParty:
         """Load a model in the process; see the port."""
         return _WarmModel(self, model, {"plain": plain, "without": list(without)})
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
         """Return the graph that is executed; see the port."""
         how = {"without": list(without), **({} if level is None else {"level": level})}
-        return self._call(_call_method, "executed", how, _load_model(model))
+        return self._call(_call_method, "runtime_graph", how, _load_model(model))
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
         how = {"plain": plain, "without": list(without)}

@@ -120,10 +120,10 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     """
     windows = _traced_windows(case, feed)
     if len(windows) < 2:
-        values = _tensors(party.load(case.model.marked(), plain=True)(feed))
+        values = _tensors(party.load(case.model.with_all_outputs(), plain=True)(feed))
         release_memory()
         return Trace(values, feed, party)
-    opened = open_model(case.model.marked())
+    opened = open_model(case.model.with_all_outputs())
     trace = Trace(tensor_store(case), feed, party)
     for window in windows:
         computed = cut_part(opened, window, trace.held).run(party, plain=True)
@@ -144,7 +144,7 @@ def trace_repeatedly(
     """
     if len(_traced_windows(case, feed)) > 1:
         return []
-    compute = party.load(case.model.marked(), plain=True)
+    compute = party.load(case.model.with_all_outputs(), plain=True)
     return [_tensors(compute(feed)) for _ in range(times)]
 
 

@@ -337,7 +337,7 @@ def _wrong_regions(
     """Return the wrong nodes and fused groups of a backend, in the graph that it executes; empty
     if it does not show one.
     """
-    executed = party.executed(case.model.proto, level=level)
+    executed = party.runtime_graph(case.model.proto, level=level)
     if executed is None:
         return []
     graph = open_model(executed)

@@ -38,10 +38,10 @@ from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.models import (
     ModelReports,
     ModelTrial,
+    group_by_support,
     load_onnx,
     place_nodes,
     support_problems,
-    supported_groups,
 )
 from polygraphy.ports.reporting import Console, Reports
 from polygraphy.ports.running import Runner
@@ -195,7 +195,7 @@ def _group_supported(model: Any, positions: list[int]) -> list[list[int]]:
         positions: the position in that of each node of `model`.
     """
     supported: list[list[int]] = []
-    for group, is_supported in supported_groups(model):
+    for group, is_supported in group_by_support(model):
         if is_supported:
             supported.append([positions[node] for node in group])
         elif 0 < len(group) < len(positions):

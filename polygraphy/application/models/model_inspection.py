@@ -218,7 +218,7 @@ class _Showing:
         description = read_model(source, read, model_type, display_as)
         reports.model(_reduce_detail(description, self._detail), self._detail)
         if self._unbounded:
-            reports.unbounded(unbounded_operands(_onnx(description, source).graph))
+            reports.show_unbounded_tensors(unbounded_operands(_onnx(description, source).graph))
         if self._stats:
             if not counts_shown:  # Sizes need shapes that are not shown.
                 model_source = evolve(source, infer_shapes=True, allow_onnxruntime=False)

@@ -42,7 +42,7 @@ def show_quantization(
         return
     if reference is not None or inputs:
         tensors = _measure_tensors(path, reference, inputs) or tensors
-    resolve(ModelReports).quantized_tensors(tensors, is_complete=is_complete)
+    resolve(ModelReports).show_quantization(tensors, is_complete=is_complete)
 
 
 def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) -> list[Any]:
@@ -55,12 +55,12 @@ def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) ->
         exact = load_onnx(reference)
         references.append(exact)
         try:
-            optimized = party.executed(exact, level="ENABLE_BASIC")
+            optimized = party.runtime_graph(exact, level="ENABLE_BASIC")
             references += [] if optimized is None else [optimized]
         except (BackendError, ValueError, TypeError):
             pass  # Weights that the quantizer fused are compared by values then.
     opened = open_quantized(load_onnx(path), references)
     feeds = list(StreamingDataLoader(list(inputs))) if inputs else []
-    compute = party.load(opened.marked()) if feeds else None
+    compute = party.load(opened.with_activations()) if feeds else None
     losses = measure_losses(opened.sites, opened.source, compute, feeds)
     return list(measured_tensors(opened.sites, losses))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.files.json.json_codec import ContentError
-from polygraphy.adapters.files.json.json_writer import Base64Text, decoded_length, decoded_pieces
+from polygraphy.adapters.files.json.json_writer import Base64Text, base64_size, decode_pieces
 
 CHUNK_BYTES = 48 * 1024
 
@@ -33,14 +33,14 @@ def test_chunks_are_cut_where_groups_end(size: int, ahead: int) -> None:
 def test_decodes_from_any_byte(content: bytes, first: int, as_string: bool) -> None:
     encoded = base64.b64encode(content)
     text = encoded.decode() if as_string else encoded
-    assert decoded_length(text) == len(content)
-    assert b"".join(decoded_pieces(text, first)) == content[first:]
+    assert base64_size(text) == len(content)
+    assert b"".join(decode_pieces(text, first)) == content[first:]
 
 
 @pytest.mark.parametrize("first", [0, 1, 2, 128, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1])
 def test_long_text_is_decoded_in_pieces(first: int) -> None:
     content = bytes(index % 251 for index in range(4 * CHUNK_BYTES + 7))
-    pieces = list(decoded_pieces(base64.b64encode(content), first))
+    pieces = list(decode_pieces(base64.b64encode(content), first))
     assert b"".join(pieces) == content[first:]
     assert max(map(len, pieces)) <= CHUNK_BYTES
 
@@ -54,9 +54,9 @@ def test_agrees_with_a_strict_decoder(content: bytes, character: str, data: st.D
         expected = base64.b64decode(damaged, validate=True)
     except ValueError:
         with pytest.raises(ContentError, match="base64"):
-            b"".join(decoded_pieces(damaged))
+            b"".join(decode_pieces(damaged))
     else:
-        assert b"".join(decoded_pieces(damaged)) == expected
+        assert b"".join(decode_pieces(damaged)) == expected
 
 
 @pytest.mark.parametrize("position", [0, 4, 65_535, 65_536, 70_000, 99_999])
@@ -64,10 +64,10 @@ def test_agrees_with_a_strict_decoder(content: bytes, character: str, data: st.D
 def test_a_foreign_character_is_noticed_in_every_chunk(position: int, foreign: str) -> None:
     text = "A" * 100_000
     with pytest.raises(ContentError, match="base64"):
-        list(decoded_pieces(text[:position] + foreign + text[position + 1 :] + "AAAA"))
+        list(decode_pieces(text[:position] + foreign + text[position + 1 :] + "AAAA"))
 
 
 @given(st.binary(min_size=1, max_size=60), st.integers(1, 3))
 def test_a_cut_group_is_noticed(content: bytes, cut: int) -> None:
     with pytest.raises(ContentError, match="middle of a group"):
-        decoded_length(base64.b64encode(content)[:-cut])
+        base64_size(base64.b64encode(content)[:-cut])

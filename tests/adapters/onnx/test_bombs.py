@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy import config
-from polygraphy.adapters.onnx.graph.growth import expanded_nodes, has_long_vectors
+from polygraphy.adapters.onnx.graph.growth import count_inlined_nodes, has_long_vectors
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.domain.errors import ModelError
 from tests.support.examples import spread
@@ -208,16 +208,16 @@ def test_the_limit_of_what_a_model_may_take_is_lifted(monkeypatch: pytest.Monkey
 
 
 def test_expanded_nodes_are_counted() -> None:
-    assert expanded_nodes(nested_functions()) == 2**27
+    assert count_inlined_nodes(nested_functions()) == 2**27
     model = nested_functions()
     with pytest.raises(ModelError, match=r"134,217,728 nodes.*more than the limit of 262,144"):
         infer_shapes(model, error_ok=False)
     call = helper.make_node("f", ["a"], ["b"], domain="own")
     with pytest.raises(ModelError, match="calls itself"):
-        expanded_nodes(made([], {}, (function("f", [call]),)))
+        count_inlined_nodes(made([], {}, (function("f", [call]),)))
     twice = function("f", [helper.make_node("Neg", ["a"], ["b"])])
     with pytest.raises(ModelError, match="two functions 'f'"):
-        expanded_nodes(made([], {}, (twice, twice)))
+        count_inlined_nodes(made([], {}, (twice, twice)))
 
 
 def test_a_long_weight_is_no_list_that_grows() -> None:

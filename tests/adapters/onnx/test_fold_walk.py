@@ -44,9 +44,9 @@ def blocks(count: int) -> onnx.ModelProto:
 
 def test_a_chain_is_folded_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    whole = folding.inferred_value_infos
+    whole = folding.infer_value_infos
     monkeypatch.setattr(
-        folding, "inferred_value_infos", lambda *a, **k: calls.append(a) or whole(*a, **k)
+        folding, "infer_value_infos", lambda *a, **k: calls.append(a) or whole(*a, **k)
     )
     made = fold_constants(blocks(120))
     assert ops(made) == ["Reshape", "Abs", "Reshape", "Relu"] * 60

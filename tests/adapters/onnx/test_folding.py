@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from polygraphy.adapters.onnx.fold import folding
 from polygraphy.adapters.onnx.fold.folding import fold_constants
 from polygraphy.adapters.onnx.fold.shape_values import Elements, output_elements
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos
+from polygraphy.adapters.onnx.graph.shapes import infer_value_infos
 from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.ports.editing import evaluate_constants
@@ -81,9 +81,9 @@ def test_shapes_are_inferred_anew_only_where_something_changed(
 
     def counted(model: onnx.ModelProto, **options: bool) -> Any:
         calls.append(model)
-        return inferred_value_infos(model, **options)
+        return infer_value_infos(model, **options)
 
-    monkeypatch.setattr(folding, "inferred_value_infos", counted)
+    monkeypatch.setattr(folding, "infer_value_infos", counted)
     fold_constants(parsed(body))
     assert len(calls) == count
 

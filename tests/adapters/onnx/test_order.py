@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from polygraphy.adapters.onnx.graph.graph import is_in_order, sorted_model
+from polygraphy.adapters.onnx.graph.graph import is_in_order, sort_model
 from polygraphy.backend.onnx import OnnxReferenceRunner, convert_to_fp16
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -51,7 +51,7 @@ def unordered() -> onnx.ModelProto:
 
 
 def unnamed() -> onnx.ModelProto:
-    model = sorted_model(unordered())
+    model = sort_model(unordered())
     model.graph.name = ""
     next(node for node in model.graph.node if node.op_type == "If").attribute[0].g.name = ""
     return model
@@ -93,7 +93,7 @@ def test_edits_take_such_models(name: str, make: Callable[[], onnx.ModelProto]) 
     assert is_in_order(made.graph)
     if name not in ("strip", "reconstruct", "prune"):
         for chosen in (False, True):
-            want = run(sorted_model(unordered()), x=X, c=np.array(chosen))["y"]
+            want = run(sort_model(unordered()), x=X, c=np.array(chosen))["y"]
             got = run(made, x=X, c=np.array(chosen))["y"]
             np.testing.assert_allclose(got, want, *((0.1, 0.1) if "fp16" in name else (1e-5, 1e-5)))
 
@@ -102,9 +102,7 @@ def test_the_reference_evaluator_runs_them_and_leaves_them_alone() -> None:
     model = unordered()
     with OnnxReferenceRunner(model) as runner:
         made = runner.infer({"x": X, "c": np.array(True)})["y"]
-    np.testing.assert_allclose(
-        made, run(sorted_model(model), x=X, c=np.array(True))["y"], 1e-4, 1e-4
-    )
+    np.testing.assert_allclose(made, run(sort_model(model), x=X, c=np.array(True))["y"], 1e-4, 1e-4)
     assert model == unordered()
 
 

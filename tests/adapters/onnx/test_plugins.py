@@ -232,7 +232,7 @@ def test_what_matches_is_found_without_weights(
 ) -> None:
     before = kept.SerializeToString()
     with monkeypatch.context() as patched:
-        for name in ("load_stored", "stored_bytes"):
+        for name in ("load_stored", "map_weight_bytes"):
             patched.delattr(graphsurgeon, name)
         assert match_plugins(kept, folder) == FOUND
     write(Path(folder), "toy", PATTERN + LOOKS)

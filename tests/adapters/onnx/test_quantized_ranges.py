@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.quantized_nodes import producer_of
-from polygraphy.adapters.onnx_common.quantized_ranges import copy_ranges, quantized_activations
+from polygraphy.adapters.onnx_common.quantized_ranges import activation_scales, copy_ranges
 
 
 def model_with(scale: float, bias: float, **weights: Any) -> onnx.ModelProto:
@@ -32,7 +32,7 @@ def test_ranges_and_corrected_biases_are_those_of_the_other_model() -> None:
     evaluate = onnx.reference.ReferenceEvaluator
     x = {"x": np.array([0.3, 20], np.float32)}
     np.testing.assert_array_equal(evaluate(made).run(None, x), evaluate(model).run(None, x))
-    assert quantized_activations(made)["x"][0] == np.float32(0.25)
+    assert activation_scales(made)["x"][0] == np.float32(0.25)
     excluded = model_with(0.5, 1)  # The quantizer did not correct this bias.
     copy_ranges(excluded, model, model_with(1, 1))
     bias = next(one for one in excluded.graph.initializer if one.name == "b")

@@ -20,7 +20,7 @@ import onnx
 import pytest
 
 from polygraphy.adapters.os import paths as parts
-from polygraphy.adapters.os.paths import atomic_file, staged_file
+from polygraphy.adapters.os.paths import atomic_file, stage_file
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.comparator import RunResults
 from polygraphy.domain.errors import FileError
@@ -223,7 +223,7 @@ def test_folders_of_results_under_way_of_dead_processes_go(tmp_path: Path) -> No
 
 
 def test_what_is_not_placed_leaves_nothing(tmp_path: Path) -> None:
-    with staged_file(tmp_path / "a") as staged:
+    with stage_file(tmp_path / "a") as staged:
         staged.stream.write(b"x")
         staged.finish()
     assert not list(tmp_path.iterdir())

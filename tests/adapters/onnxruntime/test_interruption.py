@@ -51,7 +51,7 @@ def test_what_a_diagnosis_loads_can_be_ended(monkeypatch: pytest.MonkeyPatch) ->
         [models.value("y", [1])],
     )
     OnnxrtParty().load(model, plain=True)
-    assert OnnxrtParty().executed(model) is not None
+    assert OnnxrtParty().runtime_graph(model) is not None
     assert len(made) == 2
 
 

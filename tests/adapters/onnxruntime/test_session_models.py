@@ -74,11 +74,11 @@ def test_a_diagnosis_gets_such_a_model_through_a_file_too(
 ) -> None:
     model, feed = models.mlp(features=512), {"x": np.ones((1, 512), np.float32)}
     expected = OnnxrtParty().load(model)(feed)
-    rewritten = OnnxrtParty().executed(model)
+    rewritten = OnnxrtParty().runtime_graph(model)
     monkeypatch.setattr(module, "_serialize_model", lambda model: None)
     monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
     np.testing.assert_array_equal(OnnxrtParty().load(model)(feed)["y"], expected["y"])
-    executed = OnnxrtParty().executed(model)
+    executed = OnnxrtParty().runtime_graph(model)
     assert executed is not None
     assert rewritten is not None
     assert [node.op_type for node in executed.graph.node] == [

@@ -28,17 +28,17 @@ from tests.support.helpers.openvino_parties import Kept, WrongFusion
 
 def test_operators_that_are_run_as_one_are_a_function() -> None:
     party = OpenvinoParty(precision_hint="f32")
-    executed = party.executed(conv_relu())
+    executed = party.runtime_graph(conv_relu())
     [fused, plain] = open_model(executed).nodes
     assert list(fused.reads) == ["x", "w"] and list(fused.makes) == ["y"]
     assert fused.op.endswith("ConvRelu") and plain.op == "Neg"
-    apart = party.executed(conv_relu(), without=["fusion"])
+    apart = party.runtime_graph(conv_relu(), without=["fusion"])
     assert [node.op_type for node in apart.graph.node] == ["Conv", "Relu", "Neg"]
 
 
 def test_what_is_run_as_one_is_run_so_whatever_is_asked() -> None:
     party = OpenvinoParty(precision_hint="f32")
-    made = party.load(party.executed(conv_relu()), plain=True)({"x": X})
+    made = party.load(party.runtime_graph(conv_relu()), plain=True)({"x": X})
     assert np.allclose(made["y"], party.load(conv_relu())({"x": X})["y"], atol=1e-5)
 
 

@@ -19,7 +19,7 @@ from polygraphy.adapters.tensorrt.describe.build_record import (
 )
 from polygraphy.adapters.tensorrt.describe.describe_engine import (
     engine_facts,
-    inspected_dtype,
+    least_precise_layer_dtype,
     network_dtypes,
 )
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
@@ -155,13 +155,13 @@ def test_an_engine_is_asked_through_its_inspector(
     layers: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = _engine(monkeypatch, layers)
-    assert inspected_dtype(engine) == dtype
+    assert least_precise_layer_dtype(engine) == dtype
     assert dict(engine_facts(engine).compute_dtypes) == ({"": dtype} if dtype else {})
 
 
 @pytest.mark.usefixtures("rtx")
 def test_an_inspector_that_fails_tells_nothing() -> None:
-    assert inspected_dtype(SimpleNamespace()) == ""
+    assert least_precise_layer_dtype(SimpleNamespace()) == ""
 
 
 # Runners.

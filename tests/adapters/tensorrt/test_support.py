@@ -12,9 +12,9 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.tensorrt.describe.support import (
+    group_by_support,
     problems_of,
     support_problems,
-    supported_groups,
 )
 from polygraphy.inspect import inspect_capability
 from tests.support import models
@@ -47,7 +47,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def test_a_supported_model_has_no_problems(rtx: Any) -> None:
     assert support_problems(models.conv_net()) == []
-    assert supported_groups(models.conv_net()) == [([0, 1, 2, 3, 4], True)]
+    assert group_by_support(models.conv_net()) == [([0, 1, 2, 3, 4], True)]
 
 
 def test_a_custom_operator_is_a_problem(rtx: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +64,7 @@ def test_inputs_of_unknown_types_are_not_asked_about(
     model = models.identity()
     model.graph.input[0].ClearField("type")
     assert "'x' are unknown" in support_problems(model)[0].reason
-    assert supported_groups(model) == []
+    assert group_by_support(model) == []
     assert capfd.readouterr() == ("", "")
 
 

@@ -207,13 +207,13 @@ def test_the_tail_of_a_sigmoid_in_a_branch_is_nobodys_fault() -> None:
 class WrongBranches(WrongRewriter):
     """Rewrites the branches of If nodes alone."""
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         taken = open_model(model)
         while (made := taken.with_branches({"wide": True})) is not taken:
             taken = made
-        return super().executed(taken.proto, without=without, level=level)
+        return super().runtime_graph(taken.proto, without=without, level=level)
 
 
 @pytest.mark.slow

@@ -64,9 +64,9 @@ class Secretive(WrongRewriter):
     """Does not show the graph that it runs."""
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        return OnnxParty().load(model if plain else super().executed(model, without=without))
+        return OnnxParty().load(model if plain else super().runtime_graph(model, without=without))
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         return None

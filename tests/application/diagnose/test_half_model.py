@@ -250,10 +250,10 @@ def test_a_backend_that_does_not_round_is_told_apart_from_rounding() -> None:
     lines: list[str] = []
 
     class Reports:
-        def attempted(self, attempt: Attempt) -> None:
+        def show_attempt(self, attempt: Attempt) -> None:
             lines.append(attempt.result)
 
-        def concluded(self, result: DiagnosisResult) -> None: ...
+        def show_result(self, result: DiagnosisResult) -> None: ...
 
     weights = {"up": np.float32(1e3), "down": np.float32(1e-3)}
     steps = [("x", "up", "a"), ("a", "up", "b"), ("b", "down", "c"), ("c", "down", "y")]

@@ -80,7 +80,7 @@ def test_nodes_run_on_the_codes_that_they_are_given() -> None:
     model = build_quantized()
     codes = find_code_tensors(model)
     names = [one.name for one in codes.tensors]
-    values = OnnxrtParty().load(codes.marked())(FEEDS[0])
+    values = OnnxrtParty().load(codes.with_codes())(FEEDS[0])
     given = {name: values[name] for name in names}
     given[names[1]] = np.zeros_like(given[names[1]])
     split, feed = codes.split(given)

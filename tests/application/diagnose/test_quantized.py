@@ -179,7 +179,7 @@ class Shifting(WrongRewriter):
 
     passes = ()
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         made = onnx.ModelProto()
@@ -222,10 +222,10 @@ def test_a_step_here_and_there_is_nobodys_fault_only_where_a_function_is_looked_
 class Hiding(Shifting):
     """Calls all tensors otherwise that are quantized on the way."""
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
-        made = super().executed(model, without=without, level=level)
+        made = super().runtime_graph(model, without=without, level=level)
         ends = {each.name for each in (*made.graph.input, *made.graph.output)}
         for node in made.graph.node:
             for names in (node.input, node.output):
@@ -250,10 +250,10 @@ def test_the_node_is_named_whose_steps_are_wrong_of_all_that_is_computed_in_step
 class Joining(Hiding):
     """Is twenty steps off where it computes all of a model as one."""
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
-        made = super().executed(model, without=without, level=level)
+        made = super().runtime_graph(model, without=without, level=level)
         if "root" in {node.name for node in model.graph.node}:
             for weight in made.graph.initializer:
                 if weight.name == "tenth":

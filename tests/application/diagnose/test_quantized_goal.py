@@ -18,7 +18,7 @@ from attrs import evolve
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
-from polygraphy.adapters.onnx.edit.quantized_nodes import typed_codes
+from polygraphy.adapters.onnx.edit.quantized_nodes import convert_codes
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.steps import quantized_goal, quantized_switches
 from polygraphy.binding import bind
@@ -382,7 +382,7 @@ def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
             ]
             return make("rows", nodes, *ends, weights=weights, opset=19)
         held = codes.astype(np.uint8)
-        stored = {"c": typed_codes(codes, dtype), "z": typed_codes(0 * scale + zero, dtype)}
+        stored = {"c": convert_codes(codes, dtype), "z": convert_codes(0 * scale + zero, dtype)}
         if kind.startswith("uint8"):
             stored = {"c": held[:, ::2] | held[:, 1::2] << 4, "z": np.full((12, 1), 0x88, np.uint8)}
         names = ["c", "x", "s", "z"][: 3 if kind.endswith("without zero point") else 4]

@@ -165,7 +165,7 @@ def test_a_backend_that_is_not_there_refuses_no_model(kind: type[BackendError]) 
 class TwoFusions(WrongRewriter):
     """Refuses what one of its rewrites makes, and in a larger model what another makes as well."""
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         ops = [node.op_type for node in model.graph.node]

@@ -101,7 +101,7 @@ def test_a_device_is_used_in_a_new_process_and_its_crash_is_an_error() -> None:
         iter(["Abs", "Sinh", "Neg"]), lambda op: _is_unchanged(party, op), party
     )
     assert list(right) == ["Abs"]
-    assert party.executed(model("Neg")) == OnnxrtParty().executed(model("Neg"))
+    assert party.runtime_graph(model("Neg")) == OnnxrtParty().runtime_graph(model("Neg"))
     close([party])
 
 

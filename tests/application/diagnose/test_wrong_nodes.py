@@ -50,7 +50,7 @@ def test_a_function_that_lies_below_one_is_as_precise_as_one() -> None:
 class QuantizesEarlier(OnnxParty):
     """Runs a graph in which what lies beyond the steps is cut off before a tensor is made."""
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         made = onnx.ModelProto()
@@ -115,7 +115,7 @@ class RunsAsOne(OnnxParty):
 
     rewrites = True
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
         made = onnx.ModelProto()
@@ -173,7 +173,7 @@ def test_a_node_that_is_wrong_alone_now_and_then_is_no_rewrite(times: int) -> No
     class Unsteady(OnnxParty):
         rewrites, count = True, 0
 
-        def executed(
+        def runtime_graph(
             self, model: Any, *, without: Collection[str] = (), level: str | None = None
         ) -> Any:
             return model

@@ -38,7 +38,7 @@ class Builder:
     def in_float32(self) -> SuspectedParty:
         return InFloat32(self._wrong)
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> None:
         return None

@@ -17,9 +17,9 @@ class Kept:
     def __init__(self) -> None:
         self.results: list[DiagnosisResult] = []
 
-    def attempted(self, attempt: Attempt) -> None: ...
+    def show_attempt(self, attempt: Attempt) -> None: ...
 
-    def concluded(self, result: DiagnosisResult) -> None:
+    def show_result(self, result: DiagnosisResult) -> None:
         self.results.append(result)
 
 
@@ -30,7 +30,7 @@ class WrongFusion(OpenvinoParty):
         proto = model if not isinstance(model, str) else onnx.load(model)
         is_fused = any(node.domain for node in proto.graph.node)
         if not plain and not is_fused:
-            is_fused = any(n.domain for n in self.executed(proto, without=without).graph.node)
+            is_fused = any(n.domain for n in self.runtime_graph(proto, without=without).graph.node)
         compute = super().load(model, plain=plain, without=without)
         return lambda feed: {
             k: v + 0.5 * is_fused * k.startswith("y") for k, v in compute(feed).items()

@@ -83,17 +83,17 @@ class LogModelReports:
         lines = [*map(one_line, (size_lines if is_built else statistics_lines)(statistics))]
         show_instead("\n".join(lines), _as_tables(lines))
 
-    def unbounded(self, names: Sequence[str]) -> None:
+    def show_unbounded_tensors(self, names: Sequence[str]) -> None:
         """Log the names of tensors whose sizes depend on data without a bound."""
         G_LOGGER.info(f"Found tensors with unbounded DDS: {list(names)}")
 
-    def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+    def show_quantization(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
         """Log the summary of the quantized tensors, and on request the list."""
         from polygraphy.domain.quantization.listing import summarize_quantization
 
         lines = [f"Quantized: {summarize_quantization(tensors)}"]
         if is_complete:
-            lines += quantized_tensor_lines(tensors)
+            lines += quantization_table(tensors)
         G_LOGGER.info("\n".join(map(one_line, lines)))
 
     def placements(self, placements: Placements, *, is_complete: bool) -> None:
@@ -109,7 +109,7 @@ class LogModelReports:
         """Log which weights can be pruned, and which are sparse."""
         G_LOGGER.info(f"Found: {len(weights)} weight tensor(s) eligible for pruning.")
         G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
-        selected_weights = _selected_weights(weights) if is_abridged() else weights
+        selected_weights = _select_weights(weights) if is_abridged() else weights
         for weight in weights:
             with nullcontext() if weight in selected_weights else only_in_file():
                 _tell_sparsity(weight)
@@ -189,7 +189,7 @@ class LogModelReports:
         G_LOGGER.info(f"Showing the model at {address}. Press Ctrl-C to stop.")
 
 
-def quantized_tensor_lines(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
+def quantization_table(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
     """Yield a table of quantized tensors, the largest ratio of loss to least loss first."""
 
     def excess(one: QuantizedTensor) -> float:
@@ -252,7 +252,7 @@ def _finding(entry: LintEntry) -> str:
     return f"Name: {entry.nodes[0]}, Op: {entry.op} | {entry.message}"
 
 
-def _selected_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
+def _select_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
     """Return some of many weights: first those that differ from most of the others."""
     if len(weights) <= _MOST_WEIGHTS + 1:
         return weights

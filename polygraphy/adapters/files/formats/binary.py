@@ -173,7 +173,7 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
     if not isinstance(entries, dict):
         raise ContentError("it is damaged: its metadata do not describe its tensors")
     tensors = {
-        name: _mapped_tensor(name, entry, entries.get(name, {}), start, mapped)
+        name: _map_tensor(name, entry, entries.get(name, {}), start, mapped)
         for name, entry in header.items()
     }
     _check_is_covered(tensors, start, size)
@@ -199,7 +199,7 @@ def _json_object(text: str | bytes, what: str) -> dict[str, Any]:
     return loads
 
 
-def _mapped_tensor(
+def _map_tensor(
     name: str, entry: Any, own_value: Any, start: int, mapped: mmap.mmap
 ) -> MappedTensor:
     """Return a tensor of a safetensors file from its header entry; raise ContentError if that is

@@ -18,8 +18,8 @@ from polygraphy.adapters.files.json.json_codec import ContentError
 from polygraphy.adapters.files.json.json_writer import (
     Piece,
     SlicedText,
-    decoded_length,
-    decoded_pieces,
+    base64_size,
+    decode_pieces,
 )
 from polygraphy.domain.tensors.aliases import Array
 
@@ -148,16 +148,16 @@ def array_from_npy(text: SlicedText) -> Array:
     """
     is_short = len(text) <= SHORT
     if is_short:
-        head = b"".join(decoded_pieces(text))
+        head = b"".join(decode_pieces(text))
         total = len(head)
     else:
-        head = b"".join(decoded_pieces(text[:_FIRST_LOOK_CHARACTERS]))
-        total = decoded_length(text)
+        head = b"".join(decode_pieces(text[:_FIRST_LOOK_CHARACTERS]))
+        total = base64_size(text)
     if head[:7] == _MAGIC_OF_VERSION_3:
-        return array_from_bytes(b"".join(decoded_pieces(text)))
+        return array_from_bytes(b"".join(decode_pieces(text)))
     data_start = _data_start(head)
     if data_start > len(head) and not is_short:
-        head = b"".join(decoded_pieces(text[: -(-data_start // 3) * 4]))
+        head = b"".join(decode_pieces(text[: -(-data_start // 3) * 4]))
     shape, in_fortran_order, dtype = _parse_header(head[:data_start])
     nbytes = prod(shape) * dtype.itemsize
     if nbytes != total - data_start:  # Asked before memory for what the header claims is taken.
@@ -177,7 +177,7 @@ def array_from_npy(text: SlicedText) -> Array:
 def _decode_into(raw: Array, text: SlicedText, data_start: int) -> None:
     """Decode base64 text into an array of bytes, from a byte position on."""
     filled = 0
-    for piece in decoded_pieces(text, data_start):
+    for piece in decode_pieces(text, data_start):
         raw[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
         filled += len(piece)
 

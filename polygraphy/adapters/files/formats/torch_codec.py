@@ -13,7 +13,7 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.files.json.json_codec import ContentError, Decoder, Encoder
-from polygraphy.adapters.files.json.json_writer import Base64Text, decoded_pieces
+from polygraphy.adapters.files.json.json_writer import Base64Text, decode_pieces
 from polygraphy.domain.errors import MissingDependencyError
 
 
@@ -45,7 +45,7 @@ def _decode_tensor(fields: dict[str, Any]) -> Any:
             install=install,
         ) from error
     stream = BytesIO()
-    for piece in decoded_pieces(fields["tensor"]):
+    for piece in decode_pieces(fields["tensor"]):
         stream.write(piece)
     stream.seek(0)
     try:

@@ -68,14 +68,14 @@ class Base64Text:
             yield binascii.b2a_base64(remaining_piece, newline=False)
 
 
-def decoded_length(text: SlicedText) -> int:
+def base64_size(text: SlicedText) -> int:
     """Return the number of bytes in base64 text; ContentError if its length is invalid."""
     if len(text) % 4:
         raise ContentError("base64 text ends in the middle of a group of four characters")
     return len(text) // 4 * 3 - _padding(text[max(len(text) - 2, 0) :])
 
 
-def decoded_pieces(text: SlicedText, first: int = 0) -> Iterator[bytes]:
+def decode_pieces(text: SlicedText, first: int = 0) -> Iterator[bytes]:
     """Yield the bytes in base64 text, from a position on.
 
     Raises:

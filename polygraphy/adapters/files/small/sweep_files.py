@@ -69,7 +69,7 @@ def _local_imports(script: Path) -> set[Path]:
             tree = ast.parse(waiting.pop().read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
-        for name in _imported_modules(tree):
+        for name in _modules_of_imports(tree):
             base = script.parent / name.partition(".")[0]
             package = base.rglob("*.py") if base.is_dir() else ()
             for path in (base.with_suffix(".py"), *package):
@@ -79,7 +79,7 @@ def _local_imports(script: Path) -> set[Path]:
     return local_imports
 
 
-def _imported_modules(tree: ast.AST) -> Iterator[str]:
+def _modules_of_imports(tree: ast.AST) -> Iterator[str]:
     """Yield the names of the modules that source code imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

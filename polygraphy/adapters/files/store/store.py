@@ -257,9 +257,9 @@ def data_sets_in(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return []
-    if _numbered_files(path, _INPUT):
+    if _files_by_number(path, _INPUT):
         return [path]
-    return [folder for folder in _numbered_files(path, _SET) if _numbered_files(folder, _INPUT)]
+    return [folder for folder in _files_by_number(path, _SET) if _files_by_number(folder, _INPUT)]
 
 
 def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
@@ -271,7 +271,7 @@ def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
     """
     for folder in folders:
         feed = {}
-        for file in _numbered_files(folder, _INPUT):
+        for file in _files_by_number(folder, _INPUT):
             name, array = read_tensor(file)
             feed[name or file.stem] = array
         yield feed
@@ -296,7 +296,7 @@ class StoredDataSets:
         return list(self.iterations())
 
 
-def _numbered_files(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+def _files_by_number(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
     """Return the files of a folder that match a pattern, by their number."""
     if not folder.is_dir():
         return []

@@ -24,7 +24,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
     state_type,
     type_name,
 )
-from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant, unused_name
+from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant, unique_name
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import UnknownNameError
 
@@ -417,7 +417,7 @@ class Scope:
             scope = scope._parent
         if narrow in forms or not forms:
             return forms.get(narrow, name)
-        new_name = unused_name(f"{name}_{self._settings.suffix if narrow else 'fp32'}", self._taken)
+        new_name = unique_name(f"{name}_{self._settings.suffix if narrow else 'fp32'}", self._taken)
         self._cast(forms[not narrow], new_name, narrow)
         self._forms.setdefault(name, {})[narrow] = new_name
         return new_name
@@ -433,7 +433,7 @@ class Scope:
                 "Cast",
                 [source],
                 [target],
-                name=unused_name(f"cast_{target}", self._taken),
+                name=unique_name(f"cast_{target}", self._taken),
                 to=self._settings.elem_type if narrow else FLOAT,
             )
         )
@@ -478,7 +478,7 @@ class Scope:
         if not (narrow and name in wide_outputs):
             self._forms[name] = {narrow: name}
             return
-        new_name = unused_name(f"{name}_{self._settings.suffix}", self._taken)
+        new_name = unique_name(f"{name}_{self._settings.suffix}", self._taken)
         node.output[position] = new_name
         self._forms[name] = {True: new_name, False: name}
         self._cast(new_name, name, False)
@@ -560,7 +560,7 @@ class Scope:
 
     def _narrow_name(self, name: str) -> str:
         """Return an unused name for the narrow form of a tensor."""
-        return unused_name(f"{name}_{self._settings.suffix}", self._taken)
+        return unique_name(f"{name}_{self._settings.suffix}", self._taken)
 
 
 def _rename_outputs(graph: GraphProto, names: Mapping[str, str]) -> None:

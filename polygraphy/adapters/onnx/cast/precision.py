@@ -23,9 +23,9 @@ from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_o
 from polygraphy.adapters.onnx.graph.graph import (
     graph_weights,
     is_in_order,
+    names_in_use,
     sort,
-    taken_names,
-    unused_name,
+    unique_name,
 )
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.storage.elements import elements, external_files, replace_elements
@@ -261,7 +261,7 @@ def cast_in_place(
         convert=converted.convert,
         fixed_inputs=model.ir_version < 4,
     )
-    used_names = taken_names(model.graph)
+    used_names = names_in_use(model.graph)
     scope = Scope(settings, types, versions, used_names=used_names)
     outputs = [value.name for value in model.graph.output]
     scope.rewrite_graph(model.graph, narrow_border=casts_io, is_kept=False)
@@ -290,7 +290,7 @@ def _restore_outputs(graph: GraphProto, names: Sequence[str], used_names: set[st
     renamed: dict[str, str] = {}
     for value, name in zip(graph.output, names):
         if value.name != name and value.name not in renamed:
-            renamed.update({value.name: name, name: unused_name(f"{name}_fp32", used_names)})
+            renamed.update({value.name: name, name: unique_name(f"{name}_fp32", used_names)})
             value.name = name
     if renamed:
         _rename_tensors(graph, renamed)
@@ -347,14 +347,14 @@ def _cast_functions(
         refused = lowered.intersection(
             key
             for is_kept, nodes in callers
-            for key in _excluded_operators(nodes, selection, is_kept=is_kept)
+            for key in _operators_to_exclude(nodes, selection, is_kept=is_kept)
         )
         lowered -= refused
         changed = bool(refused)
     return frozenset(lowered)
 
 
-def _excluded_operators(
+def _operators_to_exclude(
     nodes: Any, selection: CastSelection, *, is_kept: bool
 ) -> Iterator[FunctionKey]:
     """Yield the operators that excluded nodes use, in subgraphs, too."""
@@ -363,7 +363,7 @@ def _excluded_operators(
         if is_excluded or not selection.chooses(node):
             yield domain_of(node.domain), node.op_type, node.overload
         for graph in graphs_of(node):
-            yield from _excluded_operators(graph.node, selection, is_kept=is_excluded)
+            yield from _operators_to_exclude(graph.node, selection, is_kept=is_excluded)
 
 
 def _is_called_alike(

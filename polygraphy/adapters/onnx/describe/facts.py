@@ -48,10 +48,10 @@ from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
 from polygraphy.adapters.onnx_common.messages import (
     NUMBERED,
     attribute_named,
-    captured_names,
     copy_of,
     graphs_of,
     inputs_of,
+    outer_names,
 )
 from polygraphy.domain.catalog.compute import ACCURACY_LEVELS, ComputePrecision
 from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
@@ -271,10 +271,7 @@ class _Known:
         self._shapes: dict[str, list[int]] = {}
         self._constants = graph_weights(graph)
         self._captured = {
-            name
-            for node in graph.node
-            for inner in graphs_of(node)
-            for name in captured_names(inner)
+            name for node in graph.node for inner in graphs_of(node) for name in outer_names(inner)
         }
         for node in graph.node:
             for name in dict.fromkeys(node.input):

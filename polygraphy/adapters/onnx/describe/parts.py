@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import graph_weights
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, shape_of, value_infos
+from polygraphy.adapters.onnx.graph.shapes import infer_value_infos, shape_of, value_infos
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.domain.model.parts import Maker, layout_of
 from polygraphy.domain.tensors.aliases import Array
@@ -61,7 +61,7 @@ class _Graph:
     @cached_property
     def _inferred_types(self) -> dict[str, Any]:
         """Return the inferred types of tensors, by name."""
-        return inferred_value_infos(self._model)
+        return infer_value_infos(self._model)
 
     def maker(self, tensor: str) -> Maker | None:
         """Return the node that computes a tensor, with its attributes; None if there is none."""

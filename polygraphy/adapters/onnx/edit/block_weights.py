@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.quantized_nodes import typed_codes
+from polygraphy.adapters.onnx.edit.quantized_nodes import convert_codes
 from polygraphy.adapters.onnx.graph.graph import add_weight
 from polygraphy.domain.quantization.schemes import STORED, Scheme
 from polygraphy.domain.quantization.sites import Site
@@ -53,15 +53,15 @@ def block_weight(
         if node.op_type == "MatMulNBits":
             return _block_weight(node, constant, exact)
         if node.op_type == "GatherBlockQuantized":
-            return _gathered_blocks(node, constant, exact)
+            return _read_gather_of_blocks(node, constant, exact)
         if node.op_type in ("MatMulInteger", "ConvInteger") and len(node.input) > 1:
             return _integer_weight(node, constant, exact)
     if [node.op_type for node in region] == ["Gather", "DequantizeLinear"]:
-        return _gathered_integers(region[0], region[1], constant, exact)
+        return _read_gather_of_integers(region[0], region[1], constant, exact)
     return None
 
 
-def _gathered_integers(
+def _read_gather_of_integers(
     gather: NodeProto,
     dequantize: NodeProto,
     constant: Callable[[str], Array | None],
@@ -82,7 +82,7 @@ def _gathered_integers(
     return scheme, codes.astype(numpy.float64), exact, None
 
 
-def _gathered_blocks(
+def _read_gather_of_blocks(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, Packing] | None:
     """Return scheme, codes, exact weight and packing of GatherBlockQuantized; None if unknown."""
@@ -268,7 +268,7 @@ def _repack_gathered(
     def pack(array: Array) -> Array:
         """Return codes of a weight, packed into bytes if the operator packs them."""
         if not packing.is_in_bytes:
-            return typed_codes(array, scheme.dtype)
+            return convert_codes(array, scheme.dtype)
         rows = _pack_codes(array.reshape(-1, array.shape[-1]), packing.bits)
         return rows.reshape(*array.shape[:-1], -1)
 

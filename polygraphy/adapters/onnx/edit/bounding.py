@@ -10,7 +10,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.describe.reading import describe_model
 from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
-from polygraphy.adapters.onnx.graph.graph import add_weight, rename_uses, taken_names, unused_name
+from polygraphy.adapters.onnx.graph.graph import add_weight, names_in_use, rename_uses, unique_name
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.graph.shapes import add_shapes, set_shape
 from polygraphy.adapters.onnx.storage.weights import BaseLoadOnnxCopy, all_graphs
@@ -188,14 +188,14 @@ def _limit(model: ModelProto, operand: str, bound: int) -> None:
     dtype = numpy.int32 if kind == "tensor(int32)" else numpy.int64
     if kind in ("tensor(float)", "tensor(double)"):  # `Range` may also count in fractions.
         dtype = numpy.float32 if kind == "tensor(float)" else numpy.float64
-    used_names = taken_names(graph)
+    used_names = names_in_use(graph)
     limit, limited = (
-        unused_name(f"{operand}_{end}", used_names) for end in ("upper_bound", "bounded")
+        unique_name(f"{operand}_{end}", used_names) for end in ("upper_bound", "bounded")
     )
     add_weight(model, numpy_helper.from_array(numpy.array(bound, dtype)), limit)
     rename_uses(graph, {operand: limited})
     node = onnx.helper.make_node(
-        "Min", [operand, limit], [limited], name=unused_name(limited, used_names)
+        "Min", [operand, limit], [limited], name=unique_name(limited, used_names)
     )
     position = next((i + 1 for i, node in enumerate(graph.node) if operand in node.output), 0)
     graph.node.insert(position, node)

@@ -63,7 +63,7 @@ class CodeTensors:
             self._types[node.output[0]] = kind
             self.tensors.append(_code_tensor(node, makers, dtype))
 
-    def marked(self) -> ModelProto:
+    def with_codes(self) -> ModelProto:
         """Return the model with all tensors of integer codes as outputs."""
         copy: ModelProto = copy_of(self._model)
         names = {value.name for value in copy.graph.output}
@@ -76,7 +76,7 @@ class CodeTensors:
 
     def split(self, codes: Mapping[str, Any]) -> tuple[ModelProto, dict[str, Any]]:
         """Return the model in which nodes read given codes, and the inputs for them."""
-        copy = self.marked()
+        copy = self.with_codes()
         for node in copy.graph.node:
             node.input[:] = [f"{name}{_GIVEN}" if name in codes else name for name in node.input]
         copy.graph.input.extend(

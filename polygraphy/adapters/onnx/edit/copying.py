@@ -255,7 +255,7 @@ class CopyNodes(BaseLoader):
         if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
             model, reference = inline_functions(model), inline_functions(reference)
         pairing = pair_graphs(graph_with_weights(model), graph_with_weights(reference))
-        chosen = self._selected_differences(pairing, model.graph)
+        chosen = self._select_differences(pairing, model.graph)
         plan = plan_copies(pairing, chosen)
         differences = restore_differences(model, reference, plan)
         copied = {node.twin for node in plan.nodes}
@@ -270,7 +270,7 @@ class CopyNodes(BaseLoader):
         _warn_of_versions(model, reference, nodes)
         return differences
 
-    def _selected_differences(self, pairing: Pairing, graph: Any) -> list[Suspect]:
+    def _select_differences(self, pairing: Pairing, graph: Any) -> list[Suspect]:
         """Return the differences that copying the selected nodes removes."""
         side = pairing.model
         found_suspects = [(suspect, suspect_names(side, suspect)) for suspect in suspects(pairing)]
@@ -314,7 +314,7 @@ def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[
     op_types = {
         n.op_type
         for n in nodes
-        if _declared_arguments(n, own_versions) != _declared_arguments(n, reference_versions)
+        if _arguments_in_schema(n, own_versions) != _arguments_in_schema(n, reference_versions)
     }
     if op_types:
         G_LOGGER.warning(
@@ -324,7 +324,7 @@ def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[
         )
 
 
-def _declared_arguments(node: NodeProto, versions: Mapping[str, int]) -> Any:
+def _arguments_in_schema(node: NodeProto, versions: Mapping[str, int]) -> Any:
     """Return the inputs and attributes of an operator in an opset; None if it has no schema."""
     domain = domain_of(node.domain)
     try:

@@ -13,8 +13,8 @@ from polygraphy.adapters.onnx.graph.graph import (
     behind,
     delete_where,
     drop_unused,
-    taken_names,
-    unused_name,
+    names_in_use,
+    unique_name,
 )
 from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
 from polygraphy.adapters.onnx.graph.open_model import OpenModel
@@ -249,8 +249,8 @@ def _hide_outputs(graph: GraphProto, inputs: Mapping[str, Any]) -> None:
     for node in graph.node:
         for position, name in enumerate(node.output):
             if name in inputs:
-                used_names = used_names or taken_names(graph) | set(inputs)
-                node.output[position] = unused_name(f"{name}_before", used_names)
+                used_names = used_names or names_in_use(graph) | set(inputs)
+                node.output[position] = unique_name(f"{name}_before", used_names)
 
 
 def _describe_tensor(

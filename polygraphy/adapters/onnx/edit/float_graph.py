@@ -48,7 +48,9 @@ class FloatGraph:
             for name in dict.fromkeys(node.input):
                 self._readers.setdefault(name, []).append(node)
 
-    def removed_activation(self, name: str, makers: Mapping[str, NodeProto]) -> NodeProto | None:
+    def find_removed_activation(
+        self, name: str, makers: Mapping[str, NodeProto]
+    ) -> NodeProto | None:
         """Return the Relu or Clip after a node that the quantizer removed; None if there is none.
 
         Args:

@@ -11,11 +11,11 @@ from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.graph import (
     clean_model,
     delete_where,
+    names_in_use,
     producers,
     rename_uses,
     sort,
-    taken_names,
-    unused_name,
+    unique_name,
 )
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import (
@@ -87,7 +87,7 @@ class InsertNode(BaseLoader):
         """Insert the node, and return the model."""
         graph = model.graph
         self._check_names(model)
-        used_names = taken_names(graph)
+        used_names = names_in_use(graph)
         made_outputs = {value.name for value in graph.output}
         inputs, outputs = list(self._inputs), []
         for name in self._outputs:
@@ -95,12 +95,12 @@ class InsertNode(BaseLoader):
                 _free_name(graph, name, used_names)
                 outputs.append(name)
             elif name in made_outputs:
-                before = unused_name(f"{name}_before", used_names)
+                before = unique_name(f"{name}_before", used_names)
                 self._rename_producer(graph, name, before)
                 inputs = [before if input_name == name else input_name for input_name in inputs]
                 outputs.append(name)
             else:
-                outputs.append(unused_name(f"{name}{_SUFFIX}", used_names))
+                outputs.append(unique_name(f"{name}{_SUFFIX}", used_names))
                 rename_uses(graph, {name: outputs[-1]})
         node = onnx.helper.make_node(
             self._op, inputs, outputs, name=self._name, domain=self._domain
@@ -151,7 +151,7 @@ def _free_name(graph: GraphProto, name: str, used_names: set[str]) -> None:
     for node in graph.node:
         for position, output in enumerate(node.output):
             if output == name:
-                node.output[position] = unused_name(f"{name}_replaced", used_names)
+                node.output[position] = unique_name(f"{name}_replaced", used_names)
 
 
 remove_nodes: Callable[..., ModelProto]

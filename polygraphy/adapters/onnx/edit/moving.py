@@ -39,9 +39,9 @@ def move_weights(model: ModelProto, epsilon: float, seed: int) -> ModelProto:
     return copy
 
 
-def stored_precision(model: ModelProto) -> str | None:
+def weight_precision(model: ModelProto) -> str | None:
     """Return the half precision to which the float32 weights of a model are rounded, or None; see
-    `polygraphy.ports.editing.stored_precision`.
+    `polygraphy.ports.editing.weight_precision`.
     """
     import ml_dtypes
 

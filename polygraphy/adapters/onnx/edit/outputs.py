@@ -12,7 +12,7 @@ from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import clean, delete_where
-from polygraphy.adapters.onnx.graph.open_model import OpenModel, untyped_value
+from polygraphy.adapters.onnx.graph.open_model import OpenModel, value_without_type
 from polygraphy.adapters.onnx.graph.shapes import input_metadata, set_known, value_info, value_infos
 from polygraphy.adapters.onnx.storage.weights import (
     all_graphs,
@@ -88,7 +88,7 @@ class ModifyOutputs(BaseLoader):
         """
         model = own_model(self._model) if self._copy else evaluate(self._model)
         tensors = GraphTensors(model.graph, model.functions)
-        chosen = self._selected_outputs(tensors)
+        chosen = self._select_outputs(tensors)
         types = _types_of(model, chosen)
         if self._marks_all:
             chosen = {name for name in chosen if _is_tensor(name, types.get(name))}
@@ -104,7 +104,7 @@ class ModifyOutputs(BaseLoader):
         """Whether all tensors become outputs."""
         return self._outputs == constants.MARK_ALL
 
-    def _selected_outputs(self, tensors: GraphTensors) -> set[str]:
+    def _select_outputs(self, tensors: GraphTensors) -> set[str]:
         """Return the names of the tensors that become outputs."""
         if self._outputs is None and self._types is None:
             return set(tensors.outputs)
@@ -203,7 +203,7 @@ def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, Value
     described = {value.name for value in (*graph.value_info, *graph.input)}
     former = [copy_of(value) for value in graph.output]
     untyped_values = [
-        copy_of(types[name]) if name in types else untyped_value(name) for name in names
+        copy_of(types[name]) if name in types else value_without_type(name) for name in names
     ]
     del graph.output[:]
     graph.output.extend(untyped_values)

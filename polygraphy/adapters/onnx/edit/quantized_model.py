@@ -18,6 +18,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     QUANTIZE,
     SitePair,
     channel_axis,
+    convert_codes,
     format_of,
     is_bias_shape,
     is_corrected,
@@ -28,7 +29,6 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     scheme_of_node,
     set_axis,
     sort_nodes,
-    typed_codes,
     weights_between,
 )
 from polygraphy.adapters.onnx.edit.weight_products import replace_products
@@ -199,7 +199,7 @@ class QuantizedModel:
         clean_model(copy)
         return sort_nodes(copy)
 
-    def marked(self) -> ModelProto:
+    def with_activations(self) -> ModelProto:
         """Return the model in floating point, with the activations of its sites as outputs."""
         copy = self.float_at_sites(range(len(self.sites)))
         names = {name for node in copy.graph.node for name in node.output}
@@ -240,7 +240,7 @@ class QuantizedModel:
         prefix = f"{site.name}//repaired"
         kind = pair.kind
         self._add_constant(f"{prefix}_scale", scheme.scale.astype(kind))
-        self._add_constant(f"{prefix}_zero", typed_codes(scheme.zero_point, scheme.dtype))
+        self._add_constant(f"{prefix}_zero", convert_codes(scheme.zero_point, scheme.dtype))
         for node in (pair.quantize, *pair.dequantize):
             if node is not None:
                 codes_or_values = node.input[0]
@@ -248,7 +248,7 @@ class QuantizedModel:
                 set_axis(node, scheme)
         if pair.quantize is None and site.exact is not None:
             codes = scheme.codes(site.exact)
-            self._add_constant(f"{prefix}_codes", typed_codes(codes, scheme.dtype))
+            self._add_constant(f"{prefix}_codes", convert_codes(codes, scheme.dtype))
             for node in pair.dequantize:
                 node.input[0] = f"{prefix}_codes"
 
@@ -297,7 +297,7 @@ class QuantizedModel:
         site, pair = self.sites[number], self._pairs[number]
         prefix = f"{site.name}//repaired"
         self._add_constant(f"{prefix}_scale", scheme.scale.astype(numpy.float32))
-        self._add_constant(f"{prefix}_codes", typed_codes(scheme.codes(exact), scheme.dtype))
+        self._add_constant(f"{prefix}_codes", convert_codes(scheme.codes(exact), scheme.dtype))
         for node in pair.dequantize:
             node.input[:] = [f"{prefix}_codes", f"{prefix}_scale"]
             set_axis(node, scheme)
@@ -416,7 +416,7 @@ class QuantizedModel:
         }
         for reference in self._references[:1]:
             for name in sorted(quantized & makers.keys()):
-                twin = reference.removed_activation(name, makers)
+                twin = reference.find_removed_activation(name, makers)
                 if twin is not None and twin.name not in names - {""}:
                     self._restore_activation(makers[name], name, twin, reference)
         sort(self._graph)

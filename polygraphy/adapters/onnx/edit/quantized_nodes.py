@@ -196,7 +196,7 @@ def channel_axis(readers: Sequence[tuple[NodeProto, int]], rank: int) -> int | N
     return None
 
 
-def typed_codes(codes: Array, dtype: str) -> Array:
+def convert_codes(codes: Array, dtype: str) -> Array:
     """Return codes as an array of their type."""
     stored = STORED[dtype]
     if stored.minifloat is not None:

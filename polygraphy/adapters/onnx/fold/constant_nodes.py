@@ -15,7 +15,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     delete_where,
     is_constant,
 )
-from polygraphy.adapters.onnx.graph.open_model import assemble, untyped_value
+from polygraphy.adapters.onnx.graph.open_model import assemble, value_without_type
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.weights import byte_size, load_stored
 from polygraphy.adapters.onnx_common.messages import copy_of, tensors_read
@@ -200,7 +200,7 @@ class ConstantNodes:
         model = assemble(
             frame,
             [nodes._nodes[index] for nodes, index in needed],
-            outputs=map(untyped_value, names),
+            outputs=map(value_without_type, names),
             weights=weights.values(),
         )
         for weight in model.graph.initializer:

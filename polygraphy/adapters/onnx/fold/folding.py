@@ -24,7 +24,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
 from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, rename_uses, sort
 from polygraphy.adapters.onnx.graph.growth import limit_bytes, model_bytes
 from polygraphy.adapters.onnx.graph.shapes import (
-    inferred_value_infos,
+    infer_value_infos,
     is_made_up,
     shape_of,
     value_infos,
@@ -249,14 +249,14 @@ class FoldConstants(BaseLoadOnnxCopy):
 
     def _shapes(self, model: ModelProto, *, symbolic: bool = False) -> Shapes:
         """Return the known shapes of the main graph."""
-        return known_shapes(model, infers=self._infers, symbolic=symbolic)
+        return collect_shapes(model, infers=self._infers, symbolic=symbolic)
 
 
-def known_shapes(model: ModelProto, *, infers: bool = True, symbolic: bool = False) -> Shapes:
+def collect_shapes(model: ModelProto, *, infers: bool = True, symbolic: bool = False) -> Shapes:
     """Return the known shapes of the tensors of the main graph."""
     infos = value_infos(without_ambiguous_names(model))
     if infers:
-        infos.update(inferred_value_infos(model, symbolic=symbolic, keeps_names=True))
+        infos.update(infer_value_infos(model, symbolic=symbolic, keeps_names=True))
     return {name: shape_of(value) for name, value in infos.items()}
 
 
@@ -288,7 +288,7 @@ def walk_over(
     room = Room(limit_bytes(model_bytes(model)), set()) if room is None else room
     walk = Walk(model, room, folds_shapes, inference, opens_branches)
     types = TypeInference(model).infer_graph(model.graph)
-    walk.run(types, known_shapes(model) if shapes is None else shapes)
+    walk.run(types, collect_shapes(model) if shapes is None else shapes)
     return walk
 
 
@@ -367,7 +367,7 @@ class _Simplification:
         final: dict[str, str] = {}  # New names of tensors that are outputs now.
         unwanted: set[int] = set()
         for index, node in enumerate(self._graph.node):
-            pairs = self._replaced_outputs(node)
+            pairs = self._duplicate_outputs(node)
             if not pairs or not noted.isdisjoint(node.output[:]):
                 continue
             results = [name for name, _ in pairs if name in outputs]
@@ -397,7 +397,7 @@ class _Simplification:
                     node.output[position] = final[name]
         delete_where(self._graph.value_info, lambda value: value.name in names)
 
-    def _replaced_outputs(self, node: NodeProto) -> list[tuple[str, str]]:
+    def _duplicate_outputs(self, node: NodeProto) -> list[tuple[str, str]]:
         """Return the results of a node that equal another tensor, each with that tensor."""
         if domain_of(node.domain) or graphs_of(node) or not node.output:
             return []
@@ -458,7 +458,7 @@ def _is_idle_reshape(node: NodeProto, walk: GraphWalk) -> bool:
     """Return whether a Reshape changes nothing: elements keep their order, so equal shapes suffice.
     One dimension may be unknown if all others and the number of elements are equal.
     """
-    shape, target = walk.shape(node.input[0]), walk.known(node.input[1])
+    shape, target = walk.shape(node.input[0]), walk.elements_of(node.input[1])
     if shape is None or target is None or len(shape) != len(target.values):
         return False
     copies = not any(attribute.name == "allowzero" and attribute.i for attribute in node.attribute)
@@ -488,7 +488,7 @@ def _cast(node: NodeProto, walk: GraphWalk) -> bool:
 
 def _expand(node: NodeProto, walk: GraphWalk) -> bool:
     """Return whether an Expand changes nothing: each requested dimension is equal, or 1."""
-    shape, target = walk.shape(node.input[0]), walk.known(node.input[1])
+    shape, target = walk.shape(node.input[0]), walk.elements_of(node.input[1])
     if shape is None or target is None or len(shape) < len(target.values):
         return False
     last = shape[len(shape) - len(target.values) :]
@@ -525,7 +525,7 @@ def _operands(node: NodeProto, walk: GraphWalk) -> Iterator[Any]:
     count = 0
     for position, name in enumerate(node.input[1:]):
         if name:
-            elements = walk.known(name)
+            elements = walk.elements_of(name)
             yield None if elements is None else elements.values
             count = 0 if elements is None else len(elements.values)
         else:  # Axes that are left out, and steps.

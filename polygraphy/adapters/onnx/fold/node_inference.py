@@ -46,7 +46,7 @@ class Operands(Protocol):
     def shape(self, name: str) -> Shape | None:
         """Return the shape of a tensor; None if even its rank is unknown."""
 
-    def known(self, name: str) -> Elements | None:
+    def elements_of(self, name: str) -> Elements | None:
         """Return the known elements of a shape; None for other tensors."""
 
     def tensor(self, name: str) -> TensorProto | None:
@@ -79,7 +79,7 @@ class NodeInference:
         """
         framed: ModelProto = onnx.ModelProto(ir_version=self._ir_version)
         framed.opset_import.extend(self._versions)
-        framed.functions.extend(self._called_functions(node))
+        framed.functions.extend(self._collect_functions(node))
         graph = framed.graph
         graph.name = "node"
         names: set[Element] = set()
@@ -107,7 +107,7 @@ class NodeInference:
                 ]
         return found_infer
 
-    def _called_functions(self, node: NodeProto) -> list[FunctionProto]:
+    def _collect_functions(self, node: NodeProto) -> list[FunctionProto]:
         """Return the functions that a node calls, directly or indirectly."""
         key = (domain_of(node.domain), node.op_type, node.overload)
         if key not in self._functions:
@@ -126,7 +126,7 @@ class NodeInference:
 
 def _add_operand(graph: GraphProto, name: str, operands: Operands, names: set[Element]) -> None:
     """Add an operand to the graph of a node, and the dimension names in it to `names`."""
-    elements = operands.known(name)
+    elements = operands.elements_of(name)
     if elements is not None and elements.is_known:
         values = [int(value) for value in elements.values if value is not None]
         weight = graph.initializer.add(name=name, data_type=elements.elem_type, dims=elements.shape)

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
-from polygraphy.adapters.onnx.graph.growth import LIFTED_BY, grown_elements
+from polygraphy.adapters.onnx.graph.growth import LIFTED_BY, element_count
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.logger import G_LOGGER
@@ -191,7 +191,7 @@ class _Call:
         """Return whether the operand exists."""
         return index < len(self.inputs) and bool(self.inputs[index])
 
-    def known_elements(self, index: int) -> tuple[int, ...] | None:
+    def elements_if_known(self, index: int) -> tuple[int, ...] | None:
         """Return the elements of an operand if all are known; else None."""
         new_elements = self.operand(index)
         if new_elements is None:
@@ -252,7 +252,7 @@ def _fold_cast(call: _Call) -> Elements | None:
 def _fold_gather(call: _Call) -> Elements | None:
     """Return the elements of the output of Gather; None if they are unknown."""
     operand, chosen = call.operand(0), call.operand(1)
-    indices = call.known_elements(1)
+    indices = call.elements_if_known(1)
     if operand is None or operand.is_scalar or chosen is None or indices is None:
         return None
     if any(not -len(operand.values) <= index < len(operand.values) for index in indices):
@@ -270,9 +270,9 @@ def _fold_slice(call: _Call) -> Elements | None:
         starts, ends = call.attribute("starts"), call.attribute("ends")
         steps: Sequence[int] | None = (1,)
     else:
-        starts, ends = call.known_elements(1), call.known_elements(2)
-        steps = call.known_elements(4) if call.has(4) else (1,)
-        if call.has(3) and call.known_elements(3) is None:
+        starts, ends = call.elements_if_known(1), call.elements_if_known(2)
+        steps = call.elements_if_known(4) if call.has(4) else (1,)
+        if call.has(3) and call.elements_if_known(3) is None:
             return None
     if not starts or not ends or not steps or len(starts) != 1 or steps[0] == 0:
         return None
@@ -307,7 +307,7 @@ def _fold_unsqueeze(call: _Call) -> Elements | None:
     vector.
     """
     operand = call.operand(0)
-    axes = call.attribute("axes") if len(call.inputs) == 1 else call.known_elements(1)
+    axes = call.attribute("axes") if len(call.inputs) == 1 else call.elements_if_known(1)
     if operand is None or not operand.is_scalar or axes is None or list(axes) not in ([0], [-1]):
         return None
     return Elements(operand.values, False, operand.elem_type)
@@ -325,7 +325,7 @@ def _fold_reshape(call: _Call) -> Elements | None:
     """Return the elements of the output of Reshape; None if they are unknown or have more than
     one axis.
     """
-    operand, target = call.operand(0), call.known_elements(1)
+    operand, target = call.operand(0), call.elements_if_known(1)
     if operand is None or target is None or len(target) > 1:
         return None
     if not target:
@@ -386,7 +386,7 @@ def _fold_constant_of_shape(call: _Call) -> Elements | None:
     """Return the elements of the output of ConstantOfShape; None if they are unknown or too
     many.
     """
-    lengths = call.known_elements(0)
+    lengths = call.elements_if_known(0)
     if lengths is None or len(lengths) > 1 or (lengths and not 0 <= lengths[0] <= LONGEST):
         return None
     value = next(
@@ -400,7 +400,7 @@ def _fold_constant_of_shape(call: _Call) -> Elements | None:
 
 def _fold_range(call: _Call) -> Elements | None:
     """Return the elements of the output of Range; None if they are unknown or too many."""
-    limits = [call.known_elements(index) for index in range(3)]
+    limits = [call.elements_if_known(index) for index in range(3)]
     first = call.operand(0)
     if first is None or any(limit is None or len(limit) != 1 for limit in limits):
         return None
@@ -417,7 +417,7 @@ def _fold_product(call: _Call) -> Elements | None:
     operand = call.operand(0)
     if operand is None or operand.is_scalar:
         return None
-    axes = call.known_elements(1) if call.has(1) else tuple(call.attribute("axes") or ())
+    axes = call.elements_if_known(1) if call.has(1) else tuple(call.attribute("axes") or ())
     if axes not in ((), (0,), (-1,)) or (axes == () and call.attribute("noop_with_empty_axes")):
         return None
     product: Element = 1
@@ -523,7 +523,7 @@ class Sizes:
         measured before.
         """
         # What is said of its shape may not be true; its operands are asked first.
-        grown = grown_elements(node, self._value, self._shape)
+        grown = element_count(node, self._value, self._shape)
         nbytes = 0.0
         for name in filter(None, node.output[:]):
             shape = self._shape(name)

@@ -29,7 +29,7 @@ from polygraphy.adapters.onnx.fold.shape_values import (
     static,
 )
 from polygraphy.adapters.onnx.graph.element_types import GraphTypes, domain_of, signature_of
-from polygraphy.adapters.onnx.graph.graph import is_constant, rename_uses, taken_names, unused_name
+from polygraphy.adapters.onnx.graph.graph import is_constant, names_in_use, rename_uses, unique_name
 from polygraphy.adapters.onnx.graph.shapes import shape_of
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -72,14 +72,14 @@ def open_branch(
             final[result] = output
     names: dict[str, str] = {}
     for name in makers:
-        names[name] = final.get(name) or unused_name(f"{name}_inlined", used_names)
+        names[name] = final.get(name) or unique_name(f"{name}_inlined", used_names)
     weights = [*branch.initializer, *(sparse.values for sparse in branch.sparse_initializer)]
     for tensor in weights:
-        names[tensor.name] = unused_name(f"{tensor.name}_inlined", used_names)
+        names[tensor.name] = unique_name(f"{tensor.name}_inlined", used_names)
     rename_uses(branch, names)
     for node in branch.node:
         if node.name:  # Exporters number the nodes of each graph.
-            node.name = unused_name(node.name, called)
+            node.name = unique_name(node.name, called)
         for position, name in enumerate(node.output):
             node.output[position] = names.get(name, name)
     for tensor in weights:
@@ -107,7 +107,7 @@ def open_branch(
 _INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before what is carried.
 
 
-def stated_shapes(graph: GraphProto) -> dict[str, Shape | None]:
+def static_shapes(graph: GraphProto) -> dict[str, Shape | None]:
     """Return the declared shapes of a subgraph, without dimension names: in the body of a loop,
     they may differ in each iteration.
     """
@@ -286,7 +286,7 @@ class GraphWalk:
         has_opened = False
         while pending:
             place, node, scopes = pending.pop()
-            if scopes and opens and (chosen := self._taken_branch(node)) is not None:
+            if scopes and opens and (chosen := self._select_branch(node)) is not None:
                 pending += self._inline_branch(node, scopes, chosen)[::-1]
                 has_opened = True
             else:
@@ -314,7 +314,7 @@ class GraphWalk:
         """Return the shapes of the outputs of the graph, None for unknown ones."""
         return [self.shape(value.name) for value in self.nodes.graph.output]
 
-    def known(self, name: str) -> Elements | None:
+    def elements_of(self, name: str) -> Elements | None:
         """Return the known elements of a tensor; None if there are none."""
         if name not in self._elements:
             self._elements[name] = self._find_elements(name)
@@ -324,7 +324,7 @@ class GraphWalk:
         """Return the known elements of a tensor; None if there are none."""
         shape = self.nodes.shape(name)
         if shape is None:
-            return None if self._outer is None else self._outer.known(name)
+            return None if self._outer is None else self._outer.elements_of(name)
         if len(shape) > 1 or (self.kind(name) or "")[7:10] not in ("int", "boo"):
             return None
         array = self.nodes.small(name)
@@ -344,7 +344,7 @@ class GraphWalk:
             return
         elements = None
         if self._walk.folds_shapes or node.op_type not in _SHAPES:
-            elements = output_elements(node, self.shape, self.known)
+            elements = output_elements(node, self.shape, self.elements_of)
         if elements is not None:
             self._elements[outputs[0]] = elements
             self._shapes[outputs[0]] = elements.shape
@@ -353,7 +353,7 @@ class GraphWalk:
                 self.nodes.fold(index)
                 return
         bodies = [
-            GraphWalk(self._walk, graph, scope, stated_shapes(graph), self)
+            GraphWalk(self._walk, graph, scope, static_shapes(graph), self)
             for graph, scope in zip(graphs_of(node) if scopes else (), scopes)
         ]
         for body in bodies:
@@ -459,7 +459,7 @@ class GraphWalk:
 
     # Branches.
 
-    def _taken_branch(self, node: NodeProto) -> str | None:
+    def _select_branch(self, node: NodeProto) -> str | None:
         """Return the name of the branch that a node takes; None if it is unknown, or there
         is none.
         """
@@ -480,7 +480,7 @@ class GraphWalk:
         their subgraphs.
         """
         graph = self._graph
-        self._taken = self._taken or taken_names(graph)
+        self._taken = self._taken or names_in_use(graph)
         self._called = self._called or {node.name for node in graph.node}
         names = [attribute.name for attribute in node.attribute if attribute.HasField("g")]
         scope = scopes[names.index(chosen)]
@@ -491,7 +491,7 @@ class GraphWalk:
             self._types.declare(after, scope[before])
         for tensor in graph.initializer[weights:]:
             self.nodes.tensors[tensor.name] = tensor
-        stated = stated_shapes(branch)
+        stated = static_shapes(branch)
         self._shapes.update((name, stated[name]) for name in renamed.values() if name in stated)
         added = enumerate(graph.node[first:])
         return [(first + index, item, scope.inner(index)) for index, item in added]

@@ -318,10 +318,10 @@ def _special(
     if op == "ConstantOfShape":
         value = attribute_named(node, "value")
         return [element_type(value.t.data_type) if value else element_type(FLOAT)]
-    return _declared_output_types(node, given_names) if op in TYPE_ATTRIBUTES else None
+    return _output_types_in_attributes(node, given_names) if op in TYPE_ATTRIBUTES else None
 
 
-def _declared_output_types(
+def _output_types_in_attributes(
     node: NodeProto, given_names: Sequence[str | None]
 ) -> Sequence[str | None] | None:
     """Return the output types of a node with an attribute that sets them."""

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx_common.messages import (
-    captured_names,
     copy_of,
     graphs_of,
+    outer_names,
     tensor_names,
     tensors_read,
     weight_names,
@@ -88,7 +88,7 @@ def _training_tensors(model: ModelProto) -> set[str]:
     names: set[str] = set()
     for training in model.training_info:
         for graph in (training.initialization, training.algorithm):
-            names.update(captured_names(graph))
+            names.update(outer_names(graph))
         for binding in (*training.initialization_binding, *training.update_binding):
             names.update((binding.key, binding.value))
     return names
@@ -224,12 +224,12 @@ def is_in_order(graph: GraphProto) -> bool:
         for inner in graphs_of(node):
             if not is_in_order(inner):
                 return False
-            used_names.update(captured_names(inner))
+            used_names.update(outer_names(inner))
         used_names.discard("")
     return True
 
 
-def sorted_model(model: ModelProto) -> ModelProto:
+def sort_model(model: ModelProto) -> ModelProto:
     """Return a model whose nodes are in execution order: a copy if the order changed. Converters
     append nodes, which some backends accept.
     """
@@ -240,17 +240,17 @@ def sorted_model(model: ModelProto) -> ModelProto:
     return new_model
 
 
-def taken_names(graph: GraphProto) -> set[str]:
+def names_in_use(graph: GraphProto) -> set[str]:
     """Return the names of all tensors and nodes of a graph and its subgraphs."""
     names = tensor_names(graph)
     for node in graph.node:
         names.add(node.name)
         for inner in graphs_of(node):
-            names |= taken_names(inner)
+            names |= names_in_use(inner)
     return names
 
 
-def unused_name(wanted: str, used_names: set[str]) -> str:
+def unique_name(wanted: str, used_names: set[str]) -> str:
     """Return an unused name that starts like `wanted`, and add it to `used_names`."""
     text, count = wanted, 1
     while text in used_names:

@@ -13,7 +13,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     all_graphs,
     is_stored,
     load_stored,
-    stored_bytes,
+    map_weight_bytes,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def import_graph(model: ModelProto) -> Any:
     stored = {tensor.name: tensor for tensor in model.graph.initializer if is_stored(tensor)}
     for name, constant in graph.tensors().items() if stored else ():
         if name in stored and isinstance(constant, gs.Constant):
-            constant.values = _stored_values()(stored[name])
+            constant.values = _lazy_values_class()(stored[name])
             constant.data_location = None  # Of values that are loaded.
     for inner in all_graphs(model.graph):
         if inner is not model.graph:
@@ -60,7 +60,7 @@ def import_graph(model: ModelProto) -> Any:
 
 
 @cache
-def _stored_values() -> Any:
+def _lazy_values_class() -> Any:
     """Return the class for values that stay in a file; it exists once the package is imported."""
 
     class StoredValues(gs_tensor.LazyValues):  # type: ignore[misc, name-defined]
@@ -81,7 +81,7 @@ def _stored_values() -> Any:
 
         def load(self) -> np.ndarray[Any, Any]:
             """Return the elements, mapped from their file."""
-            return from_stored(self._stored, stored_bytes(self._stored, changing=True))
+            return from_stored(self._stored, map_weight_bytes(self._stored, changing=True))
 
     return StoredValues
 

@@ -48,7 +48,7 @@ def model_bytes(model: ModelProto) -> int:
     return int(model.ByteSize()) + sum(map(byte_size, filter(is_stored, all_tensors(model))))
 
 
-def expanded_nodes(model: ModelProto) -> int:
+def count_inlined_nodes(model: ModelProto) -> int:
     """Return the number of nodes of a model after all its functions are inlined.
 
     Raises:
@@ -97,7 +97,7 @@ def check_expansion(model: ModelProto) -> None:
     """
     if not model.functions:
         return
-    nodes, most = expanded_nodes(model), limit_bytes() / _BYTES_OF_NODE
+    nodes, most = count_inlined_nodes(model), limit_bytes() / _BYTES_OF_NODE
     if nodes > most:
         raise ModelError(
             f"The model has {nodes:,} nodes after its functions are inlined, more than the limit"
@@ -238,7 +238,7 @@ def _length_of_copies(node: NodeProto, used_indices: Sequence[int]) -> int:
     return used_indices[0] if node.op_type in _COPYING and used_indices else 0
 
 
-def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[[str], Any]) -> Any:
+def element_count(node: NodeProto, value: Callable[[str], Any], size: Callable[[str], Any]) -> Any:
     """Return the number of elements of the result of a node, if its operands determine it; None if
     they are unknown, or for other operators.
 

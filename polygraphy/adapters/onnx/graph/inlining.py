@@ -9,17 +9,17 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import (
     IR_WITHOUT_WEIGHTS_AS_INPUTS,
-    taken_names,
-    unused_name,
+    names_in_use,
+    unique_name,
 )
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx_common.messages import (
     all_nodes,
     attribute_named,
-    captured_names,
     copy_of,
     graphs_of,
     identity_of,
+    outer_names,
     tensor_names,
 )
 
@@ -55,14 +55,14 @@ def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelPro
         model: a model.
         conditions: by tensor what is known of it.
     """
-    if not any(_taken_branch(node, conditions) for node in model.graph.node):
+    if not any(_select_branch(node, conditions) for node in model.graph.node):
         return model
     branches: ModelProto = copy_of(model)
     branches.ir_version = max(branches.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
     del branches.graph.node[:]
     names = tensor_names(model.graph)
     for node in model.graph.node:
-        branch = _taken_branch(node, conditions)
+        branch = _select_branch(node, conditions)
         if branch is None:
             branches.graph.node.append(node)
         else:
@@ -70,7 +70,7 @@ def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelPro
     return branches
 
 
-def _taken_branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | None:
+def _select_branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | None:
     """Return the branch that a node takes; None if it is not an If, or the branch is unknown."""
     if _key(node)[:2] != ("", "If") or node.input[0] not in conditions:
         return None
@@ -83,11 +83,11 @@ def _replace_if(
     graph: GraphProto, node: NodeProto, branch: GraphProto, used_names: set[str]
 ) -> None:
     """Append the nodes of a branch to a graph; they compute the outputs of its If node."""
-    names = {name: name for name in ("", *taken_names(branch), *captured_names(branch))}
+    names = {name: name for name in ("", *names_in_use(branch), *outer_names(branch))}
     own_names = tensor_names(branch) - {""}
     prefix = identity_of(node)
     names.update(
-        {name: unused_name(f"{prefix}/{name}", used_names) for name in own_names & used_names}
+        {name: unique_name(f"{prefix}/{name}", used_names) for name in own_names & used_names}
     )
     used_names |= own_names
     computed = {name for inner in branch.node for name in inner.output}
@@ -102,7 +102,7 @@ def _replace_if(
     for inner in branch.node:
         new_node = renaming.copy(inner)
         if new_node.name in called:
-            new_node.name = unused_name(f"{prefix}/{new_node.name}", called)
+            new_node.name = unique_name(f"{prefix}/{new_node.name}", called)
         graph.node.append(new_node)
     graph.node.extend(handed_on)
     for weight in branch.initializer:
@@ -129,7 +129,7 @@ class _Inlining:
             for function in model.functions
             if self._is_compatible(function)
         }
-        self._taken = taken_names(model.graph)
+        self._taken = names_in_use(model.graph)
         self._prefixes: set[str] = set()
 
     def _is_compatible(self, function: FunctionProto) -> bool:
@@ -175,7 +175,7 @@ class _Inlining:
 
     def _body(self, call: NodeProto, function: FunctionProto) -> list[NodeProto]:
         """Return the body of a call as nodes with the names of its graph."""
-        prefix = unused_name(identity_of(call), self._prefixes)
+        prefix = unique_name(identity_of(call), self._prefixes)
         operands = [*call.input, *[""] * (len(function.input) - len(call.input))]
         names = {"": "", **dict(zip(function.input, operands))}
         handed_on = []
@@ -231,7 +231,7 @@ class _Renaming:
     def _name(self, name: str) -> str:
         """Return the new name of a tensor."""
         if name not in self._names:
-            self._names[name] = unused_name(f"{self._prefix}/{name}", self._taken)
+            self._names[name] = unique_name(f"{self._prefix}/{name}", self._taken)
         return self._names[name]
 
     def _attribute(self, attribute: AttributeProto) -> AttributeProto | None:

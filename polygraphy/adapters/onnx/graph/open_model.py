@@ -20,7 +20,7 @@ from polygraphy.adapters.onnx.graph.graph import (
 from polygraphy.adapters.onnx.graph.shapes import (
     describe_value,
     has_rank,
-    inferred_value_infos,
+    infer_value_infos,
     input_metadata,
     set_input_shapes,
     value_info,
@@ -191,7 +191,7 @@ class OpenModel(OpenGraph):
     @cached_property
     def inferred(self) -> dict[str, ValueInfoProto]:
         """Return the inferred types of tensors, by name."""
-        return inferred_value_infos(self.proto)
+        return infer_value_infos(self.proto)
 
     @cached_property
     def types(self) -> dict[str, ValueInfoProto]:
@@ -211,7 +211,7 @@ class OpenModel(OpenGraph):
         stated = self.stated.get(name)
         if stated is not None and has_rank(stated):
             return stated
-        return self.inferred.get(name) or stated or untyped_value(name)
+        return self.inferred.get(name) or stated or value_without_type(name)
 
     def is_handed_over(self, name: str, *, if_unknown: bool) -> bool:
         """Return whether every backend accepts and returns the type of a tensor; `if_unknown` for
@@ -235,7 +235,7 @@ class OpenModel(OpenGraph):
             for name in names
         }
         if None in sizes.values():
-            bound = inferred_value_infos(_bind_input_shapes(self.proto, shapes))
+            bound = infer_value_infos(_bind_input_shapes(self.proto, shapes))
             sizes.update({name: _bytes(value) for name, value in bound.items()})
         return [
             Layer(
@@ -328,7 +328,7 @@ class OpenModel(OpenGraph):
             part.graph.value_info.extend(value for value in stated if value.name in between)
         return part
 
-    def marked(self) -> ModelProto:
+    def with_all_outputs(self) -> ModelProto:
         """Return the model with every tensor that backends return as an output."""
         model = copy_of(self.proto)
         outputs = set(self.outputs)
@@ -363,7 +363,7 @@ class OpenModel(OpenGraph):
         requested_names = [name for name in self.inputs if name in read]
         cut = [name for name in names if name in read]
         graph.input.extend(value_of(name, values[name]) for name in (*requested_names, *cut))
-        graph.output.extend(map(untyped_value, names.values()))
+        graph.output.extend(map(value_without_type, names.values()))
         return model, names
 
     def _accepts(self, name: str, array: Any, checked: bool) -> bool:
@@ -444,9 +444,9 @@ class OpenModel(OpenGraph):
         if any(
             describe_value(value).shape is None for value in outputs
         ):  # Bodies may leave them out.
-            inferred = inferred_value_infos(inner)
+            inferred = infer_value_infos(inner)
             for value in inner.graph.output:
-                value.CopyFrom(inferred.get(value.name) or untyped_value(value.name))
+                value.CopyFrom(inferred.get(value.name) or value_without_type(value.name))
         return inner, {value.name: feed[value.name] for value in inner.graph.input}
 
 
@@ -506,7 +506,7 @@ def value_of(name: str, array: Any) -> ValueInfoProto:
     return value_info(name, TensorMetadata.from_feed_dict({name: array})[name])
 
 
-def untyped_value(name: str) -> ValueInfoProto:
+def value_without_type(name: str) -> ValueInfoProto:
     """Return the declaration of a tensor without a type."""
     value: ValueInfoProto = onnx.ValueInfoProto(name=name)
     return value

@@ -255,7 +255,7 @@ __all__ = [
     "add_shapes",
     "has_rank",
     "infer_shapes",
-    "inferred_value_infos",
+    "infer_value_infos",
     "is_made_up",
     "value_infos",
 ]
@@ -496,7 +496,7 @@ def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
     }
 
 
-def inferred_value_infos(
+def infer_value_infos(
     model: ModelProto, *, symbolic: bool = False, keeps_names: bool = False
 ) -> dict[str, ValueInfoProto]:
     """Return the inferred types of the graph's tensors; the model is not changed.

@@ -28,13 +28,13 @@ from polygraphy.adapters.onnx.graph.growth import (
     LIFTED_BY,
     LONGEST_VECTOR,
     check_expansion,
-    grown_elements,
+    element_count,
     limit_bytes,
     model_bytes,
     vector_lengths,
 )
-from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, untyped_value
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, set_input_shapes, shapes_of
+from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, value_without_type
+from polygraphy.adapters.onnx.graph.shapes import infer_value_infos, set_input_shapes, shapes_of
 from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, is_foreign
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, elements
 from polygraphy.adapters.onnx.storage.model import load_structure
@@ -87,7 +87,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     shapes.update(
         (name, tuple(np.shape(constant_elements))) for name, constant_elements in feed.items()
     )
-    shapes.update(shapes_of(inferred_value_infos(_bind_feed_shapes(model, feed))))
+    shapes.update(shapes_of(infer_value_infos(_bind_feed_shapes(model, feed))))
     external = sum(map(byte_size, filter(is_external, weights.values())))
     limit = _RUN * limit_bytes(model_bytes(model) + external)
     vectors = vector_lengths(model, with_weights=False)
@@ -113,7 +113,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
             lost_names.update(filter(None, node.output))
             nodes[index] = "Not run: it needs a list that is too long to be a shape."
             continue
-        grown = grown_elements(node, constant_elements, shapes.get)
+        grown = element_count(node, constant_elements, shapes.get)
         sizes = [shapes.get(name) for name in node.output if name]
         counts = [prod(s) for s in sizes if s and all(isinstance(dim, int) for dim in s)]
         nbytes = _ITEMSIZE * max([grown or 0, *counts])
@@ -277,7 +277,7 @@ class NodeTrials:
             if self._last_use.get(name, -1) > last or name not in inside
         ]
         nodes = [self._nodes[i] for i in indices]
-        model = assemble(self._frame, nodes, outputs=map(untyped_value, wanted))
+        model = assemble(self._frame, nodes, outputs=map(value_without_type, wanted))
         imported = {opset.domain for opset in model.opset_import}
         for domain in {node.domain for node in nodes} - imported:
             if is_foreign(domain):  # An operator of a plugin is no defect.

@@ -186,7 +186,7 @@ class NodeChecks:
             {value.name: stated[value.name] for value in graph.input if value.name in stated}
         )
         if graph is self._model.graph:
-            types.update(self._known_types(value.name for value in graph.input))
+            types.update(self._value_types(value.name for value in graph.input))
         chosen = self._chosen if graph is self._model.graph else None
         last = len(graph.node) if chosen is None else max(chosen, default=-1) + 1
         for index, (node, label) in enumerate(zip(graph.node[:last], labels)):
@@ -231,7 +231,7 @@ class NodeChecks:
     ) -> None:
         """Add what is known of the outputs of a node: types of values, a constant, stated types."""
         if graph is self._model.graph:
-            types.update(self._known_types(node.output))
+            types.update(self._value_types(node.output))
         _take_constant(node, data)
         for name in node.output:
             if name not in types and name in stated:
@@ -252,7 +252,7 @@ class NodeChecks:
                 ]
                 yield from self._graph(graph, labels, types, data, context)
 
-    def _known_types(self, names: Iterable[str]) -> dict[str, TypeProto]:
+    def _value_types(self, names: Iterable[str]) -> dict[str, TypeProto]:
         """Return the types of tensors with known values."""
         return {
             name: _array_type(self._values[name])
@@ -290,7 +290,7 @@ class NodeChecks:
         }
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output))
-        yield from _mixed_types(call, schema)
+        yield from _type_conflicts(call, schema)
         yield from _forbidden_types(call, schema)
         yield from violations(call)
 
@@ -401,7 +401,7 @@ def _disagreements(
                 )
 
 
-def _mixed_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
+def _type_conflicts(call: OperatorCall, schema: Any) -> Iterator[Violation]:
     """Yield inputs whose data type differs from that of an input that must have the same one."""
     formal = list(schema.inputs)
     operands: dict[str, Operand] = {}

@@ -14,10 +14,10 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.graph import (
     clean_model,
+    names_in_use,
     producers,
     sort,
-    taken_names,
-    unused_name,
+    unique_name,
 )
 from polygraphy.adapters.onnx.graph.graphsurgeon import import_graph
 from polygraphy.adapters.onnx.storage.weights import all_tensors, load_stored
@@ -302,7 +302,7 @@ class _Parts:
         self._graph = graph
         self._made_by = producers(graph)
         self._given = {value.name for value in graph.input} | weight_names(graph)
-        self._taken = taken_names(graph)
+        self._taken = names_in_use(graph)
 
     def replace(self, op: str, instance: PluginInstance) -> None:
         """Add a node that computes the outputs of a part, whose own nodes lose their consumers."""
@@ -317,14 +317,14 @@ class _Parts:
                     " compute it."
                 )
             outputs = graph.node[self._made_by[name]].output
-            before = unused_name(f"{name}_replaced", self._taken)
+            before = unique_name(f"{name}_replaced", self._taken)
             outputs[list(outputs).index(name)] = before
             self._made_by[before] = self._made_by[name]
         node = onnx.helper.make_node(
             op,
             list(instance.inputs),
             list(instance.outputs),
-            name=unused_name(f"{op}_{len(graph.node)}", self._taken),
+            name=unique_name(f"{op}_{len(graph.node)}", self._taken),
             **instance.attributes,
         )
         self._made_by.update(dict.fromkeys(instance.outputs, len(graph.node)))

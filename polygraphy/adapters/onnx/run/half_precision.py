@@ -32,7 +32,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
 from polygraphy.adapters.onnx.graph.graph import rename_uses
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.graph.shapes import (
-    inferred_value_infos,
+    infer_value_infos,
     input_metadata,
     value_infos,
 )
@@ -106,7 +106,7 @@ class OnnxNarrowModels:
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
         return narrow_nodes(model)
 
-    def computed(self, model: Any) -> Compute | None:
+    def rounding_emulator(self, model: Any) -> Compute | None:
         nodes = narrow_nodes(model)
         if nodes is None:
             return None
@@ -247,7 +247,7 @@ class OnnxNarrowModel:
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Return a function that computes the outputs in the narrow type; see the port."""
         if plain:
-            return self._evaluated.with_nodes(_unchanged)
+            return self._evaluated.with_nodes(_plain_function)
         float32_nodes = frozenset(without)
         model, _ = cast_copy(
             self._model, self._dtype, self._cast_selection(float32_nodes), is_trial=True
@@ -275,9 +275,9 @@ class OnnxNarrowModel:
         exact, losses = self.measure(wide)
         if any(loss.rounds(self._range) for loss in losses):
             return []
-        return [self.rounded(wide, _WEIGHT_STEP), exact]
+        return [self.run_rounded(wide, _WEIGHT_STEP), exact]
 
-    def rounded(self, feed: Mapping[str, Any], step: float = 0.0) -> dict[str, Array]:
+    def run_rounded(self, feed: Mapping[str, Any], step: float = 0.0) -> dict[str, Array]:
         """Return the outputs with the digits of the narrow type, but without its range limits; see
         the port.
 
@@ -375,7 +375,7 @@ class OnnxNarrowModel:
         return call
 
 
-def _unchanged(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+def _plain_function(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that computes a node, unchanged."""
     return run
 
@@ -551,7 +551,7 @@ def _drop_casts(model: ModelProto) -> None:
     }
     types.update((initializer.name, initializer.data_type) for initializer in graph.initializer)
     if any(node.op_type == "Cast" and node.input[0] not in types for node in graph.node):
-        inferred = inferred_value_infos(model).items()
+        inferred = infer_value_infos(model).items()
         types.update((name, value_info.type.tensor_type.elem_type) for name, value_info in inferred)
     outputs = {value_info.name for value_info in graph.output}
     producers = {name: node for node in graph.node for name in node.output}

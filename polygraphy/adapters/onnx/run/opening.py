@@ -24,9 +24,14 @@ from polygraphy.adapters.onnx.edit.outputs import (
     one_feed,
 )
 from polygraphy.adapters.onnx.graph.element_types import versions_of
-from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, sorted_model
+from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, sort_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branches
-from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_tensor, untyped_value
+from polygraphy.adapters.onnx.graph.open_model import (
+    OpenModel,
+    assemble,
+    is_tensor,
+    value_without_type,
+)
 from polygraphy.adapters.onnx.graph.shapes import (
     describe_value,
     input_metadata,
@@ -70,7 +75,7 @@ def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
     loaded = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
     if as_it_is:
         return OnnxOpenModel(loaded)
-    ordered = sorted_model(loaded)
+    ordered = sort_model(loaded)
     return OnnxOpenModel(inline_functions(ordered), model=ordered)
 
 
@@ -283,7 +288,7 @@ class ReducibleOnnxModel:
     """
 
     def __init__(self, model: ModelProto, data_loader: Any) -> None:
-        self._opened = opened = OpenModel(sorted_model(model))
+        self._opened = opened = OpenModel(sort_model(model))
         self._nodes = [i for i, node in enumerate(opened.protos) if node.op_type != "Constant"]
         place = {index: number for number, index in enumerate(self._nodes)}
         makers = opened.makers
@@ -401,7 +406,7 @@ class ReducibleOnnxModel:
         try:
             meta = self._metadata(name)
         except BackendError:  # The model cannot be run; what can run the part finds out itself.
-            return untyped_value(name)
+            return value_without_type(name)
         shape = meta.shape
         if shape is not None:
             shape = [None if is_made_up(dim) else dim for dim in shape]
@@ -506,8 +511,10 @@ class Recomputer:
         nodes = [self._opened.protos[position] for position in positions]
         output = {name for node in nodes for name in node.output}
         read = dict.fromkeys(n for position in positions for n in self._opened.reads[position])
-        inputs = [untyped_value(name) for name in read if name not in output]
-        part = assemble(self._opened.proto, nodes, inputs=inputs, outputs=[untyped_value(name)])
+        inputs = [value_without_type(name) for name in read if name not in output]
+        part = assemble(
+            self._opened.proto, nodes, inputs=inputs, outputs=[value_without_type(name)]
+        )
         evaluator = evaluator_of(part)
 
         def evaluate(feed: Feed) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
-from polygraphy.adapters.onnx.graph.graph import sorted_model
+from polygraphy.adapters.onnx.graph.graph import sort_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
@@ -62,7 +62,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
         """Load the model and look up the implementation of every node."""
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
-        model = load_weights(inline_functions(sorted_model(evaluate(self._model))))
+        model = load_weights(inline_functions(sort_model(evaluate(self._model))))
         _check_weights(model)
         check_has_outputs(model.graph.output)
         with translated("load"):
@@ -125,7 +125,7 @@ class OnnxParty:
         runner.activate()
         return partial(runner.infer, check_inputs=False)
 
-    def executed(
+    def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
         """Return the model itself: nothing is rewritten."""
@@ -158,9 +158,9 @@ class PackageParty(OnnxParty):
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         from onnx.reference import ReferenceEvaluator
 
-        from polygraphy.adapters.onnx_common.evaluator import borrowed_operators
+        from polygraphy.adapters.onnx_common.evaluator import operators_run_by_onnx
 
-        if borrowed := borrowed_operators(model):
+        if borrowed := operators_run_by_onnx(model):
             borrowed_text = ", ".join(borrowed)
             raise BackendError(
                 f"The reference has {borrowed_text} of the onnx package.", backend=self.name

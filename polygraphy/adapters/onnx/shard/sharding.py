@@ -12,11 +12,11 @@ from polygraphy.adapters.onnx.graph.editing import model_faults
 from polygraphy.adapters.onnx.graph.graph import (
     clean,
     graph_weights,
+    names_in_use,
     producers,
     rename_uses,
     sort,
-    taken_names,
-    unused_name,
+    unique_name,
 )
 from polygraphy.adapters.onnx.graph.shapes import add_shapes, describe_value, value_infos
 from polygraphy.adapters.onnx.shard.tensor_parallel import (
@@ -74,13 +74,13 @@ def fuse_attention(
     v = _add_transpose(graph, attention.v, fused.v_shuffle, used_names)
     output = attention.output
     outputs = attention.nodes[-1].output
-    outputs[0] = unused_name(f"{output}_replaced", used_names)
-    name = unused_name(f"{output}_shuffled", used_names) if fused.q_shuffle else output
+    outputs[0] = unique_name(f"{output}_replaced", used_names)
+    name = unique_name(f"{output}_shuffled", used_names) if fused.q_shuffle else output
     node = onnx.helper.make_node(
         "Attention",
         [q, k, v, *([mask] if mask else [])],
         [name],
-        name=unused_name(f"attention_{output}", used_names),
+        name=unique_name(f"attention_{output}", used_names),
         scale=scale,
     )
     _set(node, fused)
@@ -104,7 +104,7 @@ def _add_transpose(
     """Add a Transpose node if there is a permutation; return the name of its result."""
     if permutation is None:
         return name
-    new_name = unused_name(f"{name}_shuffled", used_names)
+    new_name = unique_name(f"{name}_shuffled", used_names)
     _append_transpose(graph, name, new_name, permutation, used_names)
     return new_name
 
@@ -199,7 +199,7 @@ class _Splitting:
         self._graph = graph
         self._hints = hints
         self._gathered: dict[tuple[str, int], str] = {}
-        self.taken = taken_names(graph)
+        self.taken = names_in_use(graph)
 
     def gather_inputs(self, attention: Attention, *, gathers_q: bool, gathers_kv: bool) -> None:
         """Gather the inputs of an attention layer, so that it sees all positions."""
@@ -218,7 +218,7 @@ class _Splitting:
     def _gather(self, name: str, axis: int) -> str:
         """Add nodes that gather a tensor once; return the name of the result."""
         if (name, axis) not in self._gathered:
-            new_name = unused_name(f"{name}_gathered", self.taken)
+            new_name = unique_name(f"{name}_gathered", self.taken)
             self._add_nodes(
                 collective(
                     ALL_GATHER,
@@ -236,7 +236,7 @@ class _Splitting:
     def scatter_input(self, tensor: ShardTensor) -> None:
         """Replace an input by the part of this device."""
         _check_name("Input", tensor.name, self._graph.input)
-        part = unused_name(f"{tensor.name}_part", self.taken)
+        part = unique_name(f"{tensor.name}_part", self.taken)
         rename_uses(self._graph, {tensor.name: part})
         collectives = self._hints.dist_collectives
         self._add_nodes(
@@ -255,7 +255,7 @@ class _Splitting:
     def gather_output(self, tensor: ShardTensor) -> None:
         """Assemble an output from the parts of all devices."""
         _check_name("Output", tensor.name, self._graph.output)
-        part = unused_name(f"{tensor.name}_part", self.taken)
+        part = unique_name(f"{tensor.name}_part", self.taken)
         for node in self._graph.node:
             for position, name in enumerate(node.output):
                 if name == tensor.name:

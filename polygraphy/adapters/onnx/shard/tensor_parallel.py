@@ -23,9 +23,9 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import (
     clean,
     graph_weights,
+    names_in_use,
     sort,
-    taken_names,
-    unused_name,
+    unique_name,
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, replace_elements
@@ -185,15 +185,15 @@ def collective(
     before, after = source, target
     nodes = []
     if permutation:
-        before = unused_name(f"{source}_to_front", used_names)
+        before = unique_name(f"{source}_to_front", used_names)
         nodes.append(transpose(source, before, permutation, used_names))
-        after = unused_name(f"{target}_at_front", used_names)
+        after = unique_name(f"{target}_at_front", used_names)
     nodes.append(
         onnx.helper.make_node(
             COLLECTIVE,
             [before],
             [after],
-            name=unused_name(f"{operation}_{target}", used_names),
+            name=unique_name(f"{operation}_{target}", used_names),
             collective_operation=operation,
             reduce_op=reduce_op,
             root=settings.root,
@@ -233,7 +233,7 @@ def transpose(
         "Transpose",
         [source],
         [target],
-        name=unused_name(f"transpose_{target}", used_names),
+        name=unique_name(f"transpose_{target}", used_names),
         perm=list(permutation),
     )
     return node
@@ -625,7 +625,7 @@ def _split_block(graph: GraphProto, block: Block, rank: int, hints: ShardHints) 
     """Reduce a block to the part of one device, and add up the sums of all devices after it."""
     count = hints.dist_collectives.nb_rank
     weights = graph_weights(graph)
-    used_names = taken_names(graph)
+    used_names = names_in_use(graph)
     uses = _uses(graph)
     for part in block.slices:
         _replace_weight(
@@ -635,7 +635,7 @@ def _split_block(graph: GraphProto, block: Block, rank: int, hints: ShardHints) 
         array = numpy.array(shape.value, numpy.int64)
         _replace_weight(graph, shape, numpy_helper.from_array(array, shape.name), uses, used_names)
     end = next(node for node in graph.node if block.output in node.output)
-    partial = unused_name(f"{block.output}_partial", used_names)
+    partial = unique_name(f"{block.output}_partial", used_names)
     end.output[0] = partial
     nodes = collective(
         ALL_REDUCE, partial, block.output, hints.dist_collectives, used_names, reduce_op="sum"
@@ -680,14 +680,14 @@ def _replace_weight(
 ) -> None:
     """Make the operands of a block read another weight; other readers keep the old one."""
     if uses.get(target.name, 0) > len(target.places):
-        tensor.name = unused_name(f"{target.name}_part", used_names)
+        tensor.name = unique_name(f"{target.name}_part", used_names)
         _replace_operands(graph, target.places, tensor.name)
     else:
         old = next((weight for weight in graph.initializer if weight.name == target.name), None)
         if old is not None:
             old.CopyFrom(tensor)
             return
-        tensor.name = unused_name(f"{target.name}_part", used_names)
+        tensor.name = unique_name(f"{target.name}_part", used_names)
         _replace_operands(graph, target.places, tensor.name)
     graph.initializer.append(tensor)
 

@@ -27,9 +27,9 @@ from polygraphy.adapters.onnx.storage.weights import (
     byte_size,
     is_external,
     is_stored,
+    map_weight_bytes,
     refer,
     replace_weight,
-    stored_bytes,
 )
 from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import FileError, ModelError
@@ -116,7 +116,7 @@ def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -
     return files
 
 
-def located_weight(
+def locate_weight(
     tensor: TensorProto, folder: Path, trusted: Iterable[Path] = ()
 ) -> tuple[Path, int, int]:
     """Return the file with the elements of a weight, their offset and their number of bytes; raises
@@ -229,7 +229,7 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
             hint="Use the model with its weights, or run `surgeon weight-reconstruct`.",
         )
     if is_stored(tensor):
-        return from_stored(tensor, stored_bytes(tensor))
+        return from_stored(tensor, map_weight_bytes(tensor))
     with onnx_errors(f"Weight {tensor.name!r} cannot be read"):
         computed_array: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
     return computed_array
@@ -332,5 +332,5 @@ class WeightArrays:
     def _place(self, tensor: TensorProto) -> tuple[Path, int, int]:
         """Return file, offset and number of bytes of a weight."""
         if location_of(tensor) == self._path.name:
-            return located_weight(tensor, self._path.parent, (self._path.resolve().parent,))
-        return located_weight(tensor, self._folder, self._trusted)
+            return locate_weight(tensor, self._path.parent, (self._path.resolve().parent,))
+        return locate_weight(tensor, self._folder, self._trusted)

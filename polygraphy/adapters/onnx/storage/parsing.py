@@ -262,7 +262,7 @@ def _types(file: mmap.mmap, start: int, end: int, named: Pattern[bytes]) -> Iter
 _MODEL_GRAPH, _INPUT, _NAME, _TYPE, _TENSOR_TYPE, _SHAPE = 7, 11, 1, 2, 1, 2
 
 
-def ranked_inputs(model: Any) -> Collection[str]:
+def inputs_of_known_rank(model: Any) -> Collection[str]:
     """Return the inputs with a shape; empty if the model cannot be read.
 
     Args:

@@ -58,7 +58,7 @@ from polygraphy.adapters.os.paths import (
     is_abandoned,
     is_empty_file,
     short_name,
-    staged_file,
+    stage_file,
 )
 from polygraphy.domain.errors import FileError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -206,7 +206,7 @@ def replace_together(
     try:
         for name, staged in replaced.items():
             second[name] = _stage_beside(path.parent / name, staged)
-        with staged_file(path) as between:
+        with stage_file(path) as between:
             _write_naming(bare, {name: file.name for name, file in second.items()}, between)
             between.finish()
             with defer_signals():
@@ -357,7 +357,7 @@ class SaveOnnx(BaseLoader):
         location = external or f"{path.name}.data"
         _check_location(model, path, location)
         with ExitStack() as files:
-            staged = files.enter_context(staged_file(path))
+            staged = files.enter_context(stage_file(path))
             weights = _WeightFiles(path, location, files, one_file=self._one_file)
             bare = skeleton(
                 model,
@@ -406,7 +406,7 @@ class _WeightFiles:
                     f" to {self._model}. It may belong to a different model.",
                     hint="Choose a different file, or remove that one.",
                 )
-            self.staged[location] = self._files.enter_context(staged_file(path))
+            self.staged[location] = self._files.enter_context(stage_file(path))
         stream = self.staged[location].stream
         content = None if is_stored(tensor) else _content(tensor)
         length = byte_size(tensor) if content is None else len(content)
@@ -429,10 +429,10 @@ class _WeightFiles:
 
 def has_to_be_split(model: ModelProto) -> bool:
     """Return whether a model is too large for a single file."""
-    return _saved_size(model) >= _LIMIT
+    return _constants_size(model) >= _LIMIT
 
 
-def _saved_size(model: ModelProto) -> int:
+def _constants_size(model: ModelProto) -> int:
     """Return the bytes of the constants that are saved with the model: those in memory, and those
     in files while it is edited.
     """

@@ -74,7 +74,7 @@ class StoredFile:
             return cls(path.resolve(), status.st_size, _identity(status))
 
     @contextmanager
-    def opened(self) -> Iterator[IO[bytes]]:
+    def open(self) -> Iterator[IO[bytes]]:
         """Open the file; raise FileError if it changed."""
         with translate_os_errors(self.path, "read"):
             stream = self.path.open("rb")
@@ -102,7 +102,7 @@ class _Temporary:
         self._stream: Any = tempfile.TemporaryFile(prefix="polygraphy-")  # noqa: SIM115
 
     @contextmanager
-    def opened(self) -> Iterator[IO[bytes]]:
+    def open(self) -> Iterator[IO[bytes]]:
         """Yield the stream of the temporary file."""
         yield self._stream
 
@@ -173,7 +173,7 @@ def _place(tensor: TensorProto) -> tuple[StoredFile | _Temporary, int, int]:
     return _sources[int(location[len(MARK) :])], int(offset), int(length)
 
 
-def stored_bytes(tensor: TensorProto, *, changing: bool = False) -> np.ndarray[Any, Any]:
+def map_weight_bytes(tensor: TensorProto, *, changing: bool = False) -> np.ndarray[Any, Any]:
     """Return the bytes of a stored weight, mapped from its file.
 
     Args:
@@ -186,18 +186,18 @@ def stored_bytes(tensor: TensorProto, *, changing: bool = False) -> np.ndarray[A
     source, offset, length = _place(tensor)
     array: np.ndarray[Any, Any] = numpy.zeros(0, numpy.uint8)
     if length:
-        with source.opened() as stream:
+        with source.open() as stream:
             mapped = numpy.memmap(stream, numpy.uint8, "c" if changing else "r", offset, (length,))
             array = mapped.view(numpy.ndarray)
     return array
 
 
 def load_stored(tensor: TensorProto) -> None:
-    """Read the elements of a stored weight; do nothing for others; raises as `stored_bytes`
+    """Read the elements of a stored weight; do nothing for others; raises as `map_weight_bytes`
     does.
     """
     if is_stored(tensor):
-        content = stored_bytes(tensor).tobytes()
+        content = map_weight_bytes(tensor).tobytes()
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
         tensor.raw_data = content
@@ -205,10 +205,10 @@ def load_stored(tensor: TensorProto) -> None:
 
 def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
     """Copy the bytes of a stored weight to a stream, and return their number; raises as
-    `stored_bytes` does.
+    `map_weight_bytes` does.
     """
     source, offset, length = _place(tensor)
-    with source.opened() as opened:
+    with source.open() as opened:
         copied = _copy_by_system(opened, offset, length, stream)
         opened.seek(offset + copied)
         while copied < length:

@@ -83,7 +83,7 @@ def describe_engine(
             for index in range(engine.num_optimization_profiles)
         ),
         layer_count=engine.num_layers,
-        layers=tuple(inspected_layers(engine, context, attrs, notes)) if layers else (),
+        layers=tuple(inspect_layers(engine, context, attrs, notes)) if layers else (),
         has_implicit_batch=bool(getattr(engine, "has_implicit_batch_dimension", False)),
         weight_bytes=_weight_bytes(engine) if sizes else None,
     )
@@ -171,7 +171,7 @@ def layer_information(engine: Any, context: Any = None) -> list[Any]:
     return described
 
 
-def inspected_layers(
+def inspect_layers(
     engine: Any, context: Any = None, attrs: bool = False, notes: Mapping[str, str] | None = None
 ) -> list[Layer]:
     """Return the layers of an engine, as far as the engine inspector reports them."""
@@ -264,7 +264,9 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
             tensor = layer.get_output(index)
             if tensor is None:
                 continue
-            rounded_dtype = _rounded_dtype(tensor, is_quantized=layer.type.name in _QUANTIZES)
+            rounded_dtype = _dtype_after_rounding(
+                tensor, is_quantized=layer.type.name in _QUANTIZES
+            )
             precision = coarsest([*before, rounded_dtype])
             if precision is not None:
                 passed[tensor.name] = precision.name
@@ -278,7 +280,7 @@ def _tensor_names(tensors: Iterable[Any]) -> list[str]:
     return [tensor.name for tensor in tensors if tensor is not None]
 
 
-def _rounded_dtype(tensor: Any, *, is_quantized: bool) -> str:
+def _dtype_after_rounding(tensor: Any, *, is_quantized: bool) -> str:
     """Return the data type to which the numbers of a tensor are rounded; empty if they are not."""
     dtype = TensorrtDataTypes().from_native(tensor.dtype)
     if dtype is None or not (dtype.is_floating or is_quantized):
@@ -286,10 +288,10 @@ def _rounded_dtype(tensor: Any, *, is_quantized: bool) -> str:
     return str(dtype.name)
 
 
-def inspected_dtype(engine: Any) -> str:
+def least_precise_layer_dtype(engine: Any) -> str:
     """Return the least precise data type that layers of an engine compute in; empty if unknown."""
     try:
-        layers = inspected_layers(engine, attrs=True)
+        layers = inspect_layers(engine, attrs=True)
     except Exception as error:  # Facts are an extra: an engine that tells nothing still runs.
         G_LOGGER.verbose(f"The engine inspector failed: {error}")
         return ""
@@ -323,7 +325,7 @@ def _facts(engine: Any) -> ModelFacts:
         )
         lowered = _compute_precision(record.compute_dtypes.values())
         return ModelFacts(record.compute_dtypes, _input_hints(record), lowered=lowered)
-    dtype = inspected_dtype(engine)
+    dtype = least_precise_layer_dtype(engine)
     if not dtype:
         G_LOGGER.verbose(
             "The engine does not report its data types: build it with detailed profiling"

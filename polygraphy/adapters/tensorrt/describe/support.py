@@ -91,7 +91,7 @@ def _feature_rows(caps: Capabilities) -> list[tuple[str, str]]:
 
 def support_problems(model: Any) -> list[Problem]:
     """Return the problems that TensorRT's parser reports for a model."""
-    untyped = _untyped_inputs(model)
+    untyped = _inputs_without_type(model)
     if untyped:
         listed = ", ".join(map(repr, untyped))
         return [Problem(f"The data types of its inputs {listed} are unknown.")]
@@ -103,9 +103,9 @@ def support_problems(model: Any) -> list[Problem]:
     return problems if not parsed else []
 
 
-def supported_groups(model: Any) -> list[tuple[list[int], bool]]:
+def group_by_support(model: Any) -> list[tuple[list[int], bool]]:
     """Return groups of node indices, each with whether the parser supports it."""
-    if _untyped_inputs(model):
+    if _inputs_without_type(model):
         return []
     with _parsing(model) as (parser, content, path):
         if not capabilities().has("parser_subgraph_query"):
@@ -168,7 +168,7 @@ def _parser_problem(error: Any) -> Problem:
     )
 
 
-def _untyped_inputs(model: Any) -> list[str]:
+def _inputs_without_type(model: Any) -> list[str]:
     """Return the graph inputs of unknown data type, because of which the parser rejects a model."""
     return [value.name for value in model.graph.input if not _is_typed(value.type)]
 

@@ -192,7 +192,7 @@ class CreateConfig(BaseLoader):
             return
         ranges = Profile(_last_profile(self._settings)).fill_defaults(network)
         if hasattr(calibrator, "set_input_metadata"):
-            calibrator.set_input_metadata(_calibrated_inputs(network, ranges))
+            calibrator.set_input_metadata(_calibration_inputs(network, ranges))
         facts = _model_facts(network)
         if facts is not None and hasattr(calibrator, "set_model_facts"):
             calibrator.set_model_facts(facts)
@@ -245,7 +245,7 @@ def _has_quantization(network: Any) -> bool:
     return any(kind in _QUANTIZE_OPS for kind in kinds)
 
 
-def _calibrated_inputs(network: Any, ranges: Profile) -> TensorMetadata:
+def _calibration_inputs(network: Any, ranges: Profile) -> TensorMetadata:
     """Return the names, data types and shapes that calibration data must have."""
     metadata = TensorMetadata()
     for index in range(network.num_inputs):
@@ -362,10 +362,10 @@ def _settings(config: Any) -> Iterator[tuple[str, Any]]:
     """Yield the title and the value of each setting of a configuration."""
     uses_dla = config.default_device_type == trt.DeviceType.DLA
     sources = int(config.get_tactic_sources())
-    yield _ALWAYS, _enabled_members("BuilderFlag", config.get_flag) or "[]"
+    yield _ALWAYS, _member_names("BuilderFlag", config.get_flag) or "[]"
     yield "Engine Capability", config.engine_capability
     yield "Memory Pools", _pools(config, uses_dla=uses_dla)
-    yield "Tactic Sources", _enabled_members(
+    yield "Tactic Sources", _member_names(
         "TacticSource", lambda value: sources & (1 << int(value))
     ) or "[]"
     if uses_dla:
@@ -374,9 +374,9 @@ def _settings(config: Any) -> Iterator[tuple[str, Any]]:
     yield "Profiling Verbosity", config.profiling_verbosity
     count = config.num_optimization_profiles
     yield "Optimization Profiles", f"{count} profile(s)" if count > 1 else ""
-    yield "Preview Features", _enabled_members("PreviewFeature", config.get_preview_feature)
+    yield "Preview Features", _member_names("PreviewFeature", config.get_preview_feature)
     yield "Calibrator", getattr(config, "int8_calibrator", None)
-    yield "Quantization Flags", _enabled_members(
+    yield "Quantization Flags", _member_names(
         "QuantizationFlag", getattr(config, "get_quantization_flag", bool)
     )
 
@@ -394,7 +394,7 @@ def _pools(config: Any, *, uses_dla: bool) -> str:
     )
 
 
-def _enabled_members(enum: str, is_on: Callable[[Any], object]) -> str:
+def _member_names(enum: str, is_on: Callable[[Any], object]) -> str:
     """Return the names of the members of an enumeration that are enabled, as text."""
     return _list_text(name for name, member in _enum_members(enum) if is_on(member))
 

@@ -228,7 +228,7 @@ class CommonSettings:
                 set_flag(config, "DISABLE_TIMING_CACHE", "algorithm_selector")
 
 
-def _declared_settings(kind: str) -> dict[str, tuple[str, str]]:
+def _settings_by_kind(kind: str) -> dict[str, tuple[str, str]]:
     """Return what each setting declares under a key of its metadata, in the order of
     application.
     """
@@ -243,7 +243,7 @@ def _declared_settings(kind: str) -> dict[str, tuple[str, str]]:
     )
 
 
-FLAGS, ATTRIBUTES = _declared_settings("flag"), _declared_settings("attribute")
+FLAGS, ATTRIBUTES = _settings_by_kind("flag"), _settings_by_kind("attribute")
 """Settings that are builder flags, or attributes of the configuration, as they are declared."""
 
 

@@ -224,7 +224,7 @@ class _Rules:
         self._wanted = wanted
         self._exclude = exclude
 
-    def allowed(self, layer: str, offered: Sequence[Algorithm]) -> list[int]:
+    def select_tactics(self, layer: str, offered: Sequence[Algorithm]) -> list[int]:
         """Return the positions of the tactics that may be chosen for a layer.
 
         Raises:
@@ -308,7 +308,7 @@ def _selector_class() -> Any:
         def select_algorithms(self, context: Any, choices: Any) -> list[int]:
             """Return which of the offered tactics may be chosen; called by TensorRT."""
             offered = [Algorithm.from_trt(context, choice) for choice in choices]
-            return self._rules.allowed(context.name, offered)
+            return self._rules.select_tactics(context.name, offered)
 
         @guard_callback(None)
         def report_algorithms(self, contexts: Any, choices: Any) -> None:

@@ -306,7 +306,7 @@ class _Choice:
         """
         tensors = tensors_of(network)
         present = [network.get_output(index) for index in range(network.num_outputs)]
-        chosen = self._selected_outputs(network, tensors, {tensor.name for tensor in present})
+        chosen = self._select_outputs(network, tensors, {tensor.name for tensor in present})
         if self._exclude:
             chosen -= matching(self._exclude, tensors)
         if not chosen:
@@ -323,9 +323,7 @@ class _Choice:
         names = [network.get_output(index).name for index in range(network.num_outputs)]
         G_LOGGER.verbose(f"Outputs of the TensorRT network: {names}")
 
-    def _selected_outputs(
-        self, network: Any, tensors: dict[str, Any], present: set[str]
-    ) -> set[str]:
+    def _select_outputs(self, network: Any, tensors: dict[str, Any], present: set[str]) -> set[str]:
         """Return the names of the tensors to mark."""
         if self._outputs is None and self._types is None:
             return present

@@ -34,7 +34,7 @@ class EngineProfiler:
         """Run the engine once. Layers are reported after the run, because reporting takes time."""
         self._recorder.times = {}
         runner = self._runner
-        with runner.profiled_by(self._recorder):
+        with runner.profile_with(self._recorder):
             runner.infer(dict(feed_dict), check_inputs=False)
             runner.context.report_to_profiler()
             if not self._recorder.times:  # This TensorRT reports only while it runs.

@@ -245,7 +245,7 @@ class TrtRunner(BaseRunner):
         return before
 
     @contextmanager
-    def profiled_by(self, profiler: Any) -> Iterator[None]:
+    def profile_with(self, profiler: Any) -> Iterator[None]:
         """Let the context report to a profiler (an `IProfiler`), without CUDA graphs, inside the
         block. Nobody may keep the context beyond it: it may be replaced at the end.
         """

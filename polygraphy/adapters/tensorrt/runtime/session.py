@@ -190,7 +190,7 @@ class DebugTensors:
             return False
         return True
 
-    def taken(self) -> dict[str, Array]:
+    def take(self) -> dict[str, Array]:
         """Return the collected tensors and clear them; raise the error of the listener."""
         arrays, self.arrays = self.arrays, {}
         error, self.error = self.error, None
@@ -456,7 +456,7 @@ class Session:
             outputs = {name: output.view for name, output in self._outputs.items()}
         if self._debug is not None and (self._debug.arrays or self._debug.error):
             self._contexts.refuse("every inference reads debug tensors")
-            outputs.update(self._debug.taken())
+            outputs.update(self._debug.take())
         return outputs
 
     # When something is different.

@@ -153,7 +153,7 @@ class _Search:
         self._left = max([LEFT, *(_STEPS * size for size in sizes)])
         self._known_as = SameTensors(trace.values)
         self._borders = Borders(case.model.nodes, reference.nodes, trace.values)
-        self._marked = open_model(case.model.marked())
+        self._marked = open_model(case.model.with_all_outputs())
         self._loaded: dict[tuple[str, ...], tuple[Callable[..., Any], list[str], set[str]]] = {}
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
 
@@ -427,7 +427,7 @@ class _Search:
             opened = open_model(model)
             if tensor_bytes(opened, values) > self._limit:
                 return None
-            marked = opened.marked()
+            marked = opened.with_all_outputs()
             while len(self._loaded) >= _LOADED:
                 del self._loaded[next(iter(self._loaded))]
             compute = self._party.load(marked, plain=True)

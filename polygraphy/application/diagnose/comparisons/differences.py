@@ -191,7 +191,7 @@ def _graph_after_rewrites(party: SuspectedParty, model: Any, level: str) -> Any:
     model.
     """
     try:
-        return party.executed(model, level=level)
+        return party.runtime_graph(model, level=level)
     except BackendError:
         return None
 

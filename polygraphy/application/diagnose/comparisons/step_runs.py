@@ -23,7 +23,7 @@ from polygraphy.domain.states.roles import CHUNK, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
 from polygraphy.domain.tensors.precision import coarsest, is_float, precision_of
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
-from polygraphy.ports.editing import OpenModel, move_weights, stored_precision
+from polygraphy.ports.editing import OpenModel, move_weights, weight_precision
 
 _BESIDE = 4.0
 """How many times the error that rounding was seen to cause is explained by it: two random moves of
@@ -75,12 +75,12 @@ class Party:
         """Return a function that computes all tensors of a step in a backend. Tensors of the first
         step have the names of later steps; those without a counterpart are left out.
         """
-        compute = party.load(self.model.marked(), plain=True)
+        compute = party.load(self.model.with_all_outputs(), plain=True)
         if self.first is None:
             return compute
         pairing = pair_graphs(self.model.indexed_graph.graph, self.first.indexed_graph.graph)
         names = {tensor: name for name, tensor in pairing.tensors.items()}
-        return self._choose(compute, party.load(self.first.marked(), plain=True), names)
+        return self._choose(compute, party.load(self.first.with_all_outputs(), plain=True), names)
 
     def _choose(
         self, compute: Compute, compute_first: Compute, names: Mapping[str, str]
@@ -259,7 +259,7 @@ class Judge:
         """Return the judge of two parties, by the precision of both."""
         sides = (candidate, reference)
         computed = [compute_dtype(side.facts, side.plan.roles.judged or "") for side in sides]
-        stored = {stored_precision(side.model.proto) for side in sides}
+        stored = {weight_precision(side.model.proto) for side in sides}
         weights = [dtype for dtype in stored if dtype is not None] if len(stored) > 1 else []
         states = [
             dtype

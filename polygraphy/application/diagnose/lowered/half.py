@@ -523,7 +523,7 @@ class Trial:
     def _by_rounding(self) -> Deviation:
         """Return the output error due to rounding alone, on the worst input set."""
         index = self._order[0]
-        return self._tolerance.error(self.exact[index], self._model.rounded(self.feeds[index]))
+        return self._tolerance.error(self.exact[index], self._model.run_rounded(self.feeds[index]))
 
     def _raise_tolerance(self, share: float) -> None:
         """Multiply the tolerance by a factor, if that makes it larger."""

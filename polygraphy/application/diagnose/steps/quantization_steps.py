@@ -109,7 +109,7 @@ class _CodeSearch:
 
     def __init__(self, case: Case, codes: CodeTensors, first: SuspectedParty, feed: Feed) -> None:
         self._case, self._codes, self._first, self._feed = case, codes, first, feed
-        self._values = first.load(codes.marked())(feed)
+        self._values = first.load(codes.with_codes())(feed)
         self._given = {
             tensor.name: self._values[tensor.name]
             for tensor in codes.tensors
@@ -128,7 +128,7 @@ class _CodeSearch:
     def is_exact(self, party: SuspectedParty, outputs: Values) -> bool:
         """Return whether marking the codes leaves the outputs of a backend unchanged."""
         is_first = party is self._first
-        marked = self._values if is_first else party.load(self._codes.marked())(self._feed)
+        marked = self._values if is_first else party.load(self._codes.with_codes())(self._feed)
         return not self._case.differing(marked, outputs)
 
     def culprit(

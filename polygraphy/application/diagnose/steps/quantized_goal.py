@@ -287,7 +287,7 @@ class _GoalSearch:
         """Return the quantized model, with its reference and how the backend executes it."""
         reference, forms = self._comparison.pair.reference.proto, []
         try:
-            optimized = self._party.executed(reference, level="ENABLE_BASIC")
+            optimized = self._party.runtime_graph(reference, level="ENABLE_BASIC")
             forms = [] if optimized is None else [optimized]
         except (BackendError, ValueError, TypeError):
             pass
@@ -358,7 +358,7 @@ class _GoalSearch:
 
     def _losses(self, model: QuantizedModel) -> dict[int, SiteLoss]:
         """Return the loss of each site, if it can be measured."""
-        compute = self._party.load(model.marked())
+        compute = self._party.load(model.with_activations())
         losses = measure_losses(model.sites, model.source, compute, self._feeds)
         del compute
         release_memory()
