@@ -271,12 +271,13 @@ class _OfHalf(PairwiseCompareFunc):
         rounding = self._tolerance.rounding(name, expected)
         if is_float(expected):
             value = np.asarray(value, expected.dtype)
-        if is_ordered(self._tolerance.facts, name) and deviation(
-            value, expected, rounding=rounding
+        if (
+            is_ordered(self._tolerance.facts, name)
+            and deviation(value, expected, rounding=rounding).is_wrong
         ):
             value = in_order(value, expected, rounding)
         found_deviation = deviation(value, expected, rounding=rounding)
-        if found_deviation.count and not found_deviation and not is_float(expected):
+        if found_deviation.count and not found_deviation.is_wrong and not is_float(expected):
             G_LOGGER.info(
                 f"Output {name!r}: {found_deviation.count} of {expected.size} elements differ; a"
                 " type this coarse can break that many ties differently."

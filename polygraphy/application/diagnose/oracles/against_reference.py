@@ -142,7 +142,7 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         case.unload()
         return ModelComparison(pair, feeds, values, expected, compared)
     is_single = len(case.parties) == 1  # Several are compared with each other.
-    if not compared:
+    if not compared.differs:
         if not is_single:
             return Skip("the models compute the same")
         is_lost = bool(loss_sentence) and not rounding_explains(
