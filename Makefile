@@ -7,6 +7,9 @@ TEST_VENV := .venv-test
 TEST_ALL_VENV := .venv-test-all
 DOCS_VENV := .venv-docs
 PIP := -m pip --disable-pip-version-check --quiet
+# Creates an environment with uv, or with pip: `make test INSTALLER=pip`.
+INSTALLER ?=
+INSTALL := .ci/environment.py $(if $(INSTALLER),--installer $(INSTALLER))
 # Seconds after which a test that hangs fails, read by pytest-timeout.
 export PYTEST_TIMEOUT ?= 600
 OTHER_PYTHONS := python3.10 python3.13
@@ -23,8 +26,7 @@ demo:
 test: env-test
 	@$(MAKE) --no-print-directory check BIN=$(TEST_VENV)/bin
 env-test:
-	$(PYTHON) -m venv --clear $(TEST_VENV)
-	$(TEST_VENV)/bin/python $(PIP) install --no-compile --editable '.[test]'
+	$(PYTHON) $(INSTALL) $(TEST_VENV) '.[test]'
 
 # All checks in an environment that exists: make check BIN=/path/to/venv/bin
 BIN ?= $(TEST_VENV)/bin
@@ -62,12 +64,8 @@ test-all test-extra: env-test-all
 check-extra:
 	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 $(SELECT)
 env-test-all:
-	$(PYTHON) -m venv --clear $(TEST_ALL_VENV)
 	@# The build for processors alone is a tenth of the other, where pip is shown one (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL).
-	[ -z "$(TORCH)" ] || $(TEST_ALL_VENV)/bin/python $(PIP) install --no-compile $(TORCH) 2>/dev/null || \
-		echo "$@: there is no $(TORCH) here, and the build with CUDA is taken"
-	$(TEST_ALL_VENV)/bin/python $(PIP) install --no-compile --editable '.[test,$(EXTRA)]' || \
-		{ echo "$@: its packages could not be installed: pip says above which one is missing here"; exit 1; }
+	$(PYTHON) $(INSTALL) $(TEST_ALL_VENV) '.[test,$(EXTRA)]' $(if $(TORCH),--prefer $(TORCH))
 
 # On the oldest and the newest supported Python, where they are installed: the tests that another version can break, of the
 # language and the standard library. What commands print and backends compute is tested with one version.
@@ -83,8 +81,7 @@ env-versions:
 	@for python in $(OTHER_PYTHONS); do \
 		rm -rf .venv-$$python; \
 		command -v $$python >/dev/null && $$python -c pass 2>/dev/null || { echo "$$python is not installed: skipped"; continue; }; \
-		$$python -m venv --clear .venv-$$python && \
-		.venv-$$python/bin/python $(PIP) install --no-compile --editable '.[test]' || exit 1; \
+		$$python $(INSTALL) .venv-$$python '.[test]' || exit 1; \
 	done
 
 # The site of the pages in docs, into docs/_build/html; a warning, as of a link that leads nowhere, is an error. Needs Python 3.11.
@@ -93,8 +90,7 @@ docs: env-docs
 env-docs:
 	@rm -rf $(DOCS_VENV)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$@: needs Python 3.11 or later: skipped"; exit 0; }; \
-	$(PYTHON) -m venv $(DOCS_VENV) && \
-	$(DOCS_VENV)/bin/python $(PIP) install --no-compile --editable '.[docs]' || echo "$@: Sphinx cannot be installed here: skipped"
+	$(PYTHON) $(INSTALL) $(DOCS_VENV) '.[docs]' || { rm -rf $(DOCS_VENV); echo "$@: Sphinx cannot be installed here: skipped"; }
 site:
 	@[ ! -x $(DOCS_VENV)/bin/sphinx-build ] || \
 	{ $(DOCS_VENV)/bin/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html && echo "docs/_build/html/index.html"; }

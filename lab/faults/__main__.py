@@ -5,7 +5,8 @@
                      [--providers cuda ...] [--markdown ../docs/development/diagnosis.md]
 
 In the folder `lab`. Cases, and a virtual environment for each version of a backend, are
-written into POLYGRAPHY_FAULTS (.faults). Real models are used where `make models` put them. With
+written into POLYGRAPHY_FAULTS (.faults); POLYGRAPHY_PRODUCT is a checkout to measure instead of
+this one. Real models are used where `make models` put them. With
 --providers, planted cases run in this interpreter, and its ONNX Runtime on these providers.
 """
 
@@ -72,7 +73,7 @@ def main() -> int:
     parser.add_argument("--take", type=int, default=1, help="diagnose every N-th case")
     parser.add_argument("--kind", help="diagnose those whose kind has this in it")
     parser.add_argument("--ways", nargs="+", choices=WAYS, help="planted, compared with these only")
-    parser.add_argument("--cases", type=int, help="how many faulty ones with --ways")
+    parser.add_argument("--cases", type=int, help="how many faulty planted ones")
     parser.add_argument("--party", choices=RUN, help="draw bugs of this one only")
     parser.add_argument("--third", action="store_true", help="once more with OpenVINO beside")
     parser.add_argument("--providers", nargs="+", help="planted cases on these, in this Python")

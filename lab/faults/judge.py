@@ -17,7 +17,9 @@ from .case import Case, Culprit
 from .environments import ROOT, python
 
 SECONDS = 300
-_PATHS = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+PRODUCT = "POLYGRAPHY_PRODUCT"
+"""The environment variable with the checkout whose commands run; this one by default."""
+_PATHS = [os.environ.get(PRODUCT) or str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 SURROUNDINGS = {**os.environ, "PYTHONPATH": os.pathsep.join(_PATHS)}
 """Commands are those of this checkout, whichever one the environments were made for."""
 NOBODY = {"data", "ill-conditioned", "nondeterminism"}

@@ -1,6 +1,7 @@
 """Measure `polygraphy diagnose --reference` where the reference has different nodes.
 
     python -m rewritten [--seed N] [--folder FOLDER] [--shipped .models] [--take N] [--again]
+                        [--own] [--large] [--jobs N] [--product CHECKOUT]
 
 In the folder `lab`. A fault is planted into networks of the lab, models in packages, and exports
 of PyTorch (where that is installed); the reference is what another exporter, an optimizer or
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,6 +96,8 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="diagnose the cases in the folder")
     parser.add_argument("--write", action="store_true", help="write the cases only")
     parser.add_argument("--own", action="store_true", help="plant faults of this folder alone")
+    parser.add_argument("--large", action="store_true", help="models of 100 to 400 MB alone")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--product", type=Path, default=ROOT, help="the checkout that diagnoses")
     given = parser.parse_args()
     folder = given.folder.resolve()
@@ -102,15 +106,18 @@ def main() -> int:
     else:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        drawn = list(cases(folder, given.shipped, given.seed, given.per_pair, given.own))
+        drawn = list(
+            cases(folder, given.shipped, given.seed, given.per_pair, given.own, given.large)
+        )
     chosen = [one for one in drawn if given.only in f"{one.name} {one.kind}"][:: given.take]
     print(f"{len(chosen)} of {len(drawn)} cases")
     if given.write:
         return 0
     by_way: dict[str, Counter[str]] = defaultdict(Counter)
     by_fault: dict[str, Counter[str]] = defaultdict(Counter)
-    for case in chosen:
-        answer = diagnose(folder, case, given.product.resolve())
+    pool = ThreadPoolExecutor(given.jobs)
+    answers = pool.map(lambda case: diagnose(folder, case, given.product.resolve()), chosen)
+    for case, answer in zip(chosen, answers):
         fault, _, place = case.kind.partition(": ")
         by_way[place.rpartition(", ")[2]][answer.word] += 1
         by_fault[fault][answer.word] += 1

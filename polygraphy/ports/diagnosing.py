@@ -391,11 +391,14 @@ class QuantizedModel(Protocol):
         producer: which quantizer made it: ``static``, ``dynamic`` or ``nbits`` of ONNX Runtime,
             ``nncf``, ``nncf-weights``, ``modelopt``, ``olive``, ``genai``; empty if that is not
             known.
+        reference: the form of the reference that the quantizer read, an ``onnx.ModelProto``; None
+            without a reference.
     """
 
     sites: Sequence[Site]
     nodes: Sequence[FloatNode]
     producer: str
+    reference: Any
 
     @property
     def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:

@@ -183,3 +183,11 @@ def test_reevaluating_changes_all() -> None:
     assert result.stats() == (1, 19, 20)
     result.reevaluate(Tolerance("max", atol=9.0))
     assert result.stats() == (10, 10, 20)
+
+
+def test_answers_that_equal_those_before_take_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_log, "MOST", 120)
+    spool, answers = MemorySpool(), {name: settled(1.5, 1.5) for name in "uvwxyz"}
+    logged([dict(answers) for _ in range(30)], spool)
+    numbers = 6 * 6 * 8  # Six numbers of each answer.
+    assert len(spool.kept[0]) < 19 * (numbers + 60) + 2000

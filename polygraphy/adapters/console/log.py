@@ -125,8 +125,7 @@ class LogConsole:
         with G_LOGGER.indent():
             if pair.iteration > 0:
                 G_LOGGER.info(f"Iteration: {pair.iteration} | {label_of_runners(pair.runners)}")
-            for name, result in pair.results.items():
-                verdicts.log_output(pair, name, result, draws=self._draws)
+            verdicts.log_outputs(pair, draws=self._draws)
             verdicts.log_iteration(pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:

@@ -106,6 +106,16 @@ _MANY = 20
 _KINDS = ("Absolute Difference", "Relative Difference")
 
 
+def log_outputs(pair: PairResult, *, draws: bool = True) -> None:
+    """Log the comparison of all outputs in one iteration; see `log_output`."""
+    if G_LOGGER.is_enabled_for(G_LOGGER.FINISH):
+        results = pair.results
+    else:
+        results = {name: result for name, result in pair.results.items() if not result}
+    for name, result in results.items():
+        log_output(pair, name, result, draws=draws)
+
+
 def log_output(pair: PairResult, name: str, result: Any, *, draws: bool = True) -> None:
     """Log the comparison of one output in one iteration; `draws` enables distributions for
     failures.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from operator import is_
 from typing import Any, Protocol
 
 from polygraphy.domain.compare.result import (
     CompareResult,
     OutputCompareResult,
-    from_row,
-    row_of,
+    columns_of,
+    from_columns,
 )
 from polygraphy.domain.errors import FileError
 
@@ -106,7 +106,7 @@ class AnswerLog(list[Answers]):
         for ticket in self._tickets:
             assert self._spool is not None
             # Nothing else can have written to the spool.
-            yield from pickle.loads(self._spool.take(ticket))
+            yield from _unpacked(self._spool.take(ticket))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self.reading()),)
@@ -140,12 +140,26 @@ def count_matched(iterations: Iterable[Answers]) -> int:
 
 
 def _packed(iterations: list[Answers]) -> bytes:
-    """Return iterations as bytes, results as rows."""
-    buffer = io.BytesIO()
-    pickler = pickle.Pickler(buffer, _PROTOCOL)
-    pickler.dispatch_table = {OutputCompareResult: lambda result: (from_row, row_of(result))}
-    pickler.dump(iterations)
-    return buffer.getvalue()
+    """Return iterations as bytes: results as columns, and what equals the iteration before once."""
+    rows: list[Answers | tuple[Any, Any]] = []
+    names: tuple[Any, ...] = ()
+    shared: tuple[Any, ...] = ()
+    for answers in iterations:
+        columns = columns_of(answers.values())
+        if columns is None:
+            rows.append(answers)
+            continue
+        names = names if names == (*answers,) else (*answers,)
+        if len(shared) != len(columns[0]) or not all(map(is_, shared, columns[0])):
+            shared = columns[0]
+        rows.append((names, (shared, columns[1])))
+    return pickle.dumps(rows, _PROTOCOL)
+
+
+def _unpacked(data: bytes) -> Iterator[Answers]:
+    """Yield the iterations of `_packed`."""
+    for row in pickle.loads(data):
+        yield dict(zip(row[0], from_columns(row[1]))) if isinstance(row, tuple) else row
 
 
 def _are_packable(iterations: list[Answers]) -> bool:

@@ -192,9 +192,11 @@ class Difference:
     @staticmethod
     def form_together(many: Iterable[Difference]) -> None:
         """Form the differences of many small arrays together, which saves most of the time."""
-        by_pair = {id(each._pair): each for each in many}
-        for pair, extents in form_together(each._pair for each in by_pair.values()):
-            by_pair[id(pair)]._extents |= extents
+        differences = list(many)
+        formed = form_together([each._pair for each in differences])
+        for each, extents in zip(differences, formed):
+            if extents is not None:
+                each._extents.update(extents)
 
     @staticmethod
     def find_medians(many: Iterable[Difference]) -> None:
@@ -215,18 +217,19 @@ class Difference:
 
     def _unordered_channels(self) -> Iterator[tuple[Channel, Floats]]:
         """Yield the channels whose medians have to be computed, with their elements, none NaN."""
-        whole = self._pair.whole()
         for channel in CHANNELS:
             extent = self._extents.get(channel)
-            if whole is None or extent is None or extent.nan or extent.peak == 0:
+            if extent is None or extent.nan or extent.peak == 0:
                 continue
-            if channel not in self._ordered and channel not in self._summaries:
+            is_known = channel in self._ordered or channel in self._summaries
+            whole = None if is_known else self._pair.whole()
+            if whole is not None:
                 yield channel, whole.absolute if channel == "absolute" else whole.relative()
 
     @property
     def arrays(self) -> tuple[Array, Array]:
         """The operands."""
-        return self._pair.value.array, self._pair.reference.array
+        return self._pair.arrays
 
     def own_arrays(self) -> None:
         """Replace the operands by copies, so that the originals may change."""
@@ -266,6 +269,13 @@ class Difference:
         if key not in self._mismatches:
             self._mismatches[key] = self._find_mismatches(_limit(*key))
         return self._mismatches[key]
+
+    def known_match(self, atol: float, rtol: float) -> Mismatches | None:
+        """Return the mismatches if known differences show that there are none; else None."""
+        extent = self._extents.get("absolute")
+        if extent is None or extent.nan or not _limit(atol, rtol, "either").covers(extent.peak):
+            return None
+        return _no_mismatches(self._pair.size)
 
     def measure(
         self,
@@ -360,6 +370,9 @@ class Difference:
         absolute, relative = self._extents.get("absolute"), self._extents.get("relative")
         if absolute is None or relative is None:
             return None
+        is_finite = absolute.finite == relative.finite == self._pair.size
+        if is_finite and absolute.peak == relative.peak == 0:
+            return _ZEROS
         medians = []
         for channel, extent in zip(CHANNELS, (absolute, relative)):
             known = self._ordered.get(channel)
@@ -519,6 +532,10 @@ class Difference:
             return summary
         known_quantiles = self._order_statistics(channel, quantiles, median=False).quantiles
         return attrs.evolve(summary, quantiles={q: known_quantiles[q] for q in quantiles})
+
+
+_ZEROS = (0.0,) * 6
+"""The metrics of equal arrays."""
 
 
 @lru_cache(maxsize=1024)

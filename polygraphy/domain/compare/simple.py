@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy.domain.compare.function import PairwiseCompareFunc
@@ -33,6 +34,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
     """
 
     label = "simple"
+    _shared: tuple[tuple[Any, ...], tuple[Tolerance, float] | None] | None = None
 
     def __init__(  # noqa: PLR0917 - the order is that of published scripts
         self,
@@ -118,6 +120,19 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             return _shared_tolerance(statistics, *tolerances, rounding, self.given_by)
         except TypeError:  # Something is not even hashable: let it say what is wrong.
             return _make_tolerance(statistics, *tolerances, rounding, self.given_by)
+
+    def shared_limits(self) -> tuple[Tolerance, float] | None:
+        """Return the tolerance and the quantile of all outputs; None if outputs differ in them."""
+        settings = self.rtol, self.atol, self.check_error_stat, self.error_quantile
+        if self._shared is None or any(map(is_not, settings, self._shared[0])):
+            # A derived class may choose by name; a list may change later.
+            is_shared = type(self) is SimpleCompareFunc and AUTO not in settings[:2]
+            is_shared = is_shared and not any(
+                isinstance(each, (Mapping, list)) for each in settings
+            )
+            limits = (self.tolerance_for(""), self.quantile_for("")) if is_shared else None
+            self._shared = settings, limits
+        return self._shared[1]
 
     def is_auto(self, name: str) -> bool:
         """Return whether a tolerance of the output `name` is ``"auto"``."""

@@ -183,6 +183,9 @@ class Settings(Protocol):
     def threads(self) -> int:
         """Return the maximum number of threads for one large output."""
 
+    def shared_limits(self) -> tuple[Tolerance, float] | None:
+        """Return the tolerance and the quantile of all outputs; None if outputs differ in them."""
+
     def is_auto(self, name: str) -> bool:
         """Return whether a tolerance of an output is ``"auto"``."""
 
@@ -205,6 +208,15 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
     arrays = value.array, reference.array
     known_rows = (value.facts, value.name), (reference.facts, reference.name)
     explain = partial(_rounding_between, known_rows, settings.threads)
+    shared = settings.shared_limits()
+    if shared is not None and not settings.pictures.are_wanted:
+        difference = Difference(
+            *arrays,
+            infinities_equal=settings.infinities_compare_equal,
+            threads=settings.threads,
+        )
+        tensors = value.tensor, reference.tensor
+        return OutputCompareResult.of(tensors, arrays, difference, *shared, explain)
     is_auto = settings.is_auto(setting)
     rounding = explain(arrays) if is_auto else None
     if settings.pictures.are_wanted:

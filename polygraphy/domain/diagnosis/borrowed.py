@@ -223,7 +223,7 @@ def is_informative(array: Any) -> bool:
 
 def lost_results(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield operators that may be missing behind a tensor, and what they would compute: an
-    activation, or a product, a quotient or a sum with a weight of the reference.
+    activation, or a product, a quotient, a sum or a matrix product with a weight of the reference.
 
     Args:
         value: the tensor.
@@ -232,17 +232,24 @@ def lost_results(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]
     array = np.asarray(value)
     wide = array.astype(np.float64)
     with np.errstate(all="ignore"):
+        gate = 1 / (1 + np.exp(-wide))
         results = {
             "Relu": np.maximum(wide, 0),
-            "Sigmoid": 1 / (1 + np.exp(-wide)),
+            "Sigmoid": gate,
             "Tanh": np.tanh(wide),
             "Neg": -wide,
             "Sqrt": np.sqrt(wide),
             "Exp": np.exp(wide),
+            "SiLU": wide * gate,
+            "HardSwish": wide * np.clip(wide / 6 + 0.5, 0, 1),
+            "Softplus": np.log1p(np.exp(wide)),
         }
         for op, result in results.items():
             yield op, result.astype(array.dtype)
         for weight in weights:
+            if weight.ndim == 2 and {*weight.shape} == {*array.shape[-1:]}:
+                for matrix in (weight, weight.T):
+                    yield "MatMul", (wide @ matrix.astype(np.float64)).astype(array.dtype)
             try:
                 is_fitting = np.broadcast_shapes(array.shape, weight.shape) == array.shape
             except ValueError:

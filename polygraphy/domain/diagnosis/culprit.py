@@ -10,6 +10,7 @@ from attrs import Factory, evolve, field, frozen
 
 from polygraphy.binding import port
 from polygraphy.domain.diagnosis.facts import Fact, facts_of, texts
+from polygraphy.domain.diagnosis.words import evidence
 
 if TYPE_CHECKING:
     from polygraphy.domain.rounding import Deviation
@@ -202,13 +203,29 @@ def merge_same_nodes(culprits: Sequence[Culprit]) -> list[Culprit]:
     return list(merged.values())
 
 
-def with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
-    """Return the culprit at which NaN or infinity appears, with differences from the reference as
-    evidence.
+def with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> list[Culprit]:
+    """Return the culprits with the node at which NaN or infinity appears as evidence; that node
+    itself if there are none.
+
+    A node that computes NaN from a wrong value is not at fault.
     """
-    facts = [fact for culprit in culprits for fact in culprit.facts]
-    remedy = culprits[0].remedy if culprits else broken.remedy
-    return evolve(broken, facts=[*broken.facts, *facts], remedy=remedy)
+    if not culprits:
+        return [broken]
+    if all(set(culprit.nodes).isdisjoint(broken.nodes) for culprit in culprits):
+        shown = [evidence.creates_nan(broken.op, broken.nodes[0]), broken.facts[0]]
+        return [*culprits[:-1], evolve(culprits[-1], facts=[*culprits[-1].facts, *shown])]
+    return [
+        (
+            culprit
+            if set(culprit.nodes).isdisjoint(broken.nodes)
+            else evolve(
+                culprit if culprit.remedy.proven else broken,
+                facts=[*broken.facts, *culprit.facts],
+                remedy=culprit.remedy,
+            )
+        )
+        for culprit in culprits
+    ]
 
 
 @port

@@ -16,7 +16,9 @@ class QuantizedGoal:
         metric: the metric; None for the rms ratio.
         name: of the metric, in words.
         save: where a model that reaches it is saved; None for nowhere.
-        seconds: what the search may take; None for 200 runs.
+        seconds: what the search may take; None for a number of runs.
+        runs: of the model with switches, which the search may take without `seconds`.
+        is_asked: whether the user set the target, so that a model can be saved.
     """
 
     within: float
@@ -24,3 +26,10 @@ class QuantizedGoal:
     name: str = "rms ratio"
     save: str | None = None
     seconds: float | None = None
+    runs: int = 200
+    is_asked: bool = True
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether a model is saved, or cannot be."""
+        return self.save is not None or not self.is_asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,24 +102,30 @@ def step_row(
     wrong = [name for name, result in results.items() if not result]
     states = [name for name in wrong if name in facts.states]
     names = [name for name in wrong if name not in facts.states]
-    row = StepRow(
+    describe = partial(
+        StepRow,
         first=facts.index,
         last=facts.index,
         start=facts.start,
-        position=facts.start + facts.length - 1,
         passed=not wrong,
         state=next(iter(states), ""),
         output=next(iter(names), ""),
     )
+    last = facts.start + facts.length - 1
     left, right = (_array(output.get(facts.judged or "")) for output in outputs)
     if left is None or right is None or left.shape != right.shape or not left.size:
-        return row
+        return describe(position=last)
     a, b = left.astype(np.float64, copy=False), right.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):
         error = float(np.max(np.abs(a - b)))
     if not facts.tokens or a.ndim < 2 or a.shape[-1] < 2:
-        return evolve(row, error=error)
+        return describe(position=last, error=error)
     a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
+    if error == 0:
+        at = len(a) - 1
+        token = int(a[at].argmax())
+        position = facts.start + at % facts.length
+        return describe(position=position, error=error, kl=0.0, tokens=(token, token))
     chosen = a.argmax(-1), b.argmax(-1)
     rows = np.flatnonzero(chosen[0] != chosen[1])
     gaps = [_gap(a[row], b[row], chosen[0][row], chosen[1][row]) for row in rows]
@@ -129,8 +136,7 @@ def step_row(
         verdict = results.get(facts.judged or "")
         passed = bool(verdict) if verdict is not None else False
         is_tie = passed or _is_rounding((left, right), dtypes, error, max(gaps))
-    return evolve(
-        row,
+    return describe(
         position=facts.start + at % facts.length,
         error=error,
         kl=_divergence(a, b),

@@ -5,6 +5,7 @@ step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -273,5 +274,11 @@ def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
 
 def numpy_dtype(tensor: Tensor) -> Any:
     """Return the NumPy data type of a tensor; float32 if it is unknown."""
-    entry = DataType.from_dtype(tensor.dtype)
+    return _numpy_dtype(tensor.dtype)
+
+
+@lru_cache(maxsize=64)
+def _numpy_dtype(name: str | None) -> Any:
+    """Return the NumPy data type of this name; float32 for None."""
+    entry = DataType.from_dtype(name)
     return np.dtype(np.float32) if entry is None else entry.numpy()

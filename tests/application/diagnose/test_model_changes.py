@@ -470,3 +470,71 @@ def test_a_change_is_named_if_the_reference_has_other_nodes(kind: str, nodes: se
         diagnose(small(kind, is_reference=False), [OnnxrtParty()], [feed], reference)
     assert kept.verdict == "fault"
     assert {name for culprit in kept.culprits for name in culprit["nodes"]} == nodes
+
+
+def project(*, is_reference: bool, is_bent: bool = False) -> onnx.ModelProto:
+    """Return a model that lacks a product; the reference computes it as Gemm of flat tensors.
+
+    Args:
+        is_reference: whether to return the reference.
+        is_bent: whether the model also lacks an activation behind the product.
+    """
+    random, node = np.random.RandomState(0), helper.make_node
+    weights = {name: (random.randn(6, 6) / 2).astype(np.float32) for name in "vw"}
+    weights |= {"b": random.randn(6).astype(np.float32), "flat": np.array([6, 6])}
+    weights |= {"deep": np.array([2, 3, 6])}
+    nodes = [node("Transpose", ["x"], ["turned"], "turn", perm=[1, 0, 2])]
+    if is_reference:
+        product = "product" if is_bent else "sum"
+        nodes += [
+            node("Reshape", ["turned", "flat"], ["rows"], "rows"),
+            node("Gemm", ["rows", "w", "b"], ["flat_product"], "multiply"),
+            node("Reshape", ["flat_product", "deep"], [product], "back"),
+        ]
+        nodes += [node("Elu", [product], ["sum"], "bend", alpha=0.4)] if is_bent else []
+    else:
+        nodes.append(node("Reshape", ["turned", "deep"], ["heads"], "heads"))
+        nodes.append(node("Add", ["b", "heads"], ["sum"], "add"))
+    nodes.append(node("Relu", ["sum"], ["active"], "active"))
+    if is_reference:
+        nodes += [
+            node("Reshape", ["active", "flat"], ["last_rows"], "last_rows"),
+            node("Gemm", ["last_rows", "v", "b"], ["last_product"], "last_product"),
+            node("Reshape", ["last_product", "deep"], ["y"], "last"),
+        ]
+    else:
+        nodes.append(node("MatMul", ["active", "v"], ["last_product"], "last_product"))
+        nodes.append(node("Add", ["b", "last_product"], ["y"], "last"))
+    used = {each for one in nodes for each in one.input}
+    held = {name: array for name, array in weights.items() if name in used}
+    shaped = [value("x", [3, 2, 6])], [value("y", [2, 3, 6])]
+    return make("project", nodes, *shaped, weights=held, opset=17)
+
+
+@pytest.mark.parametrize("is_bent", [False, True])
+def test_a_lost_product_that_the_reference_fuses_is_named_or_its_borders_are(is_bent: bool) -> None:
+    kept = Kept()
+    feed = {"x": np.random.RandomState(1).randn(3, 2, 6).astype(np.float32)}
+    models = [project(is_reference=at, is_bent=is_bent) for at in (False, True)]
+    with bind(Findings, kept):
+        if is_bent:  # What must be taken over together is more than the fault.
+            with pytest.raises(InconclusiveError, match="no change of a single node"):
+                diagnose(models[0], [OnnxrtParty()], [feed], models[1])
+        else:
+            diagnose(models[0], [OnnxrtParty()], [feed], models[1])
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == (["turn", "heads", "add"] if is_bent else ["heads"])
+    assert is_bent or "MatMul is missing next to Reshape." in culprit["evidence"]
+
+
+def test_an_extra_node_before_the_first_nan_is_named_and_not_the_node_that_reads_it() -> None:
+    kept, node = Kept(), helper.make_node
+    feed = {"x": np.full(6, 2, np.float32)}
+    ends = [value("x", [6])], [value("y", [6])]
+    healthy = make("root", [node("Sqrt", ["x"], ["y"], "root")], *ends)
+    nodes = [node("Neg", ["x"], ["less"], "extra"), node("Sqrt", ["less"], ["y"], "root")]
+    with bind(Findings, kept):
+        diagnose(make("root", nodes, *ends), [OnnxrtParty()], [feed], healthy)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["extra"], "structure")
+    assert "Sqrt 'root' then computes NaN or infinity." in culprit["evidence"]

@@ -100,6 +100,43 @@ def test_a_model_quantized_by_operators_is_not_blamed_for_one_of_them() -> None:
     assert found(by_operators()) == ("inconclusive", [])
 
 
+def spread(*, quantized: bool, wide: int | None) -> onnx.ModelProto:
+    """Two products whose weights may have columns of very different sizes, undone behind them."""
+    nodes, held, last = [], {}, "x"
+    for n, array in enumerate([*weights().values()][:2]):
+        sizes = np.logspace(-3, 0, SIZE).astype(np.float32) if n == wide else np.ones(SIZE, "f4")
+        held |= {f"undo{n}": 1 / sizes}
+        if quantized:
+            step = np.abs(array * sizes).max() / 127
+            held |= {f"w{n}": np.rint(array * sizes / step).astype(np.int8), f"s{n}": step}
+            for op, reads, made, name in (
+                ("DynamicQuantizeLinear", [last], [f"q{n}", f"qs{n}", f"qz{n}"], f"quantize{n}"),
+                ("MatMulInteger", [f"q{n}", f"w{n}", f"qz{n}"], [f"i{n}"], f"product{n}_quant"),
+                ("Cast", [f"i{n}"], [f"f{n}"], f"cast{n}"),
+                ("Mul", [f"qs{n}", f"s{n}"], [f"ps{n}"], f"scales{n}"),
+                ("Mul", [f"f{n}", f"ps{n}"], [f"p{n}"], f"scale{n}"),
+            ):
+                extra = {"to": onnx.TensorProto.FLOAT} if op == "Cast" else {}
+                nodes.append(helper.make_node(op, reads, made, name, **extra))
+        else:
+            held |= {f"w{n}": array * sizes}
+            nodes.append(helper.make_node("MatMul", [last, f"w{n}"], [f"p{n}"], f"product{n}"))
+        last = f"r{n}" if n == 0 else "y"
+        nodes.append(helper.make_node("Mul", [f"p{n}", f"undo{n}"], [last], f"undo{n}"))
+    ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
+    return make("spread", nodes, *ends, weights=held)
+
+
+@pytest.mark.parametrize("wide", [None, 0, 1])
+def test_a_product_of_integers_whose_scale_fits_few_columns_is_named(wide: int | None) -> None:
+    models = [spread(quantized=quantized, wide=wide) for quantized in (True, False)]
+    verdict, culprits = found(*models)
+    names = [(one["nodes"], one["cause"]) for one in culprits]
+    assert names == ([] if wide is None else [([f"product{wide}_quant"], "quantization")])
+    assert verdict == ("agree" if wide is None else "fault")
+    assert all(f"without 'product{wide}'" in one["remedy"]["note"] for one in culprits)
+
+
 def test_no_change_is_tried_of_what_is_quantized_where_the_reference_is_not() -> None:
     party = CountingParty()
     with bind(Findings, Kept()), suppress(InconclusiveError):

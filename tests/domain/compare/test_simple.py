@@ -316,3 +316,13 @@ def test_a_tolerance_for_an_operation_is_for_its_only_output() -> None:
     several = IterationResult({**value, "y:1": np.array([1.0])})
     with pytest.raises(UnknownNameError, match="'y' does not exist"):
         SimpleCompareFunc(atol={"y": 0.2})(several, other)
+
+
+def test_settings_that_change_between_two_calls_count() -> None:
+    function = SimpleCompareFunc()
+    sides = [IterationResult({"y": np.array([each], np.float32)}) for each in (1.0, 1.5)]
+    assert not function(*sides)["y"]
+    function.atol = 1.0
+    assert function(*sides)["y"]
+    function.atol = {"y": 0.1}
+    assert not function(*sides)["y"]

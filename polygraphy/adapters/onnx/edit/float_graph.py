@@ -48,6 +48,10 @@ class FloatGraph:
             for name in dict.fromkeys(node.input):
                 self._readers.setdefault(name, []).append(node)
 
+    def readers(self, name: str) -> Sequence[NodeProto]:
+        """Return the nodes that read a tensor."""
+        return self._readers.get(name, [])
+
     def find_removed_activation(
         self, name: str, makers: Mapping[str, NodeProto]
     ) -> NodeProto | None:
@@ -64,7 +68,7 @@ class FloatGraph:
             before = self.makers.get(twin.input[0])
             is_same = before is not None and before.op_type == makers[name].op_type
             return twin if is_same else None
-        readers = self._readers.get(name, [])
+        readers = self.readers(name)
         if len(readers) != 1 or readers[0].op_type not in REMOVABLE:
             return None
         maker = makers.get(readers[0].output[0])

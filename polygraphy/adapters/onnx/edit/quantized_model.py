@@ -23,14 +23,18 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     is_bias_shape,
     is_corrected,
     is_same_scheme,
+    is_shifted,
     makers_of,
+    operator_region,
     producer_of,
+    reads_rows,
     remove_identities,
     scheme_of_node,
     set_axis,
     sort_nodes,
     weights_between,
 )
+from polygraphy.adapters.onnx.edit.reference_names import rename_operators, sort_forms
 from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
@@ -71,7 +75,10 @@ _ALIKE = 0.5
 
 def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> QuantizedModel:
     """Return a model with its quantization sites; see the port."""
-    return QuantizedModel(model, [FloatGraph(reference.graph) for reference in references])
+    forms = sort_forms(model, references)
+    opened = QuantizedModel(model, [FloatGraph(form.graph) for form in forms])
+    opened.reference = forms[0] if forms else None
+    return opened
 
 
 class QuantizedModel:
@@ -81,7 +88,10 @@ class QuantizedModel:
         sites: where it is quantized.
         nodes: what computes, as before it was quantized.
         producer: which quantizer made it; empty if it does not say.
+        reference: the form of the reference that the quantizer read; None without a reference.
     """
+
+    reference: ModelProto | None = None
 
     def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
         self._model: ModelProto = copy_of(model)
@@ -89,6 +99,8 @@ class QuantizedModel:
         self.producer = producer_of(model)
         self.was_rewritten = replace_by_pairs(self._model) | replace_products(self._model)
         self._graph = self._model.graph
+        for reference in references[:1]:
+            rename_operators(self._graph, reference)
         self.sites: list[Site] = []
         self._pairs: list[SitePair] = []
         self._dequantized: dict[str, str] = {}
@@ -226,7 +238,9 @@ class QuantizedModel:
         for number, scheme in schemes.items():
             changed._set_scheme(number, scheme)
         changed._update_biases(set(schemes))
-        return QuantizedModel(changed._model, self._references)
+        repaired_model = QuantizedModel(changed._model, self._references)
+        repaired_model.reference = self.reference
+        return repaired_model
 
     def _set_scheme(self, number: int, scheme: Scheme | None) -> None:
         """Quantize a site by another scheme."""
@@ -412,7 +426,7 @@ class QuantizedModel:
         quantized = {
             node.input[0]
             for node in self._graph.node
-            if node.op_type == QUANTIZE and _is_shifted(node, constant)
+            if node.op_type == QUANTIZE and is_shifted(node, constant)
         }
         for reference in self._references[:1]:
             for name in sorted(quantized & makers.keys()):
@@ -608,9 +622,9 @@ class QuantizedModel:
             node = makers.get(name)
             if node is None or node.op_type == QUANTIZE:
                 continue
-            if node.op_type == DEQUANTIZE and not _reads_rows(node, makers):
+            if node.op_type == DEQUANTIZE and not reads_rows(node, makers):
                 continue
-            region = _region(name, makers, reference, order)
+            region = operator_region(name, makers, reference, order)
             if not any(is_coarse(one.op_type) for one in region):
                 continue
             weights = {name: reference.constant(name) for name in twin.input if name}
@@ -653,37 +667,3 @@ class QuantizedModel:
         kind = numpy.float32 if array is None else array.dtype
         pair = SitePair(number, [name], None, [], kind, twin, region, arrays)
         self._pairs.append(pair)
-
-
-def _reads_rows(node: NodeProto, makers: Mapping[str, NodeProto]) -> bool:
-    """Return whether a DequantizeLinear reads rows that a Gather takes from a weight."""
-    maker = makers.get(node.input[0])
-    return maker is not None and maker.op_type == "Gather"
-
-
-def _is_shifted(node: NodeProto, constant: Callable[[str], Array | None]) -> bool:
-    """Return whether the zero point of a node is not in the middle of its integer range."""
-    scheme = scheme_of_node(node, constant)
-    if scheme is None or scheme.stored.minifloat is not None:
-        return False
-    return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
-
-
-def _region(
-    name: str,
-    makers: Mapping[str, NodeProto],
-    reference: FloatGraph,
-    order: Mapping[int, int],
-) -> list[NodeProto]:
-    """Return the nodes that compute a tensor from others that the reference has, too."""
-    region: dict[int, NodeProto] = {}
-    pending = [name]
-    while pending and len(region) < 32:
-        current = pending.pop()
-        node = makers.get(current)
-        is_other_site = node is not None and node.op_type == DEQUANTIZE and current != name
-        if node is None or id(node) in region or is_other_site:
-            continue
-        region[id(node)] = node
-        pending += [name for name in node.input if name and name not in reference.makers]
-    return sorted(region.values(), key=lambda node: order.get(id(node), 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -13,6 +13,8 @@ from polygraphy.domain.quantization.sites import RAW, Site
 if TYPE_CHECKING:
     import numpy as np
     from onnx import GraphProto, ModelProto, NodeProto
+
+    from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 
     Array = np.ndarray[Any, Any]
 
@@ -318,3 +320,37 @@ def sort_nodes(copy: ModelProto) -> ModelProto:
     """Return a model whose nodes are in order."""
     sort(copy.graph)
     return copy
+
+
+def reads_rows(node: NodeProto, makers: Mapping[str, NodeProto]) -> bool:
+    """Return whether a DequantizeLinear reads rows that a Gather takes from a weight."""
+    maker = makers.get(node.input[0])
+    return maker is not None and maker.op_type == "Gather"
+
+
+def is_shifted(node: NodeProto, constant: Callable[[str], Array | None]) -> bool:
+    """Return whether the zero point of a node is not in the middle of its integer range."""
+    scheme = scheme_of_node(node, constant)
+    if scheme is None or scheme.stored.minifloat is not None:
+        return False
+    return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
+
+
+def operator_region(
+    name: str,
+    makers: Mapping[str, NodeProto],
+    reference: FloatGraph,
+    order: Mapping[int, int],
+) -> list[NodeProto]:
+    """Return the nodes that compute a tensor from others that the reference has, too."""
+    region: dict[int, NodeProto] = {}
+    pending = [name]
+    while pending and len(region) < 32:
+        current = pending.pop()
+        node = makers.get(current)
+        is_other_site = node is not None and node.op_type == DEQUANTIZE and current != name
+        if node is None or id(node) in region or is_other_site:
+            continue
+        region[id(node)] = node
+        pending += [name for name in node.input if name and name not in reference.makers]
+    return sorted(region.values(), key=lambda node: order.get(id(node), 0))

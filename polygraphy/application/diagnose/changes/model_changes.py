@@ -451,13 +451,7 @@ def find_changes(
             return Differences(known_culprits or new_culprits, is_open=True)
         remedy = case.undo_changes(pairing.model, [culprit.variant for culprit in reasons])
         new_culprits = [evolve(reason, remedy=remedy) for reason in new_culprits]
-    # They are the fewest that explain the outputs: fewer of them prove nothing.
-    culprits = (
-        known_culprits
-        if new_culprits and all(culprit in known_culprits for culprit in new_culprits)
-        else new_culprits
-    )
-    return Differences(culprits, repaired, is_open)
+    return Differences(new_culprits, repaired, is_open)
 
 
 @frozen
@@ -536,11 +530,21 @@ class _GroupSearch:
             for place in group.places
         ]
         unexplained = _culprit_without_change(self.case, wider, self.feed)
-        inside = group.inside
+        # Outputs match without a change outside of the places: what is known there is innocent, and
+        # what is known inside is no proof without it.
+        inside = group.inside if self._is_known_inside else ()
         is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
         culprits = list(inside) if is_inside else [unexplained]
         is_unknown = len(culprits[-1].nodes) > 1 and not (is_inside and group.is_said)
         return culprits, is_unknown
+
+    @property
+    def _is_known_inside(self) -> bool:
+        """Return whether all structural differences that explain the outputs are at the places."""
+        places = self.found.places
+        return len(_culprits_within(self.case, places, self.known, self.found.values)) == len(
+            self.known
+        )
 
     def _change(self, found: Partings, places: Sequence[Parting]) -> Change:
         return Change(self.case, self.pairing, self.party, found, self.feed, places)

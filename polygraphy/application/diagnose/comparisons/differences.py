@@ -57,7 +57,9 @@ def find_differences(
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
             return proven  # They say what was changed, where values only say between what.
         is_proven = all(culprit.remedy.proven for culprit in by_values)
-        if (parting.is_open and not is_proven) or len(by_values) > len(culprits):
+        # Several that only match together may bring along what another tool writes differently.
+        is_vague = parting.is_open and not is_proven and len(culprits) == 1
+        if is_vague or len(by_values) > len(culprits):
             return proven
     if by_values:
         is_open = proven.is_open and any(c in culprits and len(c.nodes) > 1 for c in by_values)

@@ -17,6 +17,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     matches_reference,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.steps.quantization import find_costly_operators
 from polygraphy.application.diagnose.tensor_trace import Trace, rename_tensors, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import (
     compare_isolated_nodes,
@@ -30,7 +31,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
     merge_same_nodes,
-    with_reasons,
+    with_nan,
 )
 from polygraphy.domain.diagnosis.facts import Statement
 from polygraphy.domain.diagnosis.pairing import is_quantized
@@ -51,16 +52,19 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     broken = None
     if introduces_nan(comparison.outputs, goal):
         broken = first_non_finite(case, trace_tensors(case, pair.party, feed))
-    if broken is not None and _is_cause(case, broken, culprits):
-        culprits = [with_reasons(broken, culprits)]
+    if broken is not None and _is_informative(case, broken, culprits):
+        culprits = with_nan(broken, culprits)
     if not culprits:
         return Skip("no difference between the models explains the outputs")
     if is_quantized(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
-        # What operators lose that compute in integers is no fault of one of them.
+        costly = find_costly_operators(case, comparison)
+        if costly:
+            return Found(DiagnosisResult(FAULT, costly), case)
+        # If many operators that compute in integers lose a little, none of them is at fault.
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
         reason = reasons.quantization_shows(comparison.compared.most, tensor)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-    if differences.is_open and broken is None:
+    if differences.is_open and differences.culprits:
         names = {name for culprit in culprits for name in culprit.nodes}
         return Found(
             DiagnosisResult(INCONCLUSIVE, culprits, reason=_open_reason(culprits)(len(names))), case
@@ -133,9 +137,9 @@ def _measure_layers(case: Case, comparison: ModelComparison) -> None:
         notes.append(steps.ALL_TENSORS_AGREE if first is None else steps.first_difference(first))
 
 
-def _is_cause(case: Case, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
-    """Return whether a node that creates NaN is the cause, not an earlier or its own difference
-    from the reference.
+def _is_informative(case: Case, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
+    """Return whether NaN tells more than the differences: there are none, or they are just before
+    the node that creates it.
     """
     if not culprits:
         return True

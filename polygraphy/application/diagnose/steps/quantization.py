@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.model_pair import (
     FEW_DIFFERENCES,
@@ -10,15 +12,36 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
 )
 from polygraphy.application.diagnose.lowered.quantized import Quantized
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.domain.diagnosis.culprit import INCONCLUSIVE, DiagnosisResult
+from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    INCONCLUSIVE,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
 from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.two_models import suspects
-from polygraphy.domain.diagnosis.words import reasons, steps, titles
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.diagnosis.words import reasons, remedies, steps, titles
+from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.quantization.goal import QuantizedGoal
+from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
+from polygraphy.domain.quantization.sites import is_coarse
+from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.editing import open_model
 
 USUAL_LOSS = 0.15
 """What quantizing a model to eight bits does to outputs at most, relative to their size."""
+_LEFT, _HEALTHY = 0.25, 0.1
+"""Without the nodes that are named, this share of the loss is left at most, or a rms ratio that a
+healthy model has. Less than twice that ratio is not searched.
+"""
+_FEW = 4
+"""At most so many operators are named, and at most half of all."""
+_AFTER_INTEGERS = frozenset({"Cast", "Mul", "Add", "DequantizeLinear", "Reshape"})
+"""Operators that turn the result of an operator that computes in integers into numbers."""
+_RUNS = 60
+"""Runs of the model with switches that may be spent on operators that compute in integers."""
 
 
 def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutcome:
@@ -54,3 +77,65 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return pair.diagnose(case, besides, feeds)
     reason = reasons.quantized_otherwise(compared.most)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+
+
+def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culprit]:
+    """Return the few operators computing in integers that cause most of the loss, or that have
+    wrong parameters; empty if many operators share it, or something else causes it.
+    """
+    operators = {node.name: node for node in case.model.nodes if _computes_in_integers(node.op)}
+    if not operators:
+        return []
+    metric = RmsRatio(lambda name: layout_of(case.facts, name))
+    before = metric(Outputs(comparison.values), Outputs(comparison.expected))
+    if before < 2 * _HEALTHY:
+        return []
+    goal = QuantizedGoal(max(_LEFT * before, _HEALTHY), runs=_RUNS, is_asked=False)
+    pair = evolve(comparison.pair, goal=goal)
+    try:
+        answer = reach_quantized_goal(case, evolve(comparison, pair=pair))
+    except PolygraphyException:
+        return []
+    if not isinstance(answer, Found) or answer.result.verdict != FAULT:
+        return []
+    culprits = answer.result.culprits
+    if sum(len(culprit.nodes) for culprit in culprits) > min(_FEW, max(1, len(operators) // 2)):
+        return []
+    named = []
+    for culprit in culprits:
+        names = [_integer_operator(case, comparison, name) for name in culprit.nodes]
+        op = operators[names[-1]].op if names[-1] in operators else culprit.op
+        note = culprit.remedy.note
+        if culprit.cause == "quantization":
+            note = remedies.quantize_without(culprit.nodes)
+        named.append(evolve(culprit, nodes=names, op=op, remedy=Remedy(None, True, note)))
+    return named
+
+
+def _computes_in_integers(op: str) -> bool:
+    """Return whether an operator computes with quantized operands itself."""
+    return is_coarse(op) and not op.lower().endswith("quantizelinear")
+
+
+def _integer_operator(case: Case, comparison: ModelComparison, name: str) -> str:
+    """Return the node that computes in integers in place of a node of the reference, or before
+    a node of the model.
+    """
+    pair = comparison.pair
+    made = {tensor: node for node in case.model.nodes for tensor in node.makes}
+    twins = {twin: tensor for tensor, twin in pair.pairing.tensors.items()}
+    tensors = [
+        twins.get(tensor, tensor)
+        for node in [*pair.reference.nodes, *case.model.nodes]
+        if node.name == name
+        for tensor in node.makes
+    ]
+    while tensors:
+        node = made.get(tensors.pop(0))
+        if node is None:
+            continue
+        if _computes_in_integers(node.op):
+            return node.name
+        if node.op in _AFTER_INTEGERS:
+            tensors += node.reads
+    return name

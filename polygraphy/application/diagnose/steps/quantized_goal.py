@@ -45,9 +45,9 @@ from polygraphy.ports.diagnosing import QuantizedModel, open_quantized
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
-_RUNS, _LEAST_RUNS = 200, 20
-"""A search without `--budget` runs the model with switches at most this many times on all data, and
-at least so many times with sets. Runs, not seconds, so that a busy machine gives the same answer.
+_LEAST_RUNS = 20
+"""A search without `--budget` runs the model with switches at least so many times with sets. Runs,
+not seconds, so that a busy machine gives the same answer.
 """
 _RANKING = 0.4
 """The share of the runs, or of the time, for what each site loses by itself; the rest is for sets.
@@ -241,7 +241,7 @@ class _GoalSearch:
             again=again,
             why=why,
             within=goal.within,
-            is_saved=goal.save is not None,
+            is_saved=goal.is_settled,
         )
         remedy = Remedy(None, True, note)
         culprit = Culprit(kept_names, None, MODEL, "quantization", None, facts, remedy, op)
@@ -261,7 +261,7 @@ class _GoalSearch:
         """
         request = Requantization(
             model.producer,
-            self._comparison.pair.reference.proto,
+            model.reference,
             model.float_at_sites(()),
             model.sites,
             [self._comparison.pair.feed_reference(feed) for feed in self._feeds],
@@ -350,7 +350,7 @@ class _GoalSearch:
                 rules,
                 losses,
                 lambda values: self._judge(values, self._rms),
-                _RANKING * (_RUNS if self._goal.seconds is None else self._time_left()),
+                _RANKING * (self._goal.runs if self._goal.seconds is None else self._time_left()),
                 is_in_seconds=self._goal.seconds is not None,
             )
             notes.append(words.sites_measured(measured, inputs, len(self._feeds)))
@@ -464,7 +464,7 @@ class _GoalSearch:
                     self._goal.name, repair.before, repair.after, len(repair.sites)
                 ),
             ]
-            note = words.set_parameter(site, loss, is_saved=self._goal.save is not None)
+            note = words.set_parameter(site, loss, is_saved=self._goal.is_settled)
             ops = [node.op for node in model.nodes if node.name == nodes[-1]] if nodes else []
             culprits.append(
                 Culprit(
@@ -503,7 +503,7 @@ class _GoalSearch:
             return value
 
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
-            sets_left = max(_LEAST_RUNS, _RUNS - int(switches.runs))
+            sets_left = max(_LEAST_RUNS, self._goal.runs - int(switches.runs))
             if self._goal.seconds is not None:
                 sets_left = _MOST_SETS  # The time is the limit.
             search = SetSearch(

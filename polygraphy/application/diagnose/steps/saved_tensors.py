@@ -37,7 +37,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
     Remedy,
-    with_reasons,
+    with_nan,
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
@@ -83,18 +83,7 @@ def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
     if broken is None:
         return answer
     culprits = answer.result.culprits if isinstance(answer, Found) else []
-    return Found(DiagnosisResult(FAULT, _with_nan(broken, culprits)), case)
-
-
-def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]:
-    """Return the culprit with the origin of NaN, and the other differences."""
-    affected = [culprit for culprit in culprits if not set(culprit.nodes).isdisjoint(broken.nodes)]
-    if not any(culprit.remedy.proven for culprit in affected):
-        return [with_reasons(broken, culprits)]
-    updates = {
-        id(culprit): evolve(culprit, facts=[*broken.facts, *culprit.facts]) for culprit in affected
-    }
-    return [updates.get(id(culprit), culprit) for culprit in culprits]
+    return Found(DiagnosisResult(FAULT, with_nan(broken, culprits)), case)
 
 
 class _SavedTensors:

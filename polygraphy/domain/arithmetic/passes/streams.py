@@ -531,15 +531,32 @@ class Pair:
             )
         self.shape: tuple[int, ...] = value.shape
         self.size: int = value.size
-        self.value = Flat(value)
-        self.reference = Flat(reference)
+        self.arrays = value, reference
         self.infinities_equal = infinities_equal
+        self._sides: tuple[Flat, Flat] | None = None
         self._kept: Kernel | None = None
+        self._form: Callable[[], Kernel] | None = None
+
+    @property
+    def value(self) -> Flat:
+        """The first array."""
+        return self._flats()[0]
+
+    @property
+    def reference(self) -> Flat:
+        """The second array."""
+        return self._flats()[1]
+
+    def _flats(self) -> tuple[Flat, Flat]:
+        """Return both arrays as vectors; pairs that are formed together never need them."""
+        if self._sides is None:
+            self._sides = Flat(self.arrays[0]), Flat(self.arrays[1])
+        return self._sides
 
     @property
     def kernel_type(self) -> type[Kernel]:
         """The class of the kernels that are exact for the arrays."""
-        return kernel_for(self.value.array.dtype, self.reference.array.dtype)
+        return kernel_for(self.arrays[0].dtype, self.arrays[1].dtype)
 
     def kernel(self, scratch: Scratch) -> Kernel:
         """Return a new kernel that works in `scratch`."""
@@ -548,11 +565,11 @@ class Pair:
     @property
     def is_unformed(self) -> bool:
         """Whether there are differences, and none are kept."""
-        return self._kept is None and self.size > 0
+        return self._kept is None and self._form is None and self.size > 0
 
-    def keep(self, kernel: Kernel) -> None:
-        """Keep a kernel that holds all differences."""
-        self._kept = kernel
+    def keep(self, form: Callable[[], Kernel]) -> None:
+        """Keep a function that returns a kernel with all differences; called if it is needed."""
+        self._form = form
 
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
         """Return a function that loads a block and returns its kernel, for one thread."""
@@ -572,6 +589,8 @@ class Pair:
         """The kernel that holds all differences, absolute and relative ones, if the arrays are
         small and not empty.
         """
+        if self._kept is None and self._form is not None:
+            self._kept, self._form = self._form(), None
         if self._kept is None and 0 < self.size <= min(KEPT, blocks.BLOCK):
             with np.errstate(all="ignore"):
                 kernel = self.kernel(Scratch(self.size))
@@ -597,10 +616,9 @@ class Pair:
 
     def own_arrays(self) -> None:
         """Replace both arrays by copies."""
-        self.value, self.reference = (
-            Flat(side.array.copy()) for side in (self.value, self.reference)
-        )
-        self._kept = None
+        value, reference = self.arrays
+        self.arrays = value.copy(), reference.copy()
+        self._sides = self._kept = self._form = None
 
     def take(self, positions: npt.NDArray[np.intp]) -> Pair:
         """The pair of the elements at C-order positions."""

@@ -5,13 +5,15 @@ the time that one array after another takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from polygraphy.domain.arithmetic.passes.blocks import Floats
 from polygraphy.domain.arithmetic.passes.streams import KEPT, Channel, Kernel, Pair
 from polygraphy.domain.arithmetic.passes.survey import Extent
+from polygraphy.domain.tensors.aliases import Array
 
 FEWEST = 4
 """Arrays of one shape and type from which on a group is faster than one after another."""
@@ -32,37 +34,55 @@ class FormedKernel(Kernel):
         self.absolute, self.scale, self._relative = absolute, scale, relative
         self.peak, self.relative_peak = peaks
 
+    @classmethod
+    def of_row(
+        cls, matrices: tuple[Floats, Floats, Floats], row: int, peaks: tuple[float, float]
+    ) -> FormedKernel:
+        """Return the kernel of a row of the matrices of a group."""
+        absolute, scale, relative = (matrix[row] for matrix in matrices)
+        return cls(absolute, scale, relative, peaks)
 
-def form_together(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, dict[Channel, Extent]]]:
+
+def form_together(pairs: Sequence[Pair]) -> list[Mapping[Channel, Extent] | None]:
     """Form the differences of small pairs in groups of one shape and type, and keep them in the
     pairs. Pairs with NaN or infinite differences, and small groups, are left as they are.
 
-    Yields:
-        Each pair whose differences were formed, with the extents that are known.
+    Returns:
+        By pair the extents that are known; None if its differences were not formed.
     """
-    groups: dict[object, list[Pair]] = {}
-    for pair in pairs:
-        if pair.is_unformed and pair.size <= KEPT:
-            dtypes = pair.value.array.dtype, pair.reference.array.dtype
-            groups.setdefault((pair.shape, *dtypes, pair.infinities_equal), []).append(pair)
+    extents: list[Mapping[Channel, Extent] | None] = [None] * len(pairs)
+    groups: dict[object, list[int]] = {}
+    for number, pair in enumerate(pairs):
+        if pair.size <= KEPT and pair.is_unformed:
+            value, reference = pair.arrays
+            key = pair.shape, value.dtype, reference.dtype, pair.infinities_equal
+            groups.setdefault(key, []).append(number)
     for group in groups.values():
-        most = max(1, MOST // group[0].size)
+        first = pairs[group[0]]
+        most = max(1, MOST // first.size)
         for start in range(0, len(group), most):
             part = group[start : start + most]
-            if len(part) >= FEWEST and group[0].kernel_type is Kernel:
-                yield from _form_group(part)
+            if len(part) >= FEWEST and first.kernel_type is Kernel:
+                for number, found in zip(part, _form_group([pairs[number] for number in part])):
+                    extents[number] = found
+    return extents
 
 
-def _form_group(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, dict[Channel, Extent]]]:
-    """Form the differences of pairs of one shape and type."""
-    shape, size = pairs[0].shape, pairs[0].size
-    absolute, scale = (np.empty((len(pairs), *shape)) for _ in range(2))
-    for row, pair in enumerate(pairs):
-        absolute[row], scale[row] = pair.value.array, pair.reference.array
-    absolute, scale = (matrix.reshape(len(pairs), size) for matrix in (absolute, scale))
+def _form_group(pairs: Sequence[Pair]) -> Sequence[Mapping[Channel, Extent] | None]:
+    """Form the differences of pairs of one shape and type; see `form_together`."""
+    size = pairs[0].size
+    values, references = (_rows_of([pair.arrays[side] for pair in pairs]) for side in (0, 1))
+    zero = Extent(0, 0, 0.0, size, 0.0)
+    zeros: dict[Channel, Extent] = {"absolute": zero, "relative": zero}
+    if np.array_equal(values, references) and np.isfinite(values).all():
+        for row, pair in enumerate(pairs):
+            pair.keep(partial(_equal_kernel, references, row))
+        return [zeros] * len(pairs)
+    absolute = values.astype(np.float64, copy=False)
+    scale = references.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):
-        np.abs(np.subtract(absolute, scale, out=absolute), out=absolute)
-        np.abs(scale, out=scale)
+        absolute = np.abs(np.subtract(absolute, scale))
+        scale = np.abs(scale)
         quotient = np.divide(absolute, scale)
         np.fmax(quotient, 0.0, out=quotient)  # 0 / 0; other NaN belong to peaks that are NaN.
         columns = [
@@ -70,18 +90,32 @@ def _form_group(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, dict[Channel, Ext
             for matrix in (absolute, quotient)
             for each in (np.maximum.reduce(matrix, axis=1), np.add.reduce(matrix, axis=1))
         ]
-    zero = Extent(0, 0, 0.0, size, 0.0)
+    found: list[Mapping[Channel, Extent] | None] = []
     for row, (pair, peak, total, relative_peak, relative_total) in enumerate(zip(pairs, *columns)):
         if not math.isfinite(peak):
+            found.append(None)
             continue
-        extents: dict[Channel, Extent] = {"absolute": zero, "relative": zero}
-        relative = absolute[row]
+        extents, relative = zeros, absolute
         if peak != 0:
-            relative = quotient[row]
-            extents = {}
+            extents, relative = {}, quotient
             if math.isfinite(total):
                 extents["absolute"] = Extent(0, 0, peak, size, total / size)
             if math.isfinite(relative_total):
                 extents["relative"] = Extent(0, 0, relative_peak, size, relative_total / size)
-        pair.keep(FormedKernel(absolute[row], scale[row], relative, (peak, relative_peak)))
-        yield pair, extents
+        peaks = peak, relative_peak
+        pair.keep(partial(FormedKernel.of_row, (absolute, scale, relative), row, peaks))
+        found.append(extents)
+    return found
+
+
+def _rows_of(arrays: Sequence[Array]) -> Array:
+    """Return a matrix with a row for each of several arrays of one shape and type."""
+    joined = np.concatenate(arrays) if arrays[0].ndim else np.array(arrays)
+    return joined.reshape(len(arrays), -1)
+
+
+def _equal_kernel(references: Array, row: int) -> FormedKernel:
+    """Return the kernel of a pair whose elements are equal and finite."""
+    scale = np.abs(references[row].astype(np.float64))
+    zeros = np.zeros(scale.size)
+    return FormedKernel(zeros, scale, zeros, (0.0, 0.0))

@@ -79,6 +79,12 @@ def not_a_number(tensor: str, nan: int, infinite: int, elements: int) -> str:
 
 
 @fact
+def creates_nan(op: str, node: str) -> str:
+    """Return the fact that a node behind the culprit creates NaN or infinity."""
+    return f"{op} {node!r} then computes NaN or infinity."
+
+
+@fact
 def input_range(
     tensor: str, least: float, largest: float, negative: int, zero: int, elements: int
 ) -> str:

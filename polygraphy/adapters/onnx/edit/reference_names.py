@@ -1,0 +1,70 @@
+"""Which form of a reference a quantizer read, and what that form calls the tensors of a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+_TWINS = {
+    "MatMulNBits": (0, ("MatMul",)),
+    "MatMulBnb4": (0, ("MatMul",)),
+    "MatMulFpQ4": (0, ("MatMul",)),
+    "GatherBlockQuantized": (1, ("Gather",)),
+}
+"""Operators that read a weight in few bits, by the position of the operand that is in floating
+point (or the indices), with the operators that they replace.
+"""
+_ADDED = re.compile(r"(_QuantizeLinear_Input|_quantized|_Q\d+)$")
+"""What quantizers append to the name of a tensor."""
+
+
+def sort_forms(model: ModelProto, forms: Sequence[ModelProto]) -> list[ModelProto]:
+    """Return the forms of a reference, first the one whose tensors most of the model's are: many
+    people optimize a model before they quantize it, and a quantizer may do it itself.
+    """
+    names = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    names |= {_ADDED.sub("", name) for name in names}
+
+    def share(form: ModelProto) -> float:
+        """Return the share of the computed tensors that the model has as well."""
+        nodes = [node for node in form.graph.node if node.op_type != "Constant"]
+        makes = [name for node in nodes for name in node.output if name]
+        return sum(name in names for name in makes) / max(len(makes), 1)
+
+    return sorted(forms, key=share, reverse=True)
+
+
+def rename_operators(graph: GraphProto, reference: FloatGraph) -> None:
+    """Rename what operators with a weight in few bits compute as the reference calls it: Olive and
+    others add to the names of tensors.
+    """
+    outputs = {value.name for value in graph.output}
+    names = {name for node in graph.node for name in node.output}
+    new_names: dict[str, str] = {}
+    for node in graph.node:
+        node.input[:] = [new_names.get(name, name) for name in node.input]
+        if node.op_type not in _TWINS or node.output[0] in reference.makers.keys() | outputs:
+            continue
+        twins = [
+            twin for twin in _twins(node, reference) if twin.output[0] not in names
+        ]  # fmt: skip
+        named = [twin for twin in twins if twin.name and node.name.startswith(twin.name)]
+        if len(twins) > 1:
+            twins = sorted(named, key=lambda twin: -len(twin.name))[:1]
+        if twins:
+            new_names[node.output[0]] = node.output[0] = twins[0].output[0]
+            names.add(node.output[0])
+
+
+def _twins(node: NodeProto, reference: FloatGraph) -> Iterator[NodeProto]:
+    """Yield the nodes of a reference that an operator may replace."""
+    at, ops = _TWINS[node.op_type]
+    for twin in reference.readers(node.input[at]):
+        if twin.op_type in ops and twin.input[at] == node.input[at]:
+            yield twin
