@@ -14,7 +14,7 @@ from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.validation import validate
 from polygraphy.application.diagnose.case import REFUSALS
 from polygraphy.application.diagnose.data import choose_feeds_for_half
-from polygraphy.application.diagnose.lowered.half import Tolerance, Trial
+from polygraphy.application.diagnose.precision.half import Tolerance, Trial
 from polygraphy.application.diagnose.subprocesses import run_in_subprocess
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.binding import resolve

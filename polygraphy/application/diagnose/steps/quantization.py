@@ -10,8 +10,8 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelComparison,
     pair_models,
 )
-from polygraphy.application.diagnose.lowered.quantized import Quantized
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.quantized import Quantized
 from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,

@@ -8,13 +8,13 @@ from polygraphy.application.diagnose.branches import inline_branches
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
-from polygraphy.application.diagnose.lowered.half_verdict import (
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half_verdict import (
     HalfModel,
     diagnose_half_model,
     find_half_model,
     is_wrong_in_float32,
 )
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons

@@ -6,12 +6,12 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
-from polygraphy.application.diagnose.lowered.half_verdict import (
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half_verdict import (
     diagnose_precision_loss,
     is_observed,
     widen_models,
 )
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (

@@ -27,7 +27,8 @@ from polygraphy.application.diagnose.case import (
 from polygraphy.application.diagnose.data import (
     choose_feeds,
 )
-from polygraphy.application.diagnose.lowered.half import (
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half import (
     HalfPrecision,
     OpenedHalf,
     Tolerance,
@@ -35,7 +36,6 @@ from polygraphy.application.diagnose.lowered.half import (
     open_half,
     type_name,
 )
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
