@@ -274,7 +274,7 @@ class Trial:
             raise error
         return done.stdout
 
-    def diagnosed(self, *words: str) -> tuple[dict[str, Any], Failed | None]:
+    def diagnose_cells(self, *words: str) -> tuple[dict[str, Any], Failed | None]:
         """Diagnose the model, and return the document, with the failure if it is one.
 
         Raises:
@@ -295,7 +295,7 @@ class Trial:
         """Diagnose the model, which nobody changed: whoever is blamed is a backend, and what is
         printed helps.
         """
-        document, failure = self.diagnosed(*words)
+        document, failure = self.diagnose_cells(*words)
         if failure is None:
             return
         if failure.is_said:
@@ -456,7 +456,7 @@ def check_fp16(trial: Trial) -> None:
             "convert", trial.model, "--fp-to-fp16", "--verify", *trial.data, "-o", converted
         )  # fmt: skip
     except Failed as error:
-        document, _ = trial.diagnosed("--fp-to-fp16", *trial.data)
+        document, _ = trial.diagnose_cells("--fp-to-fp16", *trial.data)
         if document["verdict"] == "agree":
             raise Failed("diagnose says that fp16 is enough, and convert --verify not") from error
         trial.mended(document, "--verify", *trial.data)

@@ -336,11 +336,11 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
 
 def _flags(backend: str) -> list[str]:
     """Return the options that select a backend on a command line."""
-    from polygraphy.cli.backends.built_in import built_in, flag_of
+    from polygraphy.cli.backends.built_in import backends_by_name, flag_of
     from polygraphy.mod.plugins import BACKENDS, entry_points_of
 
     name, *options = split_words(backend) or [""]
-    known_names = [*built_in(), *(entry.name for entry in entry_points_of(BACKENDS))]
+    known_names = [*backends_by_name(), *(entry.name for entry in entry_points_of(BACKENDS))]
     if name not in known_names:
         raise UnknownNameError("Backend", name, known_names)
     return [flag_of(name), *options]

@@ -53,14 +53,14 @@ def port(declared: F) -> F:
     function bound to it.
     """
 
-    def called(*arguments: Any, **named: Any) -> Any:
+    def call_bound(*arguments: Any, **named: Any) -> Any:
         """Return the result of the bound function."""
-        return resolve(called)(*arguments, **named)  # type: ignore[arg-type]
+        return resolve(call_bound)(*arguments, **named)  # type: ignore[arg-type]
 
     # Models that wait to be described are pickled with it, for processes of runners.
-    called.__module__, called.__qualname__ = declared.__module__, declared.__qualname__
-    called.__name__, called.__doc__ = declared.__name__, declared.__doc__
-    return called  # type: ignore[return-value]
+    call_bound.__module__, call_bound.__qualname__ = declared.__module__, declared.__qualname__
+    call_bound.__name__, call_bound.__doc__ = declared.__name__, declared.__doc__
+    return call_bound  # type: ignore[return-value]
 
 
 def bind(port: type[P] | Callable[..., Any], adapter: P, key: str | None = None) -> Binding:
@@ -79,7 +79,7 @@ def register_resolver(module: str) -> None:
     _resolved.clear()
 
 
-def bound_function(port: F, key: str) -> F:
+def function_for(port: F, key: str) -> F:
     """Return the function that is bound to a port under a key; see `resolve`."""
     found: F = resolve(port, key)  # type: ignore[arg-type]
     return found

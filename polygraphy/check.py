@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.reevaluating import check_accuracy
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_accuracy", "check_compatibility", "check_lint"]
 
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(),
     {
         "check_accuracy": "polygraphy.application.compare.reevaluating",

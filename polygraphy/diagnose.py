@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 if TYPE_CHECKING:
     from polygraphy.application.diagnose.diagnosing import diagnose
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["diagnose", "diagnose_half"]
 
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(),
     {
         "diagnose": "polygraphy.application.diagnose.diagnosing",

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.reevaluating import compare_saved
@@ -39,7 +39,7 @@ __all__ = [
     "inspect_tactics",
 ]
 
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(),
     {
         "compare_models": "polygraphy.application.models.model_inspection",

@@ -82,7 +82,7 @@ def run(
     _answer_arguments(main)
     checks = [before.pop(0) for _ in before[:]]
 
-    def checked() -> Any:
+    def check_and_run() -> Any:
         """Return the result of the main function, after all checks."""
         for check in checks:
             check()
@@ -95,8 +95,8 @@ def run(
     with bind(Console, cast("Any", view)), bind(Findings, view), _heard():
         try:
             if format == "text" and not report:
-                sys.exit(_run_framed(checked, view, banner))
-            sys.exit(_run_and_report(checked, view, banner, (format, report, sources)))
+                sys.exit(_run_framed(check_and_run, view, banner))
+            sys.exit(_run_and_report(check_and_run, view, banner, (format, report, sources)))
         finally:
             view.abandon()
 
@@ -197,7 +197,7 @@ def _run_framed(
     command = " ".join(sys.argv)
     start = time.perf_counter()
 
-    def opened() -> Any:
+    def run_main() -> Any:
         """Return the result of the main function; show what explains a failed check."""
         view.open(lambda: G_LOGGER.start(lambda: f"RUNNING | Command: {command}"), banner=banner)
         try:
@@ -215,7 +215,7 @@ def _run_framed(
         line = f"{verdict} | Runtime: {seconds:.3f}s | Command: {command}"
         view.close(lambda: G_LOGGER.log(line, severity), code, seconds)
 
-    code = exit_code(opened, listen)
+    code = exit_code(run_main, listen)
     if code == EXIT_PASSED:
         return exit_code(lambda: close(code), listen)
     if code != EXIT_INTERRUPTED:

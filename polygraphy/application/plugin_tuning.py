@@ -107,7 +107,7 @@ def autotune_plugins(
     outcome = _Outcome(baseline, search, chosen, tuning.builds, time.perf_counter() - start)
     for line in outcome.lines():
         G_LOGGER.info(line)
-    resolve(Findings).found(
+    resolve(Findings).report_finding(
         "plugin_tuning",
         {
             "seconds": outcome.seconds,

@@ -77,7 +77,7 @@ def describe(command: Command) -> Description:
     for group in command.groups:
         title, _, text = " ".join((group.__doc__ or "").split()).partition(": ")
         entries: list[tuple[str, str]] = []
-        for option in command.declared(group):
+        for option in command.options_of(group):
             metavar = _metavar_text(option.kind.metavar, option.kind.nargs)
             if isinstance(option.kind, Ordered):
                 for flag, explained in option.kind.helps.items():
@@ -85,10 +85,10 @@ def describe(command: Command) -> Description:
                     entries.append((f"{flag} {used_text}".rstrip(), explained))
             elif option.is_positional:
                 positional += f" {metavar}"
-                entries.append((option.kind.metavar, option.explained))
+                entries.append((option.kind.metavar, option.full_help))
             else:
                 flags = ", ".join(option.flags)
-                entries.append((f"{flags} {metavar}".rstrip(), option.explained))
+                entries.append((f"{flags} {metavar}".rstrip(), option.full_help))
         groups.append((title, text, tuple(entries)))
     return (
         command.name,

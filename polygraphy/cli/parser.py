@@ -57,7 +57,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
             excludes another; or a file would be overwritten.
         HelpRequested: one of the words is -h or --help.
     """
-    declared = {group: command.declared(group) for group in command.groups}
+    declared = {group: command.options_of(group) for group in command.groups}
     all_options = [option for options in declared.values() for option in options]
     has_rest = any(isinstance(option.kind, Rest) for option in all_options)
     known_names, remaining_values = split_rest(words, all_options) if has_rest else (words, {})
@@ -71,7 +71,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
         raise CommandLineError(_unknown_words_message(unknown, all_options, command.missing()))
     values = Values(
         {
-            group: group(**_parsed_values(namespace, group, options, remaining_values))
+            group: group(**_read_values(namespace, group, options, remaining_values))
             for group, options in declared.items()
         }
     )
@@ -80,7 +80,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
         for exclude in row.excludes:
             if exclude in rows:
                 raise CommandLineError(f"{flag} and {exclude} cannot be combined. Choose one.")
-    values = Values({type(group): group for group in values}, command.nested(values))
+    values = Values({type(group): group for group in values}, command.values_by_runner(values))
     check_log_and_program(values)
     check_files(values)
     return values
@@ -175,7 +175,7 @@ def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
     return words
 
 
-def _parsed_values(
+def _read_values(
     namespace: Any, group: type[Options], options: Sequence[Option], rest: Mapping[str, list[str]]
 ) -> dict[str, Any]:
     """Return the values of the options of a group that the command line sets, by name."""

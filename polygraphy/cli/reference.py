@@ -39,7 +39,7 @@ EXIT_CODES = (
 )
 
 
-def _shared_groups(descriptions: Sequence[Description]) -> dict[Group, tuple[str, list[str]]]:
+def _name_shared_groups(descriptions: Sequence[Description]) -> dict[Group, tuple[str, list[str]]]:
     """Return a name for each group of options that several commands have, and these commands."""
     users: dict[Group, list[str]] = {}
     for name, _, _, groups in descriptions:
@@ -60,7 +60,7 @@ def _shared_groups(descriptions: Sequence[Description]) -> dict[Group, tuple[str
 
 def markdown(descriptions: Sequence[Description]) -> str:
     """Return the reference as a page of the documentation."""
-    shared = _shared_groups(descriptions)
+    shared = _name_shared_groups(descriptions)
     lines = [
         "# Commands and options",
         "",
@@ -140,7 +140,7 @@ def _exit_code_lines() -> list[str]:
 
 def man(descriptions: Sequence[Description], version: str) -> str:
     """Return the reference as a man page, in the macros of man(7)."""
-    shared = _shared_groups(descriptions)
+    shared = _name_shared_groups(descriptions)
     lines = [
         r".\" Written from the declarations of the options.",
         f'.TH POLYGRAPHY 1 "" "Polygraphy {version}" "User Commands"',

@@ -161,9 +161,9 @@ def topic_help(description: Description, topic: str) -> str:
 
 def _backend_title(word: str) -> str:
     """Return the title of a backend by name; other words unchanged."""
-    from polygraphy.cli.backends.built_in import built_in
+    from polygraphy.cli.backends.built_in import backends_by_name
 
-    backend = built_in().get(word.replace("-", "_"))
+    backend = backends_by_name().get(word.replace("-", "_"))
     return word if backend is None else backend.title.lower()
 
 

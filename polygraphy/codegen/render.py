@@ -215,8 +215,8 @@ def render_list(steps: Iterable[Expression], name: str, items: Iterable[Expressi
         items: what it holds.
     """
     imports = _Imports()
-    before = [step.written(imports.use) for step in steps]
-    listed = ", ".join(item.written(imports.use) for item in items)
+    before = [step.to_source(imports.use) for step in steps]
+    listed = ", ".join(item.to_source(imports.use) for item in items)
     return "\n".join([imports.lines(), *before, f"{name} = [{listed}]", ""])
 
 
@@ -259,4 +259,4 @@ def finalize(value: Any) -> Source:
 @pass_context
 def finalize_in(context: Context, value: Any) -> Source:
     """Return a value as source code, and add the imports that an expression needs."""
-    return value.written(context["use"]) if isinstance(value, Expression) else finalize(value)
+    return value.to_source(context["use"]) if isinstance(value, Expression) else finalize(value)

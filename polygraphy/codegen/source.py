@@ -163,7 +163,7 @@ Use = Callable[..., Source]
 class Expression:
     """What is written into a program together with what it imports."""
 
-    def written(self, use: Use) -> Source:
+    def to_source(self, use: Use) -> Source:
         """Return the source."""
         raise NotImplementedError
 
@@ -175,7 +175,7 @@ class Name(Expression):
     module: str
     name: str
 
-    def written(self, use: Use) -> Source:
+    def to_source(self, use: Use) -> Source:
         return use(self.module, self.name)
 
 
@@ -185,7 +185,7 @@ class Metadata(Expression):
 
     tensors: Sequence[tuple[str, Sequence[int | str | None] | None, str | None]]
 
-    def written(self, use: Use) -> Source:
+    def to_source(self, use: Use) -> Source:
         """Return the expression that adds one tensor after the other."""
         source = use("polygraphy.common", "TensorMetadata") + Source("()")
         for name, shape, dtype in self.tensors:
@@ -234,14 +234,14 @@ class Call(Expression):
         values = {name: value for name, value in self.kwargs.items() if name not in kwargs}
         return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **values})
 
-    def written(self, use: Use) -> Source:
+    def to_source(self, use: Use) -> Source:
         signature = SIGNATURES[self.name]
         head, _, method = self.name.partition(".")
         if self.on is None:
             renamed = (signature.name, head) if signature.name else (head,)
             owner = use(signature.module, *renamed)
         else:
-            owner = self.on.written(use) if isinstance(self.on, Call) else self.on
+            owner = self.on.to_source(use) if isinstance(self.on, Call) else self.on
         called = owner + Source(f".{method}" if method else "")
         named = {name: self.kwargs[name] for name in signature.arguments if name in self.kwargs}
         return Source(f"{called}({_arguments_text(self.args, named, use)})")
@@ -256,7 +256,7 @@ class ForeignCall(Expression):
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(factory=dict)
 
-    def written(self, use: Use) -> Source:
+    def to_source(self, use: Use) -> Source:
         return Source(
             f"{use(self.module, self.name)}({_arguments_text(self.args, self.kwargs, use)})"
         )
@@ -280,9 +280,9 @@ class FunctionOfModel(Expression):
 
     made: Expression
 
-    def written(self, use: Use) -> Source:
+    def to_source(self, use: Use) -> Source:
         """Return the name, or a lambda."""
-        called = self.made.written(use)
+        called = self.made.to_source(use)
         name = called.removesuffix("(model)")
         return Source(name if name.isidentifier() else f"lambda model: {called}")
 
@@ -296,7 +296,7 @@ class Words(Expression):
 
     words: Sequence[str]
 
-    def written(self, use: Use) -> Source:
+    def to_source(self, use: Use) -> Source:
         """Return the list, or the expression that splits one string into it."""
         if len(self.words) <= _FEW_WORDS:
             return literal(list(self.words))
@@ -317,7 +317,7 @@ class Step(Expression):
     value: Any
     note: Source = Source("")
 
-    def written(self, use: Use) -> Source:
+    def to_source(self, use: Use) -> Source:
         """Return the statement, without the comment."""
         return Source(f"{self.name} = {_argument_text(self.value, use)}")
 
@@ -355,7 +355,7 @@ def _arguments_text(args: Sequence[Any], kwargs: Mapping[str, Any], use: Use) ->
 def _argument_text(value: Any, use: Use) -> str:
     """Return the source of one argument."""
     if isinstance(value, Expression):
-        return value.written(use)
+        return value.to_source(use)
     if isinstance(value, list) and any(isinstance(item, Expression) for item in value):
         return f"[{', '.join(_argument_text(item, use) for item in value)}]"
     return value if isinstance(value, Markup) else literal(value)

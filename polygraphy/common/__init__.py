@@ -7,7 +7,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, TensorMetadata
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = [
     "BoundedShape",
@@ -19,6 +19,4 @@ __all__ = [
     "TensorMetadata",
 ]
 
-__getattr__ = deferred_names(
-    globals(), submodules=("constants", "exception", "interface", "struct")
-)
+__getattr__ = defer_names(globals(), submodules=("constants", "exception", "interface", "struct"))

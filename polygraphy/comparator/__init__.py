@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from polygraphy.domain.catalog.metrics import METRICS
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.comparator import Comparator
@@ -86,7 +86,7 @@ _ELSEWHERE = {
     "WithUnmarked": "polygraphy.application.run.layerwise",
 }
 
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(),
     {name: _ELSEWHERE.get(name, "polygraphy.domain.compare") for name in __all__},
     submodules=("comparator", "compare", "data_loader", "postprocess", "struct", "util"),

@@ -2,10 +2,10 @@
 
 from polygraphy.legacy import statistics
 from polygraphy.legacy.statistics import *  # noqa: F403
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = []
 __all__ += statistics.__all__
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(), removed_names={"use_higher_precision": "comparator.util.cast_up"}
 )

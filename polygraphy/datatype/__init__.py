@@ -6,10 +6,10 @@ from polygraphy.domain.tensors.datatype import (
     register_dtype_exporter,
     register_dtype_importer,
 )
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = ["DataType", "DataTypeEntry", "register_dtype_exporter", "register_dtype_importer"]
 
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(), submodules=("datatype", "numpy", "onnx", "onnxrt", "tensorrt", "torch")
 )

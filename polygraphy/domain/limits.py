@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from attrs import field, frozen, validators
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 
 DEFAULT_RTOL = 1e-5
 DEFAULT_ATOL = 1e-5
@@ -50,7 +50,7 @@ def _number(value: Any) -> float:
     return number
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 class Threshold:
     """What the metrics of one output are held to; the base of all thresholds."""
 
@@ -72,7 +72,7 @@ class Threshold:
         return None
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 @frozen
 class Tolerance(Threshold):
     """What one output is held to.

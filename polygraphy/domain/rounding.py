@@ -35,7 +35,7 @@ from polygraphy.domain.sizes import sizes_of
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT, Array
 from polygraphy.domain.tensors.naming import differing
 from polygraphy.domain.tensors.parts import Layout
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 from polygraphy.domain.tensors.precision import (
     Precision,
     coarsest,
@@ -88,7 +88,7 @@ WHOLE = Layout(is_pure=True)
 """The layout of an output that is judged as one."""
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 @frozen
 class Rounding:
     """What rounding explains of the difference between two outputs.

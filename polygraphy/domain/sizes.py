@@ -390,7 +390,7 @@ def _levels(reference: Array, rtol: float) -> Array | None:
     labels = np.zeros((1,) * reference.ndim, np.uint8)
     array, last = reference, 0
     for _ in range(_DEEPEST):
-        covered_slices = _covered_slices(array, rtol)
+        covered_slices = _slices_below_tolerance(array, rtol)
         if covered_slices is None:
             break
         axis, small = covered_slices
@@ -404,7 +404,7 @@ def _levels(reference: Array, rtol: float) -> Array | None:
     return labels if last else None
 
 
-def _covered_slices(array: Array, rtol: float) -> tuple[int, Array] | None:
+def _slices_below_tolerance(array: Array, rtol: float) -> tuple[int, Array] | None:
     """Return the axis along which some slices are so small that the tolerance of the others covers
     all their elements, and which.
     """

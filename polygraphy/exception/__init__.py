@@ -20,7 +20,7 @@ from polygraphy.domain.errors import (
     UnsupportedOperatorError,
     UsageError,
 )
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = [
     "BackendError",
@@ -43,4 +43,4 @@ __all__ = [
     "UsageError",
 ]
 
-__getattr__ = deferred_names(globals(), submodules=("exception",))
+__getattr__ = defer_names(globals(), submodules=("exception",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polygraphy import config
 from polygraphy.logger import G_LOGGER
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["constantmethod", "extend"]
 
-__getattr__ = deferred_names(globals(), submodules=("func",))
+__getattr__ = defer_names(globals(), submodules=("func",))
 
 
 def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], Callable[P, R]]:
@@ -49,7 +49,7 @@ def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], C
         """
         from functools import update_wrapper
 
-        def extended(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call_and_extend(*args: P.args, **kwargs: P.kwargs) -> R:
             """Return what the decorated function returns, or what `extend_func` does if that is
             None.
             """
@@ -58,10 +58,10 @@ def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], C
             replacement = function(*arguments)
             return loaded if replacement is None else replacement
 
-        update_wrapper(extended, function)
+        update_wrapper(call_and_extend, function)
         # It has the parameters of `extend_func`, not those of `function`, for `inspect`, too.
-        del extended.__wrapped__  # type: ignore[attr-defined]
-        return extended
+        del call_and_extend.__wrapped__  # type: ignore[attr-defined]
+        return call_and_extend
 
     return decorator
 
@@ -153,13 +153,13 @@ def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
     from functools import wraps
 
     @wraps(func)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+    def check_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
         """Call the method; raise if it changes its object and checks are on."""
         if not config.INTERNAL_CORRECTNESS_CHECKS:
             return func(*args, **kwargs)
         return check_unchanged(args[0], _function_name(func), lambda: func(*args, **kwargs))
 
-    return checked
+    return check_and_call
 
 
 def check_unchanged(instance: object, method: str, call: Callable[[], R]) -> R:

@@ -22,7 +22,7 @@ from polygraphy.adapters.files.json.json_codec import Decoder, Encoder
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.json_io import PathOrFile
 from polygraphy.logger import G_LOGGER
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = [
     "Decoder",
@@ -34,7 +34,7 @@ __all__ = [
     "to_json",
 ]
 
-__getattr__ = deferred_names(globals(), submodules=("serde",))
+__getattr__ = defer_names(globals(), submodules=("serde",))
 
 Class = TypeVar("Class", bound=type)
 

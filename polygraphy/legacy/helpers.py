@@ -240,7 +240,7 @@ def check_called_by(expected_caller_name: str) -> Callable[[Function], Function]
         """Return the function with the check."""
 
         @wraps(function)
-        def checked(*args: Any, **kwargs: Any) -> Any:
+        def check_and_call(*args: Any, **kwargs: Any) -> Any:
             """Return the result of the function; warn if another function calls it."""
             if sys._getframe(1).f_code.co_name != expected_caller_name:
                 G_LOGGER.warning(
@@ -249,7 +249,7 @@ def check_called_by(expected_caller_name: str) -> Callable[[Function], Function]
                 )
             return function(*args, **kwargs)
 
-        return checked  # type: ignore[return-value]
+        return check_and_call  # type: ignore[return-value]
 
     return decorate
 

@@ -6,7 +6,13 @@ other layer and costs nothing to import.
 
 from __future__ import annotations
 
-__all__ = ["INTERNAL_ERROR", "PUBLIC_ERROR", "mark_as_logged", "named_class", "was_logged"]
+__all__ = [
+    "INTERNAL_ERROR",
+    "PUBLIC_ERROR",
+    "import_exception_class",
+    "mark_as_logged",
+    "was_logged",
+]
 
 PUBLIC_ERROR = "polygraphy.exception:PolygraphyException"
 """What `Logger.critical` raises."""
@@ -17,7 +23,7 @@ INTERNAL_ERROR = "polygraphy.exception:PolygraphyInternalException"
 _MARK = "_polygraphy_was_logged"
 
 
-def named_class(name: str) -> type[BaseException]:
+def import_exception_class(name: str) -> type[BaseException]:
     """Return the exception class with the name `module:attribute`; its module is imported."""
     module, _, attribute = name.partition(":")
     error_class: type[BaseException] = getattr(__import__(module, fromlist=[attribute]), attribute)

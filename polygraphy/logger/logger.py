@@ -493,7 +493,9 @@ class Logger:
         Raises:
             PolygraphyException: Or in its place an `ExceptionType`, made from the message.
         """
-        self._log_and_raise(message, ExceptionType or errors.named_class(errors.PUBLIC_ERROR))
+        self._log_and_raise(
+            message, ExceptionType or errors.import_exception_class(errors.PUBLIC_ERROR)
+        )
 
     exit = critical
 
@@ -504,7 +506,7 @@ class Logger:
             PolygraphyInternalException: `config.INTERNAL_CORRECTNESS_CHECKS` is on.
         """
         if config.INTERNAL_CORRECTNESS_CHECKS:
-            self._log_and_raise(message, errors.named_class(errors.INTERNAL_ERROR))
+            self._log_and_raise(message, errors.import_exception_class(errors.INTERNAL_ERROR))
 
     def _log_and_raise(self, message: Message, error_class: type[BaseException]) -> NoReturn:
         """Raise an error whose message is logged first."""
@@ -558,7 +560,7 @@ class Logger:
         from functools import wraps
 
         @wraps(func)
-        def logged(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call_and_log(*args: P.args, **kwargs: P.kwargs) -> R:
             """Return the result of the function; log an exception that leaves it."""
             try:
                 return func(*args, **kwargs)
@@ -568,7 +570,7 @@ class Logger:
                     errors.mark_as_logged(error)
                 raise
 
-        return logged
+        return call_and_log
 
 
 class _Holder:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
-__all__ = ["deferred_names"]
+__all__ = ["defer_names"]
 
 
-def deferred_names(
+def defer_names(
     namespace: dict[str, Any],
     names: Mapping[str, str] | None = None,
     submodules: Collection[str] = (),

@@ -11,7 +11,7 @@ import time
 
 from polygraphy import config
 from polygraphy.logger import G_LOGGER
-from polygraphy.logger.errors import named_class
+from polygraphy.logger.errors import import_exception_class
 from polygraphy.mod.versions import Requirement
 
 TYPE_CHECKING = False
@@ -322,7 +322,7 @@ def missing_dependency(message: str, *, module: str, install: str) -> ImportErro
         module: The name of the module.
         install: The command that installs it.
     """
-    create: Any = named_class(MISSING_DEPENDENCY_ERROR)
+    create: Any = import_exception_class(MISSING_DEPENDENCY_ERROR)
     error: ImportError = create(message, module=module, install=install)
     return error
 

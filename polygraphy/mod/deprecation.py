@@ -124,12 +124,12 @@ def _with_warning(function: Any, warn: Callable[[], None]) -> Any:
     from functools import wraps
 
     @wraps(function)
-    def deprecated(*args: Any, **kwargs: Any) -> Any:
+    def warn_and_call(*args: Any, **kwargs: Any) -> Any:
         """Warn, then call the function."""
         warn()
         return function(*args, **kwargs)
 
-    return deprecated
+    return warn_and_call
 
 
 def _warn_in_init(deprecated: Any, warn: Callable[[], None]) -> None:

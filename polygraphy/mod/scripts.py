@@ -54,7 +54,7 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
     """
     script = Path(path).resolve()
     if not script.is_file():
-        file_error: Any = errors.named_class(FILE_ERROR)
+        file_error: Any = errors.import_exception_class(FILE_ERROR)
         raise file_error(
             f"Could not import {name!r}: the script {script} does not exist.", path=script
         )
@@ -64,7 +64,7 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        unknown_name: Any = errors.named_class(UNKNOWN_NAME_ERROR)
+        unknown_name: Any = errors.import_exception_class(UNKNOWN_NAME_ERROR)
         known_names = [
             known_name
             for known_name, value in vars(module).items()
@@ -82,7 +82,7 @@ def run_script(path: str | os.PathLike[str]) -> ModuleType:
     """
     script = Path(path).resolve()
     if not script.is_file():
-        file_error: Any = errors.named_class(FILE_ERROR)
+        file_error: Any = errors.import_exception_class(FILE_ERROR)
         raise file_error(f"The script {script} does not exist.", path=script)
     with _importing, _OwnFolder(script.parent):
         return _run_script(script, f"Could not run the script {script}")
@@ -102,7 +102,7 @@ def _run_script(script: Path, failed: str) -> ModuleType:
         exec(loader.source_to_code(script.read_bytes(), str(script)), vars(module))
     except (Exception, SystemExit) as error:
         sys.modules.pop(qualified, None)
-        raise errors.named_class(errors.PUBLIC_ERROR)(
+        raise errors.import_exception_class(errors.PUBLIC_ERROR)(
             f"{failed}:\n{_where(error, str(script))}{type(error).__name__}: {error}"
         ) from error
     return module

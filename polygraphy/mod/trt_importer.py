@@ -1,6 +1,6 @@
 """Which TensorRT is in use, at the address from which scripts import it."""
 
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 __all__ = ["lazy_import_trt", "tensorrt_module_and_version_string"]
 
 # Their home is named as text, because this floor knows no other layer.
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(), dict.fromkeys(__all__, "polygraphy.adapters.tensorrt.library.module")
 )

@@ -427,7 +427,7 @@ class QuantizedModel(Protocol):
         it.
         """
 
-    def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
+    def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
         """Return the model with other parameters at some sites; None for a bias means those that
         follow from its operands.
         """

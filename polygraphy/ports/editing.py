@@ -152,7 +152,7 @@ class OpenModel(Protocol):
             The model, and by tensor the name of that output.
         """
 
-    def needed_of(self, nodes: Collection[int]) -> list[str]:
+    def results_read_outside(self, nodes: Collection[int]) -> list[str]:
         """Return the results of some nodes that other nodes, or the outputs, need; all results if
         there are none.
         """
@@ -179,7 +179,7 @@ class OpenModel(Protocol):
     def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
         """Return a description of each node, in order, for inputs of these shapes."""
 
-    def fixed(self) -> Collection[str]:
+    def non_boundary_tensors(self) -> Collection[str]:
         """Return the tensors that cannot be passed from one part to another: values of unknown
         type, and values that are not tensors.
         """

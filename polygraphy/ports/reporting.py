@@ -120,7 +120,7 @@ class Console(Protocol):
 class Findings(Protocol):
     """Takes what a use case found, for programs that write a report. It is not shown."""
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Report a finding.
 
         Args:

@@ -212,7 +212,7 @@ class WarmProcess(Protocol):
     def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
         """Do what `keep` does without waiting; the next call raises what the function raises."""
 
-    def limited(
+    def limit_calls(
         self, timeout: float | None = None, is_silent: bool = False
     ) -> AbstractContextManager[None]:
         """Return a context manager that limits each call in a block.

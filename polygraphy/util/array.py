@@ -2,11 +2,11 @@
 
 from polygraphy.legacy import arrays
 from polygraphy.legacy.arrays import *  # noqa: F403
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = []
 __all__ += arrays.__all__
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(),
     removed_names={"dispatch": "functools.singledispatch, or util.array.is_torch and its like"},
 )

@@ -156,11 +156,11 @@ class OpenedChain:
     def __init__(self, operators: Sequence[str]) -> None:
         self.operators = operators
 
-    def needed_of(self, nodes: Sequence[int]) -> list[str]:
+    def results_read_outside(self, nodes: Sequence[int]) -> list[str]:
         return [f"t{max(nodes)}"]
 
     def part(self, nodes: Sequence[int], *, outputs: Sequence[str], keeps_types: bool) -> Any:
-        assert (outputs, keeps_types) == (self.needed_of(nodes), True)
+        assert (outputs, keeps_types) == (self.results_read_outside(nodes), True)
         return [self.operators[node] for node in nodes]
 
 

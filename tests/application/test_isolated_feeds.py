@@ -155,7 +155,7 @@ class Layered:
     def layers(self, shapes: Any) -> list[Layer]:
         return [Layer({"y": 100}, ["x"], {}), Layer({"z": 100}, ["y"], {})]
 
-    def fixed(self) -> set[str]:
+    def non_boundary_tensors(self) -> set[str]:
         return set()
 
     def whole(self) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def test_nan_is_the_largest_error() -> None:
     assert math.isnan(errors["y"]) and errors["z"] == 2
     rows = [TimeRow(NODES, name, [Cell(1.0)], tensors=[name]) for name in ("z", "y", "x")]
     table = ProfileTable("", 0, {}, [], rows).with_errors(errors)
-    assert [row.label for row in table.sorted("error")] == ["y", "z", "x"]
+    assert [row.label for row in table.sort_rows("error")] == ["y", "z", "x"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 import polygraphy
-from polygraphy.cli.backends.built_in import BuiltIn, built_in
+from polygraphy.cli.backends.built_in import BuiltIn, backends_by_name
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.commands.listing import load_command
 from polygraphy.codegen.signatures import SIGNATURES
@@ -36,7 +36,7 @@ JUSTIFIED = {
 
 def named(path: Path) -> set[str]:
     """Return the backends whose names or flags are strings of a module, docstrings aside."""
-    words = {word: name for name, each in built_in().items() for word in (name, each.flag)}
+    words = {word: name for name, each in backends_by_name().items() for word in (name, each.flag)}
     words.pop("onnx", None)  # The native format of models, too.
     return {
         words[node.value]
@@ -59,9 +59,9 @@ def test_only_backends_name_backends() -> None:
 
 
 def test_what_a_backend_declares_can_be_used() -> None:
-    flags = [each.flag for each in built_in().values()]
+    flags = [each.flag for each in backends_by_name().values()]
     assert len(set(flags)) == len(flags) >= 7
-    for name, each in built_in().items():
+    for name, each in backends_by_name().items():
         assert each.model_types or each.text, name
         assert set(each.model_types) <= FORMATS.keys(), name
         assert (each.call is not attrs.fields(BuiltIn).call.default) != (
@@ -124,8 +124,12 @@ def polygraphy_in(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_the_product_works_without_a_backend(without: Tree, name: str) -> None:
     tree, flag = without(name), f"--{name}"
-    gone = {one for one, each in built_in().items() if one == name or each.flag == "--trt-engine"}
-    kept = [each.flag for one, each in built_in().items() if one not in gone]
+    gone = {
+        one
+        for one, each in backends_by_name().items()
+        if one == name or each.flag == "--trt-engine"
+    }
+    kept = [each.flag for one, each in backends_by_name().items() if one not in gone]
     shown = polygraphy_in(tree, "run", "--help").stdout
     assert [one for one in kept if f"\n  {one} " not in shown] == []
     assert f"\n  {flag} " not in shown

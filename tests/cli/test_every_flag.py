@@ -45,7 +45,7 @@ def options(command: str) -> Iterator[tuple[str, type[Options], Option]]:
     """Yield the options of a command, each with its key and its group."""
     loaded = load_command(command)
     for group in loaded.groups:
-        for option in loaded.declared(group):
+        for option in loaded.options_of(group):
             yield f"{group.__name__}.{option.name}", group, option
 
 

@@ -89,13 +89,13 @@ def test_the_help_ends_with_the_default() -> None:
         kind = Flag() if default is False else Text()
         return Option(("--a",), kind, "What it does.", default, **said)
 
-    assert row().explained == "What it does."
-    assert row(False, feeds=("CreateConfig.fp16",)).explained == "What it does."
-    assert row("here").explained == "What it does (default: here)."
-    assert row(feeds=("reduce_model.mode",)).explained == "What it does (default: bisect)."
-    assert row("here", otherwise="all").explained == "What it does (default: all)."
+    assert row().full_help == "What it does."
+    assert row(False, feeds=("CreateConfig.fp16",)).full_help == "What it does."
+    assert row("here").full_help == "What it does (default: here)."
+    assert row(feeds=("reduce_model.mode",)).full_help == "What it does (default: bisect)."
+    assert row("here", otherwise="all").full_help == "What it does (default: all)."
     number = Option(("--a",), Integer(), "An axis.", None, feeds=("find_shard_hints.i_idx",))
-    assert number.explained == "An axis (default: 0)."  # Which is a default, though false.
+    assert number.full_help == "An axis (default: 0)."  # Which is a default, though false.
 
 
 numbers = st.floats(min_value=0, max_value=1e30, allow_nan=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.backends.built_in import built_in
+from polygraphy.cli.backends.built_in import backends_by_name
 from polygraphy.cli.commands.listing import COMMANDS, load_command, split_command
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.main import main
@@ -55,7 +55,7 @@ def test_every_row_that_names_a_file_says_whether_it_is_read_or_written() -> Non
     for name in COMMANDS:
         command = load_command(name)
         for group in command.groups:
-            for row in command.declared(group):
+            for row in command.options_of(group):
                 words = re.findall(r"[A-Z]+", str(row.kind.metavar))
                 is_path = {"PATH", "DIR", "FOLDER", "SCRIPT", "MODEL", "REPLAY"} & set(words)
                 is_decided = row.reads or row.writes or {"FOLDER", "DIR"} & set(words)
@@ -170,9 +170,9 @@ def test_files_may_be_updated_and_folders_shared(words: str) -> None:
 
 
 def test_a_plan_of_a_sweep_knows_what_flags_of_run_write_and_which_are_about_data() -> None:
-    run = load_command("run").extend({f"--{name}" for name in built_in()})
-    rows = [row for group in run.groups for row in run.declared(group)]
-    data = {flag for row in run.declared(DataOptions) for flag in row.flags}
+    run = load_command("run").extend({f"--{name}" for name in backends_by_name()})
+    rows = [row for group in run.groups for row in run.options_of(group)]
+    data = {flag for row in run.options_of(DataOptions) for flag in row.flags}
     assert {*DATA_FLAGS} == data | {"--input-shapes", "--inputs"}
     written = {
         flag

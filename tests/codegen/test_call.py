@@ -21,7 +21,7 @@ def written(expression: Expression) -> tuple[str, list[str]]:
         modules.append(module)
         return Source(name)
 
-    return str(expression.written(use)), modules
+    return str(expression.to_source(use)), modules
 
 
 def test_metadata_name_shapes_and_data_types_or_leave_them_open() -> None:

@@ -53,7 +53,7 @@ def targets() -> set[str]:
     """Return what the rows of all commands feed."""
     commands = map(load_command, COMMANDS)
     rows = {
-        id(row): row for each in commands for group in each.groups for row in each.declared(group)
+        id(row): row for each in commands for group in each.groups for row in each.options_of(group)
     }
     return {target for row in rows.values() for target in row.feeds}
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run import reference
 from polygraphy.adapters.onnxruntime import trial
-from polygraphy.binding import bound_function, resolve
+from polygraphy.binding import function_for, resolve
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.editing import evaluate_constants
 from tests.support import models
@@ -68,7 +68,7 @@ EXPECTED = {
 
 def test_the_port_is_bound_and_has_a_second_choice() -> None:
     assert resolve(evaluate_constants) is trial.evaluate_constants  # type: ignore[arg-type]
-    assert bound_function(evaluate_constants, "onnx") is reference.evaluate_constants
+    assert function_for(evaluate_constants, "onnx") is reference.evaluate_constants
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from polygraphy.application.doctor import doctor
-from polygraphy.binding import bind, bound_function
+from polygraphy.binding import bind, function_for
 from polygraphy.domain.environment import Environment, Section
 from polygraphy.ports.machine import sections_of
 from polygraphy.ports.reporting import Reports
@@ -22,7 +22,7 @@ KEYS = ("machine", "openvino", "packages", "providers", "tensorrt")
 
 @pytest.fixture(params=KEYS)
 def look(request: pytest.FixtureRequest) -> Callable[[], list[Section]]:
-    return bound_function(sections_of, request.param)
+    return function_for(sections_of, request.param)
 
 
 def test_facts_and_remarks_are_texts(look: Callable[[], list[Section]]) -> None:

@@ -68,7 +68,7 @@ def needed(layers: list[Layer], budget: Budget, start: int, stop: int) -> int:
         for name in made | (before & read_later)
     )
     weights = {n: size for layer in layers[start:stop] for n, size in layer.weights.items()}
-    return budget.needed(tensors, sum(weights.values()))
+    return budget.memory_units(tensors, sum(weights.values()))
 
 
 def can_cut(layers: list[Layer], cut: int, fixed: set[str]) -> bool:

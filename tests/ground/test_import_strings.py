@@ -30,7 +30,7 @@ _FOR_PROGRAMS = ("codegen/", "cli/backends/", "cli/shared/")
 
 def named_modules(source: str) -> Iterator[str]:
     """Yield the modules of this package that constants in a program name, besides those that
-    `deferred_names` takes, which linters know.
+    `defer_names` takes, which linters know.
     """
     tree = ast.parse(source)
     deferred = {id(part) for node in ast.walk(tree) if _defers(node) for part in ast.walk(node)}
@@ -47,7 +47,7 @@ _DEFERRED = ("__getattr__", "_ELSEWHERE")
 def _defers(node: ast.AST) -> bool:
     """Return whether a part of a program defers names, or says where pickles find a class."""
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id == "pickled_as"
+        return isinstance(node.func, ast.Name) and node.func.id == "pickle_as"
     return isinstance(node, ast.Assign) and any(
         isinstance(name, ast.Name) and name.id in _DEFERRED for name in node.targets
     )
@@ -72,5 +72,5 @@ def test_who_names_modules() -> None:
 def test_what_counts_as_naming() -> None:
     assert list(named_modules('import_module("polygraphy.cli.main")')) == ["polygraphy.cli.main"]
     assert list(named_modules('X = {"a": "polygraphy.exception:FileError"}'))
-    assert not list(named_modules('__getattr__ = deferred_names({"a": "polygraphy.exception"})'))
+    assert not list(named_modules('__getattr__ = defer_names({"a": "polygraphy.exception"})'))
     assert not list(named_modules('GROUP = "polygraphy.backends"'))

@@ -188,7 +188,7 @@ def test_verdicts_name_published_modules_and_come_back(function: Any) -> None:
 def test_every_class_is_where_its_pickles_look_for_it() -> None:
     """A runner in another process answers with them."""
     root = Path(comparator.__file__).parents[1]
-    pattern = re.compile(r'@pickled_as\("([\w.]+)"\)\n(?:@.*\n)*class (\w+)')
+    pattern = re.compile(r'@pickle_as\("([\w.]+)"\)\n(?:@.*\n)*class (\w+)')
     found = [pair for path in root.rglob("*.py") for pair in pattern.findall(path.read_text())]
     assert len(found) > 20
     for module, name in found:

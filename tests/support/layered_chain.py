@@ -39,7 +39,7 @@ class Chain:
             for name in NAMES
         ]
 
-    def fixed(self) -> set[str]:
+    def non_boundary_tensors(self) -> set[str]:
         return set()
 
     def whole(self) -> tuple[str, ...]:

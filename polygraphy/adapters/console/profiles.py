@@ -11,7 +11,7 @@ from polygraphy.domain.profiling.table import (
     TimeRow,
     difference_text,
     digits_text,
-    executed_text,
+    operators_text,
     side_in_words,
     time_text,
 )
@@ -41,7 +41,7 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
         yield side_in_words(side)
         yield from (f"  {one_line(note)}" for note in side.notes)
     yield ""
-    ordered = table.sorted(sort)
+    ordered = table.sort_rows(sort)
     time_rows = ordered if rows <= 0 else ordered[:rows]
     yield from _table_lines(table, time_rows, width)
     if len(time_rows) < len(ordered):
@@ -66,7 +66,7 @@ def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None
         texts = [difference_text(cells) for *_, cells in lines]
         columns.append(Column("difference", texts, is_number=True))
     columns.append(
-        Column("run as", [shorten_text(executed_text(cells), _HOW) for *_, cells in lines], rank=1)
+        Column("run as", [shorten_text(operators_text(cells), _HOW) for *_, cells in lines], rank=1)
     )
     kernels = [_kernels(cells) for *_, cells in lines]
     columns.append(Column("kernel", kernels, rank=3))

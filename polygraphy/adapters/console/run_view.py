@@ -175,9 +175,9 @@ class RunView:
         if screen is None or screen.form in ("everything", "waiting") or G_LOGGER.log_file:
             self._call_unshown(lambda: getattr(self._log, event)(*facts, **named))
 
-    def found(self, kind: str, facts: Any) -> None:
+    def report_finding(self, kind: str, facts: Any) -> None:
         """Record a finding that is not shown."""
-        self.recorder.found(kind, facts)
+        self.recorder.report_finding(kind, facts)
 
     def conclude(self, *facts: Any, **named: Any) -> None:
         """Record the overall verdict."""

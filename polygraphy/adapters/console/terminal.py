@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.console.screen import columns, wrap_text
-from polygraphy.binding import bound_function
+from polygraphy.binding import function_for
 from polygraphy.domain.report.document import with_nodes
 from polygraphy.domain.results.results import without_runner
 from polygraphy.domain.tensors.naming import count_text, format_time, one_line, typeable
@@ -330,7 +330,7 @@ def _graph_of(path: str) -> Graph | None:
         return None
     source = ModelSource(path, ignore_external_data=True)
     try:
-        graph: Graph = bound_function(describe_file, "onnx")(
+        graph: Graph = function_for(describe_file, "onnx")(
             source, Detail(layers=True, origins=True)
         ).graph
     except PolygraphyException:  # The rows are shown without them.

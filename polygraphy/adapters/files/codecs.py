@@ -114,7 +114,7 @@ def _encode_result(result: AccuracyResult) -> dict[str, Any]:
     # Of verdicts that were loaded no more is known than their file says, and it stays as it was.
     if any(output.dtypes for of_pair in outputs for output in of_pair):
         fields["summary"] = [
-            _summary(pair, first_failure(result.judged(position)), of_pair, result)
+            _summary(pair, first_failure(result.deciding_results(position)), of_pair, result)
             for position, ((pair, _), of_pair) in enumerate(zip(entries, outputs))
         ]
     return fields

@@ -36,7 +36,7 @@ def quantize_again(request: Requantization) -> list[ModelProto] | None:
         reference = save_in_folder(request.reference, folder, "reference.onnx")
         model = save_in_folder(request.model, folder, "model.onnx")
         process = warm_process("NNCF", "nncf")
-        with process.limited(request.seconds, is_silent=True):
+        with process.limit_calls(request.seconds, is_silent=True):
             paths = process.call(
                 _quantize_all,
                 folder,

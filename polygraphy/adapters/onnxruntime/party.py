@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,10 @@ _SMALL = 1 << 16
 spinning threads of one delay the next by more than it costs to wake them.
 """
 _SPINNING = "session.intra_op.allow_spinning"
+_EXACT_PRODUCTS = "session.x64quantprecision"
+"""Without VNNI, products of uint8 and int8 are added in pairs of 16 bits, and may saturate; with
+this option ONNX Runtime stores weights as uint8 instead.
+"""
 _WEIGHTS_OF_OPTIMIZED = "session.optimized_model_external_initializers_file_name"
 
 
@@ -73,6 +78,7 @@ class OnnxrtParty:
         self._level = graph_optimization_level
         self._threads = threads
         self._disabled = match_rewrites(disabled_optimizers or ())
+        self._has_exact_products = False
 
     @property
     def backend(self) -> str:
@@ -158,6 +164,16 @@ class OnnxrtParty:
             return None
         return OnnxrtParty(["cpu"], self._level, self._threads, self._disabled, None, self.name)
 
+    def with_exact_products(self) -> OnnxrtParty | None:
+        """Return the same party, without saturating products of uint8 and int8; None if it does
+        not run on the CPU.
+        """
+        if self.uses_device:
+            return None
+        party = copy(self)
+        party._has_exact_products = True
+        return party
+
     def _cuda(self) -> tuple[int, dict[str, Any]] | None:
         """Return the position of CUDA among the providers and its options; None if it is
         not one.
@@ -221,6 +237,8 @@ class OnnxrtParty:
         with loadable(model, _HELD) as source, translate_errors("load", "the model"):
             if isinstance(source, bytes) and len(source) < _SMALL:
                 options.add_session_config_entry(_SPINNING, "0")
+            if self._has_exact_products:
+                options.add_session_config_entry(_EXACT_PRODUCTS, "1")
             if saved is not None and isinstance(source, str) and source is not model:
                 options.add_session_config_entry(_WEIGHTS_OF_OPTIMIZED, "weights.data")
             return load_session(source, options, providers, without)

@@ -20,7 +20,7 @@ from filelock import FileLock
 import polygraphy
 from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_after
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
-from polygraphy.binding import bound_function
+from polygraphy.binding import function_for
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.machine import sections_of
 from polygraphy.python_command import safe_command
@@ -67,7 +67,7 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
     """
     variables = _import_variables(Path(folder))
     if not path:
-        sections = bound_function(sections_of, "packages")()
+        sections = function_for(sections_of, "packages")()
         return sys.executable, variables, {n: v for section in sections for n, v in section.facts}
     interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
     command = safe_command([interpreter, "-c", _ASKED])

@@ -30,7 +30,7 @@ def call_isolated(
     if not is_fork_safe() and _can_be_pickled(function):
         process = WarmProcess(what)
         try:
-            with process.limited(timeout, is_silent):
+            with process.limit_calls(timeout, is_silent):
                 result: T = process.call(function)
                 return result
         finally:

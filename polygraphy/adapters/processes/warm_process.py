@@ -112,7 +112,7 @@ class WarmProcess:
             self._released.append(number)
 
     @contextmanager
-    def limited(self, timeout: float | None = None, is_silent: bool = False) -> Iterator[None]:
+    def limit_calls(self, timeout: float | None = None, is_silent: bool = False) -> Iterator[None]:
         """Limit each call of the block; see the port."""
         before, self._limits = self._limits, (timeout, is_silent)
         try:

@@ -21,7 +21,7 @@ from attrs import evolve
 from polygraphy.adapters.report.faults import Everyone
 from polygraphy.adapters.report.markdown import annotate, junit_of, markdown_of
 from polygraphy.adapters.report.sarif import sarif_of
-from polygraphy.binding import bind, bound_function, resolve
+from polygraphy.binding import bind, function_for, resolve
 from polygraphy.domain.arithmetic import histogram
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
@@ -66,7 +66,7 @@ _SOURCES = ("packages", "machine")
 
 def environment() -> Environment:
     """Return versions of libraries and facts about the machine."""
-    sections = (section for key in _SOURCES for section in bound_function(sections_of, key)())
+    sections = (section for key in _SOURCES for section in function_for(sections_of, key)())
     kept_environment = (
         evolve(section, facts=tuple(fact for fact in section.facts if fact[1] != "not set"))
         for section in sections
@@ -106,7 +106,7 @@ def first_model(paths: Sequence[str]) -> Model | None:
             source = ModelSource(path, ignore_external_data=True)
             detail = Detail(layers=True, attrs=True, origins=True)
             try:
-                found_value = bound_function(describe_file, "onnx")(source, detail)
+                found_value = function_for(describe_file, "onnx")(source, detail)
             except PolygraphyException:  # The report is about more than the model.
                 return None
             return found_value if isinstance(found_value, Model) else None
@@ -123,7 +123,7 @@ class ReportsRecorder:
 
     def _record_event(self, kind: str, **facts: Any) -> None:
         """Record an event of a kind with its facts."""
-        self._findings.found(kind, facts)
+        self._findings.report_finding(kind, facts)
 
     # Saved data, and the machine.
 

@@ -9,7 +9,7 @@ from typing import Any
 class Unrecorded:
     """Implements the port `Findings`, and keeps nothing."""
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Ignore a finding."""
 
     def conclude(

@@ -13,7 +13,7 @@ from polygraphy.domain.profiling.table import (
     TimeRow,
     difference_text,
     digits_text,
-    executed_text,
+    operators_text,
     side_in_words,
     table_in,
 )
@@ -52,12 +52,12 @@ def times_table(found_values: Mapping[str, Any]) -> Mapping[str, Any]:
                 "number": numbers[id(row)],
                 "label": row.label,
                 "bar": bars.draw(row),
-                "how": executed_text(row.cells),
+                "how": operators_text(row.cells),
                 "where": ", ".join(_places(row, has_providers=len(providers) > 1)),
                 "inner": [*_inner_lines(row)],
                 "figures": [*_number_cells(row, is_pair=is_pair, has_errors=has_errors)],
             }
-            for row in table.sorted(found_values["sort"])
+            for row in table.sort_rows(found_values["sort"])
         ],
     }
 

@@ -366,12 +366,12 @@ def _postprocess_results(results: RunResults, apply: Postprocess) -> RunResults:
     """Return results with a function applied to the outputs of each iteration."""
     for _, iterations in results:
         for index, outputs in enumerate(iterations):
-            iterations[index] = _postprocessed_outputs(apply(outputs), outputs, apply)
+            iterations[index] = _as_iteration_result(apply(outputs), outputs, apply)
             iterations[index].part = outputs.part
     return results
 
 
-def _postprocessed_outputs(
+def _as_iteration_result(
     changed: Any, outputs: IterationResult, apply: Postprocess
 ) -> IterationResult:
     """Return what a postprocessing function returned as an `IterationResult`; raise if it is not

@@ -123,7 +123,9 @@ class _Pair:
     compute: Compute | None
     last: Mapping[str, Any] | None = None
 
-    def fed(self, feed_dict: Mapping[str, Any], inside: Mapping[str, Any]) -> dict[str, Any]:
+    def convert_feed(
+        self, feed_dict: Mapping[str, Any], inside: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Return input data converted to the types of the edited model."""
         values = {}
         for name, meta in self.then.items():
@@ -151,7 +153,7 @@ class _Pair:
         for feed_dict in feeds:
             inside = [name for name in self.then if name not in feed_dict]
             before = observe_tensors(self.original, feed_dict, [*outputs, *inside])
-            fed = self.last = self.fed(feed_dict, {name: before[name] for name in inside})
+            fed = self.last = self.convert_feed(feed_dict, {name: before[name] for name in inside})
             if self.compute is None:
                 after: Mapping[str, Any] = observe_tensors(self.edited, fed, outputs)
             else:
@@ -192,7 +194,7 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
     trial = Trial(opened, Tolerance(dtype, opened.facts()), chosen)
     compute = pair.compute
     assert compute is not None
-    before, verdict = trial.judged(lambda feed: compute(pair.fed(feed, {})))
+    before, verdict = trial.judge(lambda feed: compute(pair.convert_feed(feed, {})))
     if verdict == "ill-conditioned":
         G_LOGGER.warning(
             f"Rounding only the inputs to {dtype} changes the outputs as much: {before}."

@@ -206,10 +206,10 @@ class Iterations:
                 if self._info is not None:
                     text = json.dumps({"iteration": number})
                     write_text(self._info, f"{text}\n")
-                started = self._jobs.started(Candidate(key, make), ahead)
+                started = self._jobs.start_check(Candidate(key, make), ahead)
                 checked = self._finish_check(started, unmade)
                 self._sort_artifacts(started.place, checked.outcome, number, suffix)
-                self._jobs.done(started, () if self._keeps else self._artifact_paths)
+                self._jobs.release_folder(started, () if self._keeps else self._artifact_paths)
             except BaseException as error:
                 self.close()
                 if isinstance(error, KeyboardInterrupt) and self._save and self._replay:
@@ -398,7 +398,7 @@ class Iterations:
         self.seconds += seconds
         self._rows.add(number, state, found.outcome, seconds, found.reason)
         facts = {"name": key, "outcome": found.outcome, "seconds": seconds, "state": state}
-        resolve(Findings).found("iteration", facts)
+        resolve(Findings).report_finding("iteration", facts)
 
     def _log(self, name: str, found: Checked) -> str:
         """Save the output of a check and return the path."""

@@ -109,7 +109,7 @@ def _digest(names: Sequence[str]) -> str:
 def _tell(names: Sequence[str], total: int) -> None:
     """Log the layers that run in higher precision."""
     findings = resolve(Findings)
-    findings.found("precision", {"layers": names, "total": total})
+    findings.report_finding("precision", {"layers": names, "total": total})
     findings.conclude(
         summary=f"The check passes with {len(names)} of {total} layers in the higher precision."
     )

@@ -128,9 +128,9 @@ class Parts:
 
     def _candidate(self, part: Part) -> Candidate:
         """Return a candidate that writes the model of a part."""
-        return Candidate(part, lambda path: self._save(self.made(part), path))
+        return Candidate(part, lambda path: self._save(self.build_model(part), path))
 
-    def made(self, part: Part) -> Any:
+    def build_model(self, part: Part) -> Any:
         """Return the model of a part."""
         return self.opened.part(part.nodes, ends=part.ends, starts=part.starts)
 
@@ -432,7 +432,7 @@ def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Par
         inside = _failing_subgraph(parts, part.nodes[0])
         if inside is not None:
             return _reduce_failing(*inside, way)[0], part
-    bad = model if part == Part(whole_indices) else parts.made(part)
+    bad = model if part == Part(whole_indices) else parts.build_model(part)
     feed = None
     if way.save_inputs is not None:
         feed = opened.feed(bad)
@@ -443,7 +443,7 @@ def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Par
             "No checked part passed, so the parts may fail for a different reason than the"
             " model. Choose the failure with --fail-code or --fail-regex."
         )
-    value = None if good is None else parts.made(good)
+    value = None if good is None else parts.build_model(good)
     return Reduction(bad, value, names, feed, way.save_inputs), part
 
 
@@ -547,7 +547,7 @@ def _show(parts: Parts, part: Part, *, checks: int) -> None:
     summary = f"Reduced from {total} to {len(names)} node(s): {listed}{text}"
     G_LOGGER.info(f"{summary} ({checks} checks, {parts.iterations.seconds:.1f} s)")
     findings = resolve(Findings)
-    findings.found("reduction", {"nodes": names, "total": total})
+    findings.report_finding("reduction", {"nodes": names, "total": total})
     findings.conclude(summary=f"{summary}.")
 
 

@@ -158,7 +158,7 @@ class Jobs:
             self._own.append(path)
         return self._here.path(path)
 
-    def started(
+    def start_check(
         self, wanted_candidate: Candidate, ahead: Callable[[int], Sequence[Candidate]] | None
     ) -> Started:
         """Return the requested check, started now or earlier; start likely next ones, and stop
@@ -185,7 +185,7 @@ class Jobs:
         assert started_job is not None
         return started_job
 
-    def done(self, started: Started, new_names: Sequence[str]) -> None:
+    def release_folder(self, started: Started, new_names: Sequence[str]) -> None:
         """Release the folder of a check, without the files created there."""
         if self._places is not None and started.place.folder is not None:
             for path in new_names:
@@ -206,7 +206,7 @@ class Jobs:
         """Stop a check that was started early and is not needed."""
         if started.running is not None:
             started.running.stop()
-        self.done(started, self._own)
+        self.release_folder(started, self._own)
 
     def _start(self, candidate: Candidate, place: Place) -> Started:
         """Create an artifact and start its check."""

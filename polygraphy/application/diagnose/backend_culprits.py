@@ -165,7 +165,7 @@ def _remaining_error(
 ) -> float | None:
     """Return the largest error of a backend's outputs if they match; None if they do not."""
     try:
-        compute = case.loaded(party, **how)
+        compute = case.load(party, **how)
         values = compute(feed)
     except REFUSALS:
         return None

@@ -16,7 +16,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.parts import Part, feed_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
-from polygraphy.binding import bound_function, resolve
+from polygraphy.binding import function_for, resolve
 from polygraphy.domain.diagnosis.commands import report_command
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -92,7 +92,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
         reports.show_saved_part(folder, f"{failure.culprit.party}: {failure.said}")
     if issue is not None:
         graph = "" if failure is None else failure_text(failure)
-        sections = [section for key in _SOURCES for section in bound_function(sections_of, key)()]
+        sections = [section for key in _SOURCES for section in function_for(sections_of, key)()]
         named = next((party for party in case.parties if party.name == culprit.party), None)
         called = "" if named is None else str(named.settings.get("module", named.name))
         text = issue_of(

@@ -206,7 +206,7 @@ class Case:
 
     def record_comparison(self, title: str, left_out: Sequence[str] = ()) -> None:
         """Record a comparison with an oracle, and the outputs that it left out."""
-        self._log.evidence = self.evidence.compared(title, left_out)
+        self._log.evidence = self.evidence.with_comparison(title, left_out)
 
     def record_left_out(self, reason: str) -> None:
         """Record that something was not compared."""
@@ -214,7 +214,7 @@ class Case:
 
     def record_version(self, party: str, version: str = "", problem: str = "") -> None:
         """Record that other versions of a backend are compared, and one that was, or why not."""
-        self._log.evidence = self.evidence.asked(party, version, problem)
+        self._log.evidence = self.evidence.with_party(party, version, problem)
 
     def choose_data_again(self) -> Case:
         """Return the case for data that are chosen again: input sets that were left out may not
@@ -247,7 +247,7 @@ class Case:
             return
         self.record_attempt(Attempt(title, join_statements(*result), time.perf_counter() - start))
 
-    def loaded(
+    def load(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
     ) -> Compute:
         """Return the model loaded by a backend (cached), first in a subprocess if it may crash.
@@ -354,7 +354,7 @@ class Case:
         for name in self.model.outputs:
             if name in values and name in expected:
                 noise_level = (noise or {}).get(name, 0.0)
-                output_deviation = self.judged(name, values[name], expected[name], noise_level)
+                output_deviation = self.deviation(name, values[name], expected[name], noise_level)
                 if output_deviation.is_wrong:
                     deviations[name] = output_deviation
         return deviations
@@ -373,7 +373,7 @@ class Case:
             layout=layout_of(self.facts, name),
         )
 
-    def judged(self, name: str, value: Any, expected: Any, noise: Any = 0.0) -> Deviation:
+    def deviation(self, name: str, value: Any, expected: Any, noise: Any = 0.0) -> Deviation:
         """Return the deviation of an output from the expected values."""
         return deviation(
             value,
@@ -436,11 +436,11 @@ def conclude(result: DiagnosisResult) -> bool:
     """
     resolve(DiagnosisReports).show_result(result)
     findings = resolve(Findings)
-    findings.found("attempts", {"attempts": result.attempts})
+    findings.report_finding("attempts", {"attempts": result.attempts})
     if result.curves:
-        findings.found("errors", {"curves": [curve.data() for curve in result.curves]})
+        findings.report_finding("errors", {"curves": [curve.data() for curve in result.curves]})
     if facts := facts_of(result.reason):
-        findings.found("reason", {"facts": [fact.data() for fact in facts]})
+        findings.report_finding("reason", {"facts": [fact.data() for fact in facts]})
     findings.conclude(result.verdict, result.facts(), result.reason)
     if result.verdict == INCONCLUSIVE:
         raise InconclusiveError(result.reason)

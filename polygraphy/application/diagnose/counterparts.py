@@ -592,7 +592,7 @@ class _Search:
     def _solve_number(self, name: str, now: float) -> float:
         """Return the number that fits best, by Newton's steps."""
 
-        def computed_with(number: float) -> Any:
+        def compute_with(number: float) -> Any:
             """Return the tensor computed with a number for all elements of a weight; None if it
             cannot be computed.
             """
@@ -602,7 +602,7 @@ class _Search:
         array, at = np.asarray(self._place.values[1], np.float64), now
         for _ in range(_NEWTON):
             step = 1e-2 * (abs(at) or 1.0)
-            value, moved_value = computed_with(at), computed_with(at + step)
+            value, moved_value = compute_with(at), compute_with(at + step)
             if value is None or moved_value is None or value.shape != array.shape:
                 break
             slope = (moved_value - value) / step

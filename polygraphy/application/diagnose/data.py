@@ -173,10 +173,10 @@ def choose_feeds_for_parties(
         """
         try:
             if not party.rewrites or isinstance(party, WarmParty):
-                return is_fit(case.loaded(party), feed)
+                return is_fit(case.load(party), feed)
             # What it makes of a model may crash.
             fits = run_in_subprocess(lambda: is_fit(party.load(case.model.given), feed), party)
-            case.loaded(party)
+            case.load(party)
         except REFUSALS:  # It does not even load the model, or crashes.
             return True
         return fits

@@ -69,5 +69,5 @@ def diagnose_half(
         outcome = add_open_versions(outcome, request)
     finally:
         close(parties)
-    result = evolve(case.evidence.allowed(outcome.result), attempts=case.attempts)
+    result = evolve(case.evidence.qualify_result(outcome.result), attempts=case.attempts)
     return conclude(add_origins(result, opened.nodes))

@@ -102,14 +102,14 @@ class Compared:
         return max(range(len(self.sets)), key=lambda number: _size(self.sets[number]), default=0)
 
     @property
-    def found(self) -> Differing:
+    def differences(self) -> Differing:
         """Return the differences for that input set."""
         return self.sets[self.number] if self.sets else {}
 
     @property
     def most(self) -> float:
         """Return the largest relative error for that input set."""
-        return _size(self.found)
+        return _size(self.differences)
 
     @property
     def names(self) -> set[str]:
@@ -131,5 +131,5 @@ def limit_to_evidence(found: Found, request: Request) -> Found:
     """Return the result, or "inconclusive" if it finds no fault but not everything was compared."""
     case = found.case
     name = case.parties[0].name if len(case.parties) == 1 else ""
-    result = case.evidence.allowed(found.result, name, request.unexplained)
+    result = case.evidence.qualify_result(found.result, name, request.unexplained)
     return evolve(found, result=result)

@@ -102,7 +102,7 @@ class WarmParty:
         return lowers_to
 
     @cached_property
-    def lowered(self) -> Any:
+    def compute_precision(self) -> Any:
         """Return the operators that compute in it; see the port."""
         return self._call(_plain_attribute, "lowered")
 
@@ -141,9 +141,9 @@ class WarmParty:
             keep = self._process.begin_to_keep
         self._party = keep(_start_party, self._source)
 
-    def limited(self, timeout: float) -> Any:
+    def limit_calls(self, timeout: float) -> Any:
         """Return a context in which each call is silent and has a time limit."""
-        return self._process.limited(timeout, is_silent=True)
+        return self._process.limit_calls(timeout, is_silent=True)
 
     def close(self) -> None:
         """End the process, which holds device memory."""
@@ -432,7 +432,7 @@ def _run_within(timeout: float, function: Callable[[], T], who: str | SuspectedP
     """
     if not isinstance(who, WarmParty):
         return run_in_subprocess(function, who, timeout=timeout, is_silent=True)
-    with who.limited(timeout):
+    with who.limit_calls(timeout):
         return function()
 
 

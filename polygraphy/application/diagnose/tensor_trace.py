@@ -73,7 +73,7 @@ class _SpooledTensors(MutableMapping[str, Any]):
         self._held: dict[str, Any] = {}
         self._tickets: dict[str, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
 
-    def renamed(self, names: Mapping[str, str]) -> _SpooledTensors:
+    def with_names(self, names: Mapping[str, str]) -> _SpooledTensors:
         """Return some arrays under other names, without copying."""
         SpooledTensors = _SpooledTensors(self._spool)
         for own, parts in ((self.sizes, SpooledTensors.sizes), (self._held, SpooledTensors._held)):
@@ -118,7 +118,7 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     Raises:
         BackendError: the party cannot.
     """
-    windows = _traced_windows(case, feed)
+    windows = _layer_windows(case, feed)
     if len(windows) < 2:
         values = _tensors(party.load(case.model.with_all_outputs(), plain=True)(feed))
         release_memory()
@@ -142,7 +142,7 @@ def trace_repeatedly(
     Raises:
         BackendError: the party cannot.
     """
-    if len(_traced_windows(case, feed)) > 1:
+    if len(_layer_windows(case, feed)) > 1:
         return []
     compute = party.load(case.model.with_all_outputs(), plain=True)
     return [_tensors(compute(feed)) for _ in range(times)]
@@ -199,17 +199,19 @@ def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, A
 def rename_tensors(values: Values, names: Mapping[str, str]) -> Values:
     """Return some tensors of a trace under other names."""
     if isinstance(values, _SpooledTensors):
-        return values.renamed(names)
+        return values.with_names(names)
     return {new: values[old] for new, old in names.items() if old in values}
 
 
-def _traced_windows(case: Case, feed: Feed) -> list[range]:
+def _layer_windows(case: Case, feed: Feed) -> list[range]:
     """Return the ranges of layers that fit in memory together."""
     layers = case.model.layers({name: np.shape(array) for name, array in feed.items()})
     total = sum(size or 0 for layer in layers for size in layer.makes.values())
     if 2 * _ISOLATED * total <= case.memory:
         return [range(len(layers))]
-    return plan_windows(layers, case.memory // _TRACED, _sizes(feed), case.model.fixed())
+    return plan_windows(
+        layers, case.memory // _TRACED, _sizes(feed), case.model.non_boundary_tensors()
+    )
 
 
 def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Any]:

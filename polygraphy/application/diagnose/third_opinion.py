@@ -114,7 +114,7 @@ def _jurors(case: Case, party: SuspectedParty, trace: Trace) -> Iterator[Suspect
     yield resolve(SuspectedParty, "package")
 
 
-def undecided_culprits(
+def culprits_without_decision(
     case: Case, places: Sequence[Place], party: SuspectedParty, trace: Trace
 ) -> list[Culprit]:
     """Return the nodes that a backend and the reference compute differently, with nothing to decide
@@ -177,7 +177,7 @@ def _explains_outputs(
         computed_values: Values = {}
         if other_indices:
             computed_values = cut_part(case.model, other_indices, held_values).run(trace.party)
-        expected = case.loaded(party)(trace.feed)
+        expected = case.load(party)(trace.feed)
     except (PolygraphyException, KeyError):
         return False
     values = {name: computed_values.get(name, reference_values.get(name)) for name in expected}

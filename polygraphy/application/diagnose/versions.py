@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplained
-from polygraphy.binding import Unbound, bound_function, resolve
+from polygraphy.binding import Unbound, function_for, resolve
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -84,7 +84,7 @@ def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
     errors: list[PolygraphyException] = []
     for party in case.parties:
         with suppress(Unbound):
-            open_ = bound_function(open_environment, party.backend)
+            open_ = function_for(open_environment, party.backend)
             opened = [(_open_environment(case, open_, path), path) for path in paths]
             environments = [
                 (one, path) for one, path in opened if not isinstance(one, PolygraphyException)
@@ -158,7 +158,7 @@ def _compare_party(
         party = party.in_float32()  # type: ignore[attr-defined]
     with case.attempt(title) as notes:
         try:
-            own_feeds = [case.loaded(party)(feed) for feed in feeds]
+            own_feeds = [case.load(party)(feed) for feed in feeds]
         except REFUSALS as error:
             return Skip(str(error))
         alike: list[str] = []
@@ -227,7 +227,7 @@ def cover_versions(
 
 def _version_here(party: SuspectedParty) -> str:
     """Return the version of a backend in this environment."""
-    return bound_function(open_environment, party.backend)(sys.executable).version
+    return function_for(open_environment, party.backend)(sys.executable).version
 
 
 def _run_versions(

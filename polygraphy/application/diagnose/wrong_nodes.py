@@ -27,10 +27,10 @@ from polygraphy.domain.diagnosis.regions import (
     MOVES,
     GraphNode,
     computing_op,
+    missing_nodes,
     producers,
     read_by_region,
     region_before,
-    replaced_nodes,
 )
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import PolygraphyException
@@ -347,7 +347,7 @@ def _wrong_regions(
             continue
         if _is_cut_off(case, name, made_alone.values[name], trace):
             continue
-        taking_part = replaced_nodes(nodes, region, graph.nodes, name)
+        taking_part = missing_nodes(nodes, region, graph.nodes, name)
         explained = not all(nodes[index].op == "Cast" for index in taking_part) and (
             is_explained_by_rounding(case, region, name, made_alone.values[name], trace)
         )

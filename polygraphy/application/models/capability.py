@@ -10,7 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.models.linting import lint
 from polygraphy.application.run.feeding import Feeds, InputAdapter
-from polygraphy.binding import Unbound, bound_function, resolve
+from polygraphy.binding import Unbound, function_for, resolve
 from polygraphy.domain.checks.capability import (
     Compatibility,
     ModelNode,
@@ -133,7 +133,7 @@ def _external(name: str, suffix: str | None) -> str | None:
 
 def _report_on_whole(model: Any) -> SupportReport:
     """Return the support report for the model as a whole."""
-    problems = bound_function(support_problems, "trt")(model)
+    problems = function_for(support_problems, "trt")(model)
     operators = open_model(model, as_it_is=True).operators
     return SupportReport(not problems, tuple(map(ModelNode, operators)), tuple(problems))
 
@@ -174,7 +174,7 @@ def _provider_support(
 def _part(model: Any, nodes: Sequence[int]) -> Any:
     """Return a model of some of the nodes."""
     opened = open_model(model, as_it_is=True)
-    return opened.part(nodes, outputs=opened.needed_of(nodes), keeps_types=True)
+    return opened.part(nodes, outputs=opened.results_read_outside(nodes), keeps_types=True)
 
 
 def _partition_model(model: Any) -> SupportReport:
@@ -213,7 +213,7 @@ def _add_reasons(model: Any, part: ModelPart, known_problems: tuple[Problem, ...
         return part
     problems = [problem for problem in known_problems if problem.node in part.nodes]
     if not problems:
-        single_problems = bound_function(support_problems, "trt")(_part(model, part.nodes))
+        single_problems = function_for(support_problems, "trt")(_part(model, part.nodes))
         problems = [
             evolve(problem, node=None if problem.node is None else problem.node + part.start)
             for problem in single_problems
@@ -279,7 +279,7 @@ def _find_unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     isolation.
     """
     try:
-        problems_of = bound_function(support_problems, backend)
+        problems_of = function_for(support_problems, backend)
     except Unbound:
         return _not_run(model, backend)
     try:

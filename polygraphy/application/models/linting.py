@@ -11,7 +11,7 @@ from attrs import evolve
 
 from polygraphy import config
 from polygraphy.application.diagnose.subprocesses import run_in_subprocess
-from polygraphy.binding import bound_function, resolve
+from polygraphy.binding import function_for, resolve
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
     INFO,
@@ -37,7 +37,11 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape, typed_shape
+from polygraphy.domain.tensors.shapes import (
+    command_line_shape,
+    format_shape,
+    override_dynamic_shape,
+)
 from polygraphy.ports.models import (
     Lint,
     ModelReports,
@@ -116,7 +120,7 @@ def lint(
         ignore: rules of which nothing is said.
     """
     try:
-        model = bound_function(describe_file, "onnx")(source, EVERYTHING)
+        model = function_for(describe_file, "onnx")(source, EVERYTHING)
     except NotFetchedError as error:
         entry = LintEntry(INFO, Source.LOADER, str(error), rule="model/lfs-pointer")
         return LintReport.of(Findings(()), [entry], path=source.path, ignore=ignore)
@@ -201,7 +205,7 @@ def _with_other_lengths(
         lint_report = _lint_in_isolation(checked, feed, trial)
         if _failures(lint_report) < failures:
             shapes = ", ".join(
-                f"{name}:{typed_shape(meta.shape)}"
+                f"{name}:{command_line_shape(meta.shape)}"
                 for name, meta in inputs.items()
                 if meta.shape is not None
             )

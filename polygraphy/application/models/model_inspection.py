@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from polygraphy.application.models.quantized_tensors import show_quantization
-from polygraphy.binding import Unbound, bound_function, resolve
+from polygraphy.binding import Unbound, function_for, resolve
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import EVERYTHING, Detail, Model, ModelSource
 from polygraphy.domain.model.description import select_tensors, tensor_uses, unbounded_operands
@@ -183,11 +183,11 @@ def read_model(
         ModelError: the file is no model of its type.
     """
     if source.loader is not None:
-        return bound_function(describe_file, "tensorrt")(source, detail)
+        return function_for(describe_file, "tensorrt")(source, detail)
     kind = kind_of(source.path, model_type)
     technology = technology_of(kind) if display_as is None else "tensorrt"
     try:
-        describe = bound_function(describe_file, technology)
+        describe = function_for(describe_file, technology)
     except Unbound:
         raise UsageError(f"{source.path}: models of type {kind} cannot be read here.") from None
     return describe(evolve(source, kind=kind), detail)
@@ -390,7 +390,7 @@ def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
     reports = resolve(ModelReports)
     reports.loading(path)
     source = ModelSource(path, infer_shapes=True, allow_onnxruntime=False)
-    model = bound_function(describe_file, "onnx")(source, Detail(layers=True))
+    model = function_for(describe_file, "onnx")(source, Detail(layers=True))
     uses = tensor_uses(model.graph)
     if names is not None:
         uses = select_tensors(uses, names)
@@ -416,7 +416,7 @@ def inspect_sparsity(
     source = ModelSource(
         path, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
     )
-    model = bound_function(describe_file, "onnx")(source, EVERYTHING)
+    model = function_for(describe_file, "onnx")(source, EVERYTHING)
     reports.sparsity(
         [
             WeightSparsity(
@@ -450,7 +450,7 @@ def compare_models(reference: str, candidate: str) -> bool:
     models = []
     for path in (reference, candidate):
         reports.loading(path)
-        models.append(bound_function(describe_file, "onnx")(ModelSource(path), EVERYTHING))
+        models.append(function_for(describe_file, "onnx")(ModelSource(path), EVERYTHING))
     scales = differences(*models)
     if any(difference.what == "Initializer" for difference in scales):
         from polygraphy.domain.quantization.listing import name_scales

@@ -47,7 +47,7 @@ def show_quantization(
 
 def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) -> list[Any]:
     """Return the quantized tensors with their losses."""
-    from polygraphy.domain.quantization.listing import measured_tensors
+    from polygraphy.domain.quantization.listing import tensors_with_losses
     from polygraphy.domain.quantization.measuring import measure_losses
 
     party, references = resolve(SuspectedParty, "usual"), []
@@ -63,4 +63,4 @@ def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) ->
     feeds = list(StreamingDataLoader(list(inputs))) if inputs else []
     compute = party.load(opened.with_activations()) if feeds else None
     losses = measure_losses(opened.sites, opened.source, compute, feeds)
-    return list(measured_tensors(opened.sites, losses))
+    return list(tensors_with_losses(opened.sites, losses))

@@ -31,7 +31,7 @@ from polygraphy.domain.states.memory import StepFeed
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.domain.tensors.shapes import typed_shape
+from polygraphy.domain.tensors.shapes import command_line_shape
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Promise, Runner, RunnerExtras
 
@@ -75,7 +75,9 @@ def explain_assumptions(data_loader: Any) -> Iterator[None]:
     except (BackendError, InputError) as error:
         assumed: Mapping[str, Sequence[int]] = getattr(data_loader, "assumed", None) or {}
         if assumed and not isinstance(error, MissingDependencyError):
-            shapes = " ".join(f"{name}:{typed_shape(shape)}" for name, shape in assumed.items())
+            shapes = " ".join(
+                f"{name}:{command_line_shape(shape)}" for name, shape in assumed.items()
+            )
             chosen = (
                 f"The shapes of the data are {one_line(shapes)}, with 1 for each dynamic"
                 " dimension. If the model cannot run with these shapes, set --input-shapes."

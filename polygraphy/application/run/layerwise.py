@@ -133,7 +133,7 @@ class WithUnmarked:
         self._marked.name = name
 
     @property
-    def unmarked_runner(self) -> Runner:
+    def plain_runner(self) -> Runner:
         """The runner of the model as it is."""
         return self._unmarked
 
@@ -411,7 +411,9 @@ class _Run:
             weight_copies=_WEIGHT_COPIES,
             free_weights=0 if self._layered.resident_weights else max(total - _SCRATCH, 0),
         )
-        segments = plan_segments(layers, self._layered.outputs, budget, self._layered.fixed())
+        segments = plan_segments(
+            layers, self._layered.outputs, budget, self._layered.non_boundary_tensors()
+        )
         self._segments = list(filter(self._outputs_of, segments))  # Constants are in other parts.
         if not self._segments:
             raise ModelError(

@@ -70,7 +70,7 @@ class ProfileNodes:
 
     def note_feed(self, runner: Runner, feed: Feed) -> None:
         """Remember data if their shapes are new for the runner."""
-        subject = self._subjects.setdefault(id(runner), _Subject(_timed_runner(runner)))
+        subject = self._subjects.setdefault(id(runner), _Subject(_runner_to_time(runner)))
         shapes = tuple((name, tuple(np.shape(array))) for name, array in feed.items())
         if shapes in subject.feeds:
             return
@@ -141,9 +141,9 @@ class ProfileNodes:
         save_profiles(self.profiles, path)
 
 
-def _timed_runner(runner: Any) -> Any:
+def _runner_to_time(runner: Any) -> Any:
     """Return the runner of the unmarked model, if there is one; else the runner."""
-    return getattr(runner, "unmarked_runner", runner)
+    return getattr(runner, "plain_runner", runner)
 
 
 def _own(array: Any) -> Any:

@@ -123,7 +123,7 @@ class Planned:
         """Return a cell with its key and the interpreter that runs it."""
         row = cell.environment
         interpreter = self._here if row is None else self._interpreters[row.name]
-        shared = self._shared_key(cell.asked)
+        shared = self._reference_key(cell.asked)
         key = key_of(
             "cell",
             self._digest(cell.model),
@@ -134,7 +134,7 @@ class Planned:
         )
         return PlannedCell(cell, key, shared, interpreter)
 
-    def _shared_key(self, asked: Asked) -> str:
+    def _reference_key(self, asked: Asked) -> str:
         """Return the key of a reference, which cells share."""
         if asked.outputs:
             return key_of("given", self._digest(asked.outputs), self._digest(asked.inputs))
@@ -224,7 +224,7 @@ class Planned:
         return Job(key, command, stem, self._root, cell.interpreter.environment,
                    gpu=cell.cell.runner.gpu)  # fmt: skip
 
-    def shown(self, job: Job) -> str:
+    def command_line(self, job: Job) -> str:
         """Return the command line that repeats a job."""
         words = list(job.command)
         del words[words.index("--report") :]

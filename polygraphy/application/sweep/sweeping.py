@@ -49,8 +49,8 @@ from polygraphy.domain.sweep.outcome import (
     state_of,
 )
 from polygraphy.domain.sweep.plan import (
-    known_failures,
     plan_of,
+    read_known_failures,
 )
 from polygraphy.domain.tensors.naming import count_text
 from polygraphy.ports.machine import machine_facts
@@ -139,7 +139,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         BackendError: no cell could be run.
         InconclusiveError: cells neither passed nor failed, and none failed.
     """
-    failures = known_failures({"known": list(known)}) if known else []
+    failures = read_known_failures({"known": list(known)}) if known else []
     checked = plan_of(plan)
     if profile is not None:
         from polygraphy.domain.profiling.execution import check_runs
@@ -168,14 +168,14 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         running.repeat(run, chosen, repeat_failed)
     rows = [running.row(cell) for cell in chosen]
     if profile is not None:
-        rows = running.profiled(run, chosen, rows, profile, before)
+        rows = running.profile_rows(run, chosen, rows, profile, before)
     if before is not None:
         rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
     names = [
         f"{cell.cell.model} {label}" for cell in planned.cells for label in cell.cell.axes.labels
     ]
     rows, notes = mark_known_failures(rows, failures, date.today().isoformat(), names)
-    diagnoses = running.diagnosed(run if diagnose else None, chosen, rows)
+    diagnoses = running.diagnose_cells(run if diagnose else None, chosen, rows)
     outcome = SweepOutcome(
         rows,
         groups_of(rows, diagnoses),
@@ -383,7 +383,7 @@ class _Sweep:
                 slow_cells[at] = evolve(slow_cells[at], inference=min(times, default=None))
         return slow_cells
 
-    def profiled(
+    def profile_rows(
         self,
         run: Callable[[str, Sequence[Job]], dict[str, Record]],
         cells: Sequence[PlannedCell],
@@ -465,7 +465,7 @@ class _Sweep:
         records = {at: found_values[at] or ran.get(job.key) for at, job in jobs.items()}
         return {at: record for at, record in records.items() if record is not None}
 
-    def diagnosed(
+    def diagnose_cells(
         self,
         run: Callable[[str, Sequence[Job]], dict[str, Record]] | None,
         cells: Sequence[PlannedCell],
@@ -494,7 +494,7 @@ class _Sweep:
             cell.cell.model,
             cell.cell.label,
             cell.key,
-            command=self._planned.shown(job),
+            command=self._planned.command_line(job),
             runner=axes.runner,
             precision=axes.precision,
             shape=axes.shape,

@@ -2,8 +2,8 @@
 
 from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = ["BaseLoader", "BaseRunner"]
 
-__getattr__ = deferred_names(globals(), submodules=("loader", "runner", "util"))
+__getattr__ = defer_names(globals(), submodules=("loader", "runner", "util"))

@@ -8,7 +8,7 @@ from polygraphy.adapters.base.loader import (
     invoke_from_script,
     save_bytes,
 )
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = [
     "BytesFromPath",
@@ -19,4 +19,4 @@ __all__ = [
     "save_bytes",
 ]
 
-__getattr__ = deferred_names(globals(), submodules=("loader",))
+__getattr__ = defer_names(globals(), submodules=("loader",))

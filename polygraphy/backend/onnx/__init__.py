@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 if TYPE_CHECKING:
     from polygraphy.adapters.onnx.cast.precision import (
@@ -80,7 +80,7 @@ _HOMES = {
     "tensorflow.saving": "OnnxFromTfGraph onnx_from_tf_graph",
 }
 
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(),
     {
         name: f"polygraphy.adapters.{home}"

@@ -1,8 +1,8 @@
 """Plugin references: operators in NumPy, which stand for plugins that run elsewhere."""
 
 from polygraphy.adapters.pluginref.runner import OP_REGISTRY, PluginRefRunner, register
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = ["OP_REGISTRY", "PluginRefRunner", "register"]
 
-__getattr__ = deferred_names(globals(), submodules=("references", "runner"))
+__getattr__ = defer_names(globals(), submodules=("references", "runner"))

@@ -1,8 +1,8 @@
 """What TensorRT-RTX has besides `polygraphy.backend.trt`."""
 
 from polygraphy.adapters.tensorrt.engine.config import CreateConfigRTX, create_config_rtx
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = ["CreateConfigRTX", "create_config_rtx"]
 
-__getattr__ = deferred_names(globals(), submodules=("config",))
+__getattr__ = defer_names(globals(), submodules=("config",))

@@ -25,7 +25,7 @@ from polygraphy.adapters.tensorflow.runner import (
     session_from_graph,
 )
 from polygraphy.adapters.tensorflow.saving import SaveGraph, UseTfTrt, save_graph, use_tf_trt
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = [
     "CreateConfig",
@@ -52,4 +52,4 @@ __all__ = [
     "use_tf_trt",
 ]
 
-__getattr__ = deferred_names(globals(), submodules=("loader", "runner", "util"))
+__getattr__ = defer_names(globals(), submodules=("loader", "runner", "util"))

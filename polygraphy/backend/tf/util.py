@@ -1,9 +1,9 @@
 """Helpers that no script is known to use are gone; what replaces them is said."""
 
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__: list[str] = []
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(),
     removed_names={
         "find_nodes_by_ops": "[node for node in graphdef.node if node.op in ops]",

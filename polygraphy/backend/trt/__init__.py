@@ -78,7 +78,7 @@ from polygraphy.adapters.tensorrt.plan.engine import (
 )
 from polygraphy.adapters.tensorrt.precision.calibrator import Calibrator
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = [
     "Algorithm",
@@ -144,7 +144,7 @@ __all__ = [
     "tensorrt_module_and_version_string",
 ]
 
-__getattr__ = deferred_names(
+__getattr__ = defer_names(
     globals(),
     submodules=(
         "algorithm_selector",

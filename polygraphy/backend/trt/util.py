@@ -14,7 +14,7 @@ from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.legacy import trt as legacy
 from polygraphy.legacy.trt import *  # noqa: F403
-from polygraphy.mod.deferred import deferred_names
+from polygraphy.mod.deferred import defer_names
 
 __all__ = []
 __all__ += legacy.__all__
@@ -28,7 +28,7 @@ __all__.sort()
 
 _METADATA = "tensor.name, tensor.dtype and tensor.shape of each of its {}"
 
-_others = deferred_names(
+_others = defer_names(
     globals(),
     removed_names={
         "check_profile": "bool(profile)",

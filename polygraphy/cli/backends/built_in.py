@@ -233,7 +233,7 @@ class BuiltIn(Backend):
         """The groups of options that belong to this backend alone."""
         return tuple(group for group in self.groups() if group not in self.shared)
 
-    def chosen(self, values: Values, kind: str) -> Chosen:
+    def usage(self, values: Values, kind: str) -> Chosen:
         """Return how a program uses the backend: its runner, its party and their statements.
 
         Args:
@@ -266,7 +266,7 @@ _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy
 
 
 @lru_cache(maxsize=1)
-def built_in() -> dict[str, BuiltIn]:
+def backends_by_name() -> dict[str, BuiltIn]:
     """Return the built-in backends by name."""
     return {backend.name: backend for name in _MODULES for backend in _backends_of_module(name)}
 
@@ -276,7 +276,7 @@ def modules_for(words: Iterable[str]) -> list[str]:
     threads.
     """
     flags = flags_in(list(words))
-    backends = (backend for backend in built_in().values() if backend.flag in flags)
+    backends = (backend for backend in backends_by_name().values() if backend.flag in flags)
     return [*_NEEDED_BY_ALL, *(module for backend in backends for module in backend.modules)]
 
 
@@ -297,12 +297,14 @@ def backends_named_by(runners: Iterable[str]) -> dict[str, BuiltIn]:
     colon and options.
     """
     names = {runner.partition(":")[0] for runner in runners}
-    return {name: backend for name, backend in built_in().items() if name in names}
+    return {name: backend for name, backend in backends_by_name().items() if name in names}
 
 
 def backends_for_parts() -> dict[str, str]:
     """Return the flags of the backends that can run part of an ONNX model, by backend."""
-    return {name: backend.flag for name, backend in built_in().items() if backend.runs_parts}
+    return {
+        name: backend.flag for name, backend in backends_by_name().items() if backend.runs_parts
+    }
 
 
 _REMOVED = formats_of("")
@@ -328,7 +330,9 @@ def check_model_type(
     if unable:
         able = [
             backend.flag
-            for backend in backends_named_by(built_in() if offered is None else offered).values()
+            for backend in backends_named_by(
+                backends_by_name() if offered is None else offered
+            ).values()
             if kind in backend.model_types
         ]
         raise CommandLineError(

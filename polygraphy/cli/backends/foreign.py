@@ -54,7 +54,7 @@ class PluggedBackend:
         """The name of its partial among the templates of a program."""
         return f"runners/{self.name}.py.j2"
 
-    def chosen(self, values: Values) -> Chosen:
+    def usage(self, values: Values) -> Chosen:
         """Return how a program uses the backend of another package."""
         declared = self.declared
         options = values[declared.options] if declared.options else None
@@ -66,7 +66,7 @@ class PluggedBackend:
             if not declared.runner:
                 return Partial(self.template, (options, source, is_path))
             module, _, name = declared.runner.partition(":")
-            return ForeignCall(module, name, [source], _changed_options(options))
+            return ForeignCall(module, name, [source], _non_default_options(options))
 
         return Chosen(runner=runner)
 
@@ -164,7 +164,7 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
         raise ValueError(f"{', '.join(clashes)} already has a different meaning")
 
 
-def _changed_options(options: Options | None) -> dict[str, Any]:
+def _non_default_options(options: Options | None) -> dict[str, Any]:
     """Return the options that differ from their defaults, by field name."""
     rows = [] if options is None else options_of(type(options))
     values = {row.name: getattr(options, row.name) for row in rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel, built_in
+from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel, backends_by_name
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Integer, Number, Text
 from polygraphy.cli.declare.option import (
@@ -123,7 +123,7 @@ def _check_tensorrt(values: Values) -> None:
     given_names = flags_given(values, [TfTrtOptions])
     if given_names and not values[TfTrtOptions].tftrt:
         raise CommandLineError(f"{given_names[0]} requires --tftrt.")
-    if given_names and "trt" not in built_in():
+    if given_names and "trt" not in backends_by_name():
         raise CommandLineError(
             "--tftrt requires the TensorRT backend, which is not available. Remove --tftrt."
         )

@@ -65,14 +65,14 @@ class Command:
         """
         return self
 
-    def declared(self, group: type[Options]) -> Sequence[Option]:
+    def options_of(self, group: type[Options]) -> Sequence[Option]:
         """Return the options of one of the groups."""
         return options_of(group)
 
     @property
     def options(self) -> list[Option]:
         """The declarations of all groups."""
-        return [option for group in self.groups for option in self.declared(group)]
+        return [option for group in self.groups for option in self.options_of(group)]
 
     @property
     def flags(self) -> set[str]:
@@ -85,7 +85,7 @@ class Command:
         """
         return {}
 
-    def nested(self, values: Values) -> Mapping[str, Values]:
+    def values_by_runner(self, values: Values) -> Mapping[str, Values]:
         """Return the options of named runners, by name.
 
         Raises:
@@ -114,9 +114,9 @@ class Command:
             *(values.overridden(own_values) for own_values in values.nested.values()),
         ):
             warn_of_needs(single_values, before)
-        return self.written(new_program, line, log_of(values))
+        return self.program_source(new_program, line, log_of(values))
 
-    def written(self, made: Program, line: str, log: Log) -> str:
+    def program_source(self, made: Program, line: str, log: Log) -> str:
         """Return the source of a program with its log settings."""
         from polygraphy.codegen.render import render
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-from polygraphy.cli.backends.built_in import RunnerModel, Target, built_in, check_model_type
+from polygraphy.cli.backends.built_in import RunnerModel, Target, backends_by_name, check_model_type
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
@@ -44,7 +44,9 @@ from polygraphy.codegen.source import Call, Source, Step
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 from polygraphy.domain.ports import command_line
 
-CONVERSIONS = [backend.conversion() for backend in built_in().values() if backend.conversion]
+CONVERSIONS = [
+    backend.conversion() for backend in backends_by_name().values() if backend.conversion
+]
 """What backends make of models, where these backends are there."""
 
 TARGETS = {
@@ -278,7 +280,7 @@ def _for_target(values: Values, target: str, output: str) -> Values:
     """Return the options with the output as the path of the saved ONNX model."""
     if target != "onnx":
         return values
-    return values.replaced(with_values(values[OnnxSaveOptions], save_onnx=output))
+    return values.replace_groups(with_values(values[OnnxSaveOptions], save_onnx=output))
 
 
 def _warn_about_unused(values: Values, target: str) -> None:

@@ -19,11 +19,11 @@ from polygraphy.cli.commands.diagnose_options import (
     QuantizedOptions,
     default_party,
     groups_of,
-    named_parties,
     parties_of,
     program_of,
+    values_by_party,
 )
-from polygraphy.cli.commands.named import chosen_runners
+from polygraphy.cli.commands.named import select_runners
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_loader_argument, data_of
@@ -70,9 +70,9 @@ class DiagnoseCommand(Command):
         few = DiagnoseCommand([party for party in PARTIES.values() if party.flag in (flags or ())])
         return self if flags is None or not few.flags.issuperset(flags) else few
 
-    def nested(self, values: Values) -> dict[str, Values]:
+    def values_by_runner(self, values: Values) -> dict[str, Values]:
         """Return the options of named backends, by name."""
-        return named_parties(self, values)
+        return values_by_party(self, values)
 
     def program(self, values: Values) -> Program:
         path = values[CheckedModelOptions].path
@@ -110,7 +110,7 @@ class DiagnoseCommand(Command):
 
     def _warn_of_unused(self, values: Values) -> None:
         """Warn of options for backends that are not used."""
-        chosen = {chosen_runner.backend for chosen_runner in chosen_runners(values, PartyOptions)}
+        chosen = {chosen_runner.backend for chosen_runner in select_runners(values, PartyOptions)}
         for backend in self.backends:
             if backend.name not in chosen:
                 unused = flags_given(values, groups_of(backend))

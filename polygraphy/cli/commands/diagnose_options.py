@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polygraphy.cli.backends.built_in import BuiltIn, Groups, built_in
+from polygraphy.cli.backends.built_in import BuiltIn, Groups, backends_by_name
 from polygraphy.cli.commands.command import Command
-from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, chosen_runners, parse_named
+from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, parse_named, select_runners
 from polygraphy.cli.declare.errors import BadValue, warn_idle
 from polygraphy.cli.declare.kinds import Number, Script, Text
 from polygraphy.cli.declare.option import (
@@ -22,11 +22,15 @@ from polygraphy.cli.shared.compare import memory_budget_option
 from polygraphy.codegen.source import Call
 from polygraphy.mod import has_mod
 
-PARTIES = {name: backend for name, backend in built_in().items() if backend.party is not None}
+PARTIES = {
+    name: backend for name, backend in backends_by_name().items() if backend.party is not None
+}
 """The backends that can be diagnosed, by name."""
 
 
-PROGRAMS = {backend.flag: backend for backend in built_in().values() if backend.program is not None}
+PROGRAMS = {
+    backend.flag: backend for backend in backends_by_name().values() if backend.program is not None
+}
 """The backends of programs from which models are exported, by flag."""
 _PROGRAM = next(iter(PROGRAMS), "--program")
 
@@ -61,7 +65,7 @@ def parties_of(values: Values, default: str = "") -> list[Call]:
     """Return the calls that create the backends of a diagnosis; a default backend if none is
     selected.
     """
-    chosen = chosen_runners(values, PartyOptions)
+    chosen = select_runners(values, PartyOptions)
     if not chosen and default:
         chosen = [ChosenRunner(default, "", "", values)]
     calls = []
@@ -72,7 +76,7 @@ def parties_of(values: Values, default: str = "") -> list[Call]:
     return calls
 
 
-def named_parties(command: Command, values: Values) -> dict[str, Values]:
+def values_by_party(command: Command, values: Values) -> dict[str, Values]:
     """Return the options of named backends, by name."""
     return parse_named(command, PartyOptions, values, lambda name: groups_of(PARTIES[name]))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from polygraphy.cli.backends.built_in import Groups, built_in
+from polygraphy.cli.backends.built_in import Groups, backends_by_name
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Ordered
@@ -64,7 +64,7 @@ class RunnerFlags(Ordered):
             BadValue: a named runner has no name, one that is not valid, or one that another has.
         """
         entries = super().parse(words)
-        names = [row.name for row in map(named_row, entries) if row is not None]
+        names = [row.name for row in map(runner_row, entries) if row is not None]
         unnamed = {entry.partition(":")[0] for entry in entries} - {_ENTRY}
         for name in names:
             if names.count(name) > 1 or name in unnamed:
@@ -84,7 +84,7 @@ def _is_named(entry: str) -> bool:
     return entry.startswith(f"{_ENTRY}:")
 
 
-def named_row(entry: str) -> RunnerRow | None:
+def runner_row(entry: str) -> RunnerRow | None:
     """Return the name and the flags of an entry; None if it is a backend without a name.
 
     Raises:
@@ -107,7 +107,9 @@ def named_row(entry: str) -> RunnerRow | None:
                 f"the name {_shorten(name)} is not valid: use up to 64 letters, digits and"
                 " _ . + -"
             )
-        if name in _TAKEN or (name in built_in() and built_in()[name].flag not in flags.split()):
+        if name in _TAKEN or (
+            name in backends_by_name() and backends_by_name()[name].flag not in flags.split()
+        ):
             raise BadValue(f"the name {name} has another meaning; choose another name")
         return parse_runner(name, flags)
     except (BadValue, UsageError) as error:
@@ -131,9 +133,9 @@ class _OneRunner(Command):
         self._whole = whole
         self._choice = choice
 
-    def declared(self, group: type[Options]) -> Sequence[Option]:
+    def options_of(self, group: type[Options]) -> Sequence[Option]:
         """Return the options of a group; of the backends, those without a name."""
-        rows = self._whole.declared(group)
+        rows = self._whole.options_of(group)
         if self._choice not in rows:
             return rows
         kind = self._choice.kind
@@ -149,7 +151,7 @@ class _OneRunner(Command):
         """Return the other flags of the command, which belong outside the quotes."""
         of_backends = {
             flag: f"is an option of {backend.flag}, which this runner does not use."
-            for backend in built_in().values()
+            for backend in backends_by_name().values()
             for group in backend.groups()
             for row in options_of(group)
             for flag in row.flags
@@ -175,8 +177,8 @@ def parse_named(
     Raises:
         CommandLineError: the options of a runner are not valid, or it has not one backend.
     """
-    (row,) = command.declared(choice)
-    rows = map(named_row, getattr(values[choice], row.name))
+    (row,) = command.options_of(choice)
+    rows = map(runner_row, getattr(values[choice], row.name))
     return {
         row.name: _parse_runner(command, choice, row.name, row.flags, groups_of)
         for row in rows
@@ -194,7 +196,7 @@ def _parse_runner(
     """Return the parsed options of one named runner."""
     from polygraphy.cli.parser import HelpRequested, parse
 
-    (row,) = command.declared(choice)
+    (row,) = command.options_of(choice)
     assert isinstance(row.kind, Ordered)
     backends = {flag: name for flag, name in row.kind.names.items() if flag != NAMED_RUNNER}
     chosen = [flag for word in words if (flag := word.partition("=")[0]) in backends]
@@ -236,7 +238,7 @@ class ChosenRunner:
     own: Values | None = None
 
 
-def chosen_runners(values: Values, choice: type[Options]) -> list[ChosenRunner]:
+def select_runners(values: Values, choice: type[Options]) -> list[ChosenRunner]:
     """Return the backends that a command line names, in order.
 
     Args:
@@ -246,7 +248,7 @@ def chosen_runners(values: Values, choice: type[Options]) -> list[ChosenRunner]:
     (row,) = options_of(choice)
     runners = []
     for entry in getattr(values[choice], row.name):
-        named = named_row(entry)
+        named = runner_row(entry)
         if named is None:
             backend, _, text = entry.partition(":")
             runners.append(ChosenRunner(backend, text, "", values))

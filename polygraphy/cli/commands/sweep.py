@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.cli.backends.built_in import built_in
+from polygraphy.cli.backends.built_in import backends_by_name
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, OptionalInteger, Text, Texts
@@ -182,18 +182,18 @@ class SweepCommand(Command):
     groups = (PlanOptions, EngineOptions, SweepFolderOptions, JudgmentOptions)
 
     def program(self, values: Values) -> Program:
-        from polygraphy.domain.sweep.plan import known_failures, plan_of
+        from polygraphy.domain.sweep.plan import plan_of, read_known_failures
 
         path, known_path = values[PlanOptions].path, values[JudgmentOptions].known
         data, known_rows = _read(path), None
         try:
-            plan = plan_of(data, list(built_in()))
+            plan = plan_of(data, list(backends_by_name()))
             _check_flags(path, plan)
         except UsageError as error:
             raise CommandLineError(f"{path}: {error}") from None
         if known_path is not None:
             try:
-                rows = known_failures(_read(known_path))
+                rows = read_known_failures(_read(known_path))
             except UsageError as error:
                 raise CommandLineError(f"{known_path}: {error}") from None
             known_rows = [
@@ -267,7 +267,7 @@ def _check_words(what: str, words: Sequence[str]) -> None:
     except CommandLineError as error:
         raise CommandLineError(f"{what}: {error}", "polygraphy run") from None
     # The plan knows flags by their names: an abbreviation would get past its checks.
-    flags = {flag for group in run.groups for row in run.declared(group) for flag in row.flags}
+    flags = {flag for group in run.groups for row in run.options_of(group) for flag in row.flags}
     for flag in (word.partition("=")[0] for word in words):
         whole_flags = [each for each in flags if flag.startswith("--") and each.startswith(flag)]
         if whole_flags and flag not in flags:

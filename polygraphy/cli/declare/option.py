@@ -130,7 +130,7 @@ class Option:
         return ""
 
     @property
-    def explained(self) -> str:
+    def full_help(self) -> str:
         """The help, with the default at its end."""
         default = self.default_text
         return f"{self.help.removesuffix('.')} (default: {default})." if default else self.help
@@ -373,7 +373,7 @@ class Values:
         found_group: Any = self._groups.get(group)
         return group() if found_group is None else found_group
 
-    def replaced(self, *groups: Options) -> Values:
+    def replace_groups(self, *groups: Options) -> Values:
         """Return the same with some groups instead of those of their classes."""
         options = {**self._groups, **{type(group): group for group in groups}}
         return Values(options, self.nested)
@@ -389,7 +389,7 @@ class Values:
         for group, row, value in own.given:
             changes.setdefault(type(group), {})[row.name] = value
         groups = (with_values(self[each], **values) for each, values in changes.items())
-        return self.replaced(*groups)
+        return self.replace_groups(*groups)
 
     def __iter__(self) -> Any:
         return iter(self._groups.values())
@@ -397,10 +397,10 @@ class Values:
     @cached_property
     def given(self) -> Sequence[Given]:
         """What has a value other than its default, in order of declaration."""
-        return changed_options(self._groups.values())
+        return non_default_options(self._groups.values())
 
 
-def changed_options(groups: Iterable[Options]) -> Sequence[Given]:
+def non_default_options(groups: Iterable[Options]) -> Sequence[Given]:
     """Return what has a value other than its default in some groups, in order of declaration."""
     if isinstance(groups, Values):
         return groups.given
@@ -434,7 +434,7 @@ def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
     wanted = set(calls)
     spellings = (
         row.spelling
-        for _, row, _ in changed_options(values)
+        for _, row, _ in non_default_options(values)
         if any(target.rpartition(".")[0] in wanted for target in row.feeds)
     )
     return list(dict.fromkeys(spellings))
@@ -466,7 +466,7 @@ def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) ->
     """
     defaults = SIGNATURES[name].arguments
     fed: dict[str, Any] = {}
-    for _, row, value in changed_options(values):
+    for _, row, value in non_default_options(values):
         for target in row.feeds:
             called, _, argument = target.rpartition(".")
             if called == name:
@@ -481,7 +481,7 @@ def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list
     their names in its place.
     """
     constants, listed = [], list(calls)
-    for _, row, value in changed_options(values):
+    for _, row, value in non_default_options(values):
         named = {target.rpartition(".")[::2] for target in row.feeds if row.constant}
         fed = [call for call in listed for name, given_name in named if name == call.name]
         if len(fed) < 2:

@@ -79,7 +79,7 @@ def absolute_tolerance(kind: Kind, otherwise: str, feeds: Feeds = ()) -> Any:
     )
 
 
-def checked_statistic(*statistics: str, otherwise: str, feeds: Feeds = (), note: str = "") -> Any:
+def statistic_option(*statistics: str, otherwise: str, feeds: Feeds = (), note: str = "") -> Any:
     """Return the option `--check-error-stat` of some statistics; see `relative_tolerance`."""
     return option(
         "--check-error-stat",
@@ -217,7 +217,7 @@ class SimpleOptions(Options):
     atol: Any = absolute_tolerance(
         PerName(NumberOrAuto(minimum=0)), otherwise="1e-5", feeds=f"{_SIMPLE}.atol"
     )
-    check_error_stat: Any = checked_statistic(
+    check_error_stat: Any = statistic_option(
         "elemwise",
         "max",
         "mean",

@@ -56,20 +56,22 @@ def check_files(values: Values, *, written: Named = ()) -> None:
     Raises:
         CommandLineError: two of them name the same path.
     """
-    written = [*_named_files(values, lambda row: row.writes), *written]
+    written = [*_files_of_options(values, lambda row: row.writes), *written]
     check_paths(files_read(values), written)
 
 
-def _named_files(values: Values, is_one: Callable[[Option], object]) -> Iterator[tuple[str, str]]:
+def _files_of_options(
+    values: Values, is_one: Callable[[Option], object]
+) -> Iterator[tuple[str, str]]:
     """Yield the files that options name, each with the flag; standard output is not a file."""
-    for label, _, row, value in _given_options(values):
+    for label, _, row, value in _options_with_values(values):
         if value and is_one(row):
             paths = [path for path, _ in row.kind.files(value) if path != "-"]
             flags = row.kind.flags_of(value) or [row.spelling] * len(paths)
             yield from zip((f"{flag}{label}" for flag in flags), paths)
 
 
-def _given_options(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
+def _options_with_values(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
     """Yield options with values other than their defaults, those of named runners too."""
     yield from (("", *row) for row in values.given)
     for name, own_values in values.nested.items():
@@ -88,7 +90,7 @@ def check_log_and_program(values: Values) -> None:
     """
     written: list[tuple[str, str]] = []
     named: set[str] = set()
-    for _, _, row, value in _given_options(values):
+    for _, _, row, value in _options_with_values(values):
         texts = _texts(value) if isinstance(value, (str, Mapping, tuple, list)) else ()
         if row.spelling in _LATE:
             written += [(row.spelling, text) for text in texts]
@@ -114,7 +116,7 @@ def check_read(values: Values) -> None:
     Raises:
         UsageError: there is none.
     """
-    for _, _, row, value in _given_options(values):
+    for _, _, row, value in _options_with_values(values):
         if row.reads is None or not value:
             continue
         for path, symbol in row.kind.files(value):
@@ -125,7 +127,7 @@ def check_read(values: Values) -> None:
 
 def files_read(values: Values) -> list[tuple[str, str]]:
     """Return the input files with the flags that name them."""
-    saved = dict(_named_files(values, lambda row: row.writes))
+    saved = dict(_files_of_options(values, lambda row: row.writes))
 
     def is_updated(label: str, path: str) -> bool:
         """Return whether a file is read and written by the same pair of options."""
@@ -134,7 +136,7 @@ def files_read(values: Values) -> list[tuple[str, str]]:
 
     return [
         (label, path)
-        for label, path in _named_files(values, lambda row: row.reads is not None)
+        for label, path in _files_of_options(values, lambda row: row.reads is not None)
         if not is_updated(label, path)
     ]
 

@@ -9,8 +9,8 @@ from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.compare import (
     FUNCTIONS,
     absolute_tolerance,
-    checked_statistic,
     relative_tolerance,
+    statistic_option,
 )
 
 
@@ -65,7 +65,7 @@ class RejudgeOptions(Options):
     atol: Any = absolute_tolerance(
         PerName(Number(minimum=0)), otherwise="the saved value", feeds="check_accuracy.atol"
     )
-    check_error_stat: Any = checked_statistic(
+    check_error_stat: Any = statistic_option(
         "max",
         "mean",
         "median",

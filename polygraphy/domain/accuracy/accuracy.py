@@ -16,7 +16,7 @@ from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.limits import Threshold
 from polygraphy.domain.ports import data_frame
 from polygraphy.domain.results.results import IterationResult, KeyedList
-from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
+from polygraphy.domain.tensors.pickling import Storable, pickle_as, their_items
 
 RunnerPair = tuple[str, str]
 PairKey = Union[RunnerPair, SupportsIndex, None]
@@ -183,7 +183,7 @@ def check_aggregation(aggregation: str) -> str:
     return aggregation
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     """What one comparison function found: per pair of runners, per iteration, an answer per output.
 
@@ -347,7 +347,9 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Yield how each pair fared, in order; every verdict and every count is taken from here."""
         for position, pair in enumerate(self.keys()):
             counted = self._judgments(position)
-            matched = counted.matched if isinstance(counted, Reading) else count_matched(counted)
+            matched = (
+                counted.match_count if isinstance(counted, Reading) else count_matched(counted)
+            )
             yield PairTally(pair, matched, len(counted))
 
     def _judgments(self, position: int) -> Collection[Answers]:
@@ -398,7 +400,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             return {name: UncomparedResult(reason) for name in by_output}
         return {name: average_of(totals) for name, totals in by_output.items()}
 
-    def judged(self, position: int) -> Collection[Answers]:
+    def deciding_results(self, position: int) -> Collection[Answers]:
         """Return the results that decide about a pair: those of every iteration, or the averages as
         a single one; read-only.
         """
@@ -455,7 +457,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         without metrics.
         """
         worst: WorstOutput | None = None
-        for pair, iteration, name, answer in self.judged_answers():
+        for pair, iteration, name, answer in self.deciding_answers():
             excess = answer.excess if isinstance(answer, CompareResult) else None
             if excess is not None and (worst is None or excess > worst.excess):
                 worst = WorstOutput(pair, iteration, name, answer, excess)
@@ -463,27 +465,27 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
     def failures(self) -> Iterator[Any]:
         """Yield every result, or average, that makes the comparison fail."""
-        return (answer for _, _, _, answer in self.judged_answers() if not answer)
+        return (answer for _, _, _, answer in self.deciding_answers() if not answer)
 
     def failed_names(self) -> set[str]:
         """Return the names of all outputs that failed."""
-        return {name for _, _, name, answer in self.judged_answers() if not answer}
+        return {name for _, _, name, answer in self.deciding_answers() if not answer}
 
     def _repr_html_(self) -> str:
         """Return the verdicts as notebooks show them."""
         return AccuracyResults([self])._repr_html_()
 
-    def judged_answers(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
+    def deciding_answers(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
         """Yield pair, iteration, output and result for all results that decide: every one, or the
         averages.
         """
         for position, pair in enumerate(self.keys()):
-            for iteration, answers in enumerate(self.judged(position)):
+            for iteration, answers in enumerate(self.deciding_results(position)):
                 for name, answer in answers.items():
                     yield pair, None if self.is_average else iteration, name, answer
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 class AccuracyResults(list[AccuracyResult], Storable):
     """What several comparison functions found; truthy when all of them passed.
 

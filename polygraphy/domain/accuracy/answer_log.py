@@ -52,7 +52,7 @@ class AnswerLog(list[Answers]):
         self._spool: Spool | None = None
         self._packs = open_spool is not None
         self._tickets: list[int] = []
-        self._packed = self._packed_matched = 0
+        self._pack_iterations = self._packed_matched = 0
         self._held = 0
 
     def add(self, answers: Answers) -> None:
@@ -70,7 +70,7 @@ class AnswerLog(list[Answers]):
     @property
     def total(self) -> int:
         """Return the number of iterations."""
-        return self._packed + len(self)
+        return self._pack_iterations + len(self)
 
     def reading(self) -> Reading:
         """Return all iterations, for callers that neither change nor keep them."""
@@ -81,7 +81,7 @@ class AnswerLog(list[Answers]):
         if self._tickets:
             self[:0] = self._past()
         self._tickets, self._packs = [], False
-        self._packed = self._packed_matched = 0
+        self._pack_iterations = self._packed_matched = 0
 
     def _pack(self) -> None:
         """Pack all iterations except the last, which may still grow."""
@@ -91,12 +91,12 @@ class AnswerLog(list[Answers]):
         try:
             self._packs = _are_packable(past)
             OutputCompareResult.prepare_metrics(_differences(past))
-            ticket = self._spool.put(_packed(past)) if self._packs else -1
+            ticket = self._spool.put(_pack_iterations(past)) if self._packs else -1
         except (FileError, pickle.PicklingError, AttributeError, TypeError):
             self._packs = False
         if self._packs:  # Else they stay: that costs memory, and nothing is lost.
             self._tickets.append(ticket)
-            self._packed += len(past)
+            self._pack_iterations += len(past)
             self._packed_matched += count_matched(past)
             del self[:-1]
             self._held = len(self[0])
@@ -106,7 +106,7 @@ class AnswerLog(list[Answers]):
         for ticket in self._tickets:
             assert self._spool is not None
             # Nothing else can have written to the spool.
-            yield from _unpacked(self._spool.take(ticket))
+            yield from _unpack_iterations(self._spool.take(ticket))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self.reading()),)
@@ -129,7 +129,7 @@ class Reading(Collection[Answers]):
         yield from self._log
 
     @property
-    def matched(self) -> int:
+    def match_count(self) -> int:
         """Return the number of iterations that matched; packed ones cannot have changed."""
         return self._log._packed_matched + count_matched(self._log)
 
@@ -139,7 +139,7 @@ def count_matched(iterations: Iterable[Answers]) -> int:
     return sum(bool(answers) and all(answers.values()) for answers in iterations)
 
 
-def _packed(iterations: list[Answers]) -> bytes:
+def _pack_iterations(iterations: list[Answers]) -> bytes:
     """Return iterations as bytes: results as columns, and what equals the iteration before once."""
     rows: list[Answers | tuple[Any, Any]] = []
     names: tuple[Any, ...] = ()
@@ -156,8 +156,8 @@ def _packed(iterations: list[Answers]) -> bytes:
     return pickle.dumps(rows, _PROTOCOL)
 
 
-def _unpacked(data: bytes) -> Iterator[Answers]:
-    """Yield the iterations of `_packed`."""
+def _unpack_iterations(data: bytes) -> Iterator[Answers]:
+    """Yield the iterations of `_pack_iterations`."""
     for row in pickle.loads(data):
         yield dict(zip(row[0], from_columns(row[1]))) if isinstance(row, tuple) else row
 

@@ -261,7 +261,7 @@ class AccuracyTable:
                 is_judged=not result.is_average,
                 measures=measures,
             )
-            for iteration, answers in enumerate(result.judged(at)):
+            for iteration, answers in enumerate(result.deciding_results(at)):
                 table.add(None if result.is_average else iteration, answers)
             table.iterations = len(iterations)
             tables.append(table)
@@ -320,7 +320,7 @@ class JudgedPair:
     average: bool
     left_out: Sequence[str]
 
-    def named(self, names: Mapping[Run, str], rows: Sequence[OutputRow]) -> Comparison:
+    def comparison(self, names: Mapping[Run, str], rows: Sequence[OutputRow]) -> Comparison:
         """Return the comparison of this pair, with the given names of runs."""
         return Comparison(
             function=self.function,
@@ -336,7 +336,7 @@ class JudgedPair:
         )
 
 
-def judged_pairs(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[JudgedPair]:
+def pairs_with_rows(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[JudgedPair]:
     """Return each pair of runs of a result, with its rows."""
     rows = enumerate(zip(result.runs(), tables, result.tallies()))
     return [

@@ -15,7 +15,7 @@ from polygraphy.domain.accuracy.output_rows import (
     OutputRow,
     badness,
     brief,
-    judged_pairs,
+    pairs_with_rows,
     row_in_words,
 )
 from polygraphy.domain.arithmetic import Difference
@@ -32,11 +32,11 @@ def comparisons_of(results: Sequence[AccuracyResult]) -> list[Comparison]:
     row_pairs = [
         judged_pair
         for result in results
-        for judged_pair in judged_pairs(result, AccuracyTable.of(result))
+        for judged_pair in pairs_with_rows(result, AccuracyTable.of(result))
     ]
     runs = list(dict.fromkeys(run for judged_pair in row_pairs for run in judged_pair.runs))
     names = dict(zip(runs, names_of_runs(runs)))
-    return [judged_pair.named(names, judged_pair.table.rows()) for judged_pair in row_pairs]
+    return [judged_pair.comparison(names, judged_pair.table.rows()) for judged_pair in row_pairs]
 
 
 def accuracy_records(results: Sequence[AccuracyResult]) -> list[dict[str, Any]]:

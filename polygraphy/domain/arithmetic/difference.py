@@ -46,7 +46,7 @@ from polygraphy.domain.arithmetic.summary import (
     summarize_rows,
     summarize_stream,
 )
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 
 CHANNELS: tuple[Channel, ...] = ("absolute", "relative")
 MOST_KEPT = 256
@@ -118,7 +118,7 @@ def _median(vector: Floats) -> float:
     return channel.median if channel.valid == vector.size else math.nan
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 @frozen
 class Element:
     """One element of a comparison: where it is, the two values, and their differences."""
@@ -130,7 +130,7 @@ class Element:
     relative: float
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 @frozen
 class Mismatches:
     """The elements that differ by more than a `Limit` allows."""
@@ -206,7 +206,7 @@ class Difference:
         by_size: dict[int, list[tuple[Difference, Channel, Floats]]] = {}
         for each in many:
             if MOST_KEPT < each.size <= KEPT:
-                for channel, vector in each._unordered_channels():
+                for channel, vector in each._channels_without_median():
                     by_size.setdefault(each.size, []).append((each, channel, vector))
         for size, alike in by_size.items():
             low, high = (size - 1) // 2, size // 2
@@ -215,7 +215,7 @@ class Difference:
             for (each, channel, _), (left, right) in zip(alike, rows[:, [low, high]].tolist()):
                 each._ordered[channel] = Ordered(size, middle(left, right), {})
 
-    def _unordered_channels(self) -> Iterator[tuple[Channel, Floats]]:
+    def _channels_without_median(self) -> Iterator[tuple[Channel, Floats]]:
         """Yield the channels whose medians have to be computed, with their elements, none NaN."""
         for channel in CHANNELS:
             extent = self._extents.get(channel)
@@ -235,7 +235,7 @@ class Difference:
         """Replace the operands by copies, so that the originals may change."""
         self._pair.own_arrays()
 
-    def kept(self) -> KeptDifferences | None:
+    def without_operands(self) -> KeptDifferences | None:
         """Return the differences without the operands; None if they are many, or a statistic is
         known already.
         """
@@ -363,7 +363,7 @@ class Difference:
         """Return a quantile of the relative differences, for a probability from 0 to 1."""
         return self._order_statistic("relative", probability)
 
-    def known_metrics(self) -> tuple[float, ...] | None:
+    def metrics_without_pass(self) -> tuple[float, ...] | None:
         """Return the largest, mean and median absolute and relative differences, in this order, if
         they are known without a pass.
         """

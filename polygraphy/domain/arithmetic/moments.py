@@ -137,11 +137,11 @@ def _describe_finite(block: Reals, low: float, high: float, room: Floats, spare:
     zeros = 0
     if low <= 0 <= high:
         zeros = int(np.count_nonzero(np.equal(block, 0)))
-    squares = _squared_deviations(values, mean, spare)
+    squares = _sum_of_squares(values, mean, spare)
     return Row(block.size, mean, squares, magnitude, low, high, 0, 0, 0, zeros)
 
 
-def _squared_deviations(values: Floats, mean: float, spare: Floats) -> float:
+def _sum_of_squares(values: Floats, mean: float, spare: Floats) -> float:
     """Return the sum of squared deviations from the mean."""
     total = inner(values, values)
     squares = total - values.size * mean * mean

@@ -279,7 +279,7 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
     labels = labels_of(model.graph)
     yield from _duplicates(model.graph, labels)
     yield from _order(model.graph, labels)
-    yield from _unused_entries(model.graph, labels)
+    yield from _dead_entries(model.graph, labels)
     yield from _imports(model)
     yield from _states(model.graph)
     for graph in model.graph.walk():
@@ -380,7 +380,7 @@ def _nodes_in_cycles(needs: Mapping[int, set[int]]) -> set[int]:
     return unordered
 
 
-def _unused_entries(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
+def _dead_entries(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     """Yield inputs, initializers and nodes that no output depends on."""
     needed = {tensor.name for tensor in graph.outputs}
     producers: dict[str, list[int]] = {}

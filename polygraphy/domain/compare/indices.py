@@ -19,12 +19,12 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for
 from polygraphy.domain.tensors.pairing import FindOutput
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 
 Positions = npt.NDArray[np.intp]
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 @frozen
 class Misplaced:
     """An entry of the first run that the second run does not have nearby.
@@ -124,7 +124,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
                 f"An index tolerance of {tolerance} is too large for lists of {shape[-1]}"
                 " entries: nothing would be compared."
             )
-        rows, columns = _misplaced_entries(lists, array, tolerance)
+        rows, columns = _entries_out_of_place(lists, array, tolerance)
         first = None
         if rows.size:
             row, column = int(rows[0]), int(columns[0])
@@ -145,7 +145,9 @@ def _lists(array: Array, shape: tuple[int, ...]) -> Array:
     return array.reshape(batch, shape[-1])
 
 
-def _misplaced_entries(lists: Array, array: Array, tolerance: int) -> tuple[Positions, Positions]:
+def _entries_out_of_place(
+    lists: Array, array: Array, tolerance: int
+) -> tuple[Positions, Positions]:
     """Return rows and columns, in order, of entries in `lists` that `array` lacks within
     `tolerance` places.
 

@@ -97,7 +97,7 @@ def _ulp_distances(
 ) -> Measured:
     """Return the largest distance in ULPs, its 99th percentile, its mean, and the data type."""
     arrays = value.array, reference.array
-    precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
+    precision = coarsest_between(arrays, (value.compute_dtype, reference.compute_dtype))
     if all(is_exact(array.dtype.name) for array in arrays):
         precision = None
     elif precision is None:

@@ -13,7 +13,7 @@ from polygraphy.domain.compare.result import (
 )
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.limits import Threshold
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 
 __all__ = [
     "BaseCompareFunc",
@@ -33,4 +33,4 @@ __all__ += metrics.__all__
 
 for _each in tuple(globals().values()):
     if isinstance(_each, type) and issubclass(_each, (CompareResult, Threshold)):
-        pickled_as("polygraphy.comparator.compare")(_each)
+        pickle_as("polygraphy.comparator.compare")(_each)

@@ -42,7 +42,7 @@ class Side:
         return self.outputs.facts if isinstance(self.outputs, IterationResult) else None
 
     @property
-    def computed_in(self) -> str | None:
+    def compute_dtype(self) -> str | None:
         """Return the least precise data type in the computation of the output; None if unknown. Can
         load the model, so read it only if needed.
         """

@@ -21,10 +21,10 @@ from polygraphy.domain.arithmetic.moments import exact_sum
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.rounding import Rounding, deviation
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 @frozen
 class ComparedTensor:
     """One side of a comparison, for the record."""
@@ -48,7 +48,7 @@ def _describe_tensor(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) ->
     return ComparedTensor(name, str(dtype), shape)
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 class CompareResult:
     """The answer about one output: truthy when it passed.
 
@@ -152,7 +152,7 @@ class CompareResult:
     __hash__ = object.__hash__
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 class UncomparedResult(CompareResult):
     """A failure without metrics: the output is missing on one side, or the shapes differ.
 
@@ -274,7 +274,7 @@ _NEVER_LATER = (*_MAXIMA, *_FIELDS[6:])
 """The metrics that differences which are kept do not give."""
 
 
-@pickled_as("polygraphy.comparator.compare")
+@pickle_as("polygraphy.comparator.compare")
 class OutputCompareResult(CompareResult):
     """The differences of one output, and whether they are tolerable.
 
@@ -553,14 +553,14 @@ class OutputCompareResult(CompareResult):
         if not self.passed:  # Why is only asked of failures.
             _ = self.is_rounding
         if self.difference is not None:
-            known = self.difference.known_metrics() if self.quantile is None else None
+            known = self.difference.metrics_without_pass() if self.quantile is None else None
             if known is not None:
                 self._metrics = dict(zip(_FIELDS, (*known, None, None)))
             else:
                 for field in _MAXIMA if self.quantile is None else _NEVER_LATER:
                     if field not in self._metrics:
                         self._metric(field)
-                self._kept = self.difference.kept()
+                self._kept = self.difference.without_operands()
         if self._kept is None and len(self._metrics) < len(_FIELDS):
             self.metric_values()
         self.difference = self.arrays = self._explain = None

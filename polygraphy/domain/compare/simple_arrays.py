@@ -49,10 +49,10 @@ from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import (
     Facts,
     compute_dtype,
+    compute_precision,
     is_bounded,
     is_ordered,
     layout_between,
-    lowered_precision,
 )
 from polygraphy.domain.tensors.precision import Precision, is_exact
 
@@ -252,7 +252,7 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
         if result:
             return result
     sides = value, reference
-    precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
+    precision = coarsest_between(arrays, (value.compute_dtype, reference.compute_dtype))
     if value.lineage is not None:
         inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
         return result if inherited is None else judge_with(inherited)
@@ -320,7 +320,9 @@ def _judge_reordered(
 def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
     """Return the rounding limit including accumulated rounding, if the model is available."""
     for side in sides:
-        precision = coarsest_between((side.array, side.array), (side.computed_in, side.computed_in))
+        precision = coarsest_between(
+            (side.array, side.array), (side.compute_dtype, side.compute_dtype)
+        )
         if precision is None or precision.name != rounding.dtype:
             continue  # Nothing adds up of what is finer.
         rough = side.rough(rounding.dtype)
@@ -357,7 +359,7 @@ def _rounding_between(
     )
     if rounding is None:
         return None
-    reasons = (lowered_precision(facts) for facts, _ in sides)
+    reasons = (compute_precision(facts) for facts, _ in sides)
     return evolve(
         rounding,
         lowered=next(

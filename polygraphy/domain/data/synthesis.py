@@ -29,11 +29,11 @@ from polygraphy.domain.tensors.naming import (
 )
 from polygraphy.domain.tensors.shapes import (
     Shape,
+    command_line_shape,
     fits,
     format_shape,
     is_shape_dynamic,
     override_dynamic_shape,
-    typed_shape,
 )
 
 _BLOCK = 1 << 14
@@ -250,7 +250,7 @@ class DataLoader:
         turn = self._turns[index % len(self._turns)]
         model = turn if self.input_metadata is None else self.input_metadata
         patterns = _expand_patterns(turn, list(model))
-        ranges = self._named_ranges(list(model))
+        ranges = self._ranges_by_input(list(model))
         metadata = self._merge_metadata(model, patterns)
         generator.seed((self.seed + index) % 2**32)
         feed = {}
@@ -305,7 +305,7 @@ class DataLoader:
         """Return the metadata that replaces the model's in the first iteration."""
         return self._turns[0]
 
-    def _named_ranges(self, names: Sequence[str]) -> PerOutput[ValRange]:
+    def _ranges_by_input(self, names: Sequence[str]) -> PerOutput[ValRange]:
         """Return the ranges by the model's input names."""
         if not isinstance(self.val_range, Mapping):
             return self.val_range
@@ -475,7 +475,7 @@ def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
     """Return a line about dynamic dimensions that became 1."""
     dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
     which = join_words(list(dims)) if dims else "a dimension"
-    chosen = typed_shape(static)
+    chosen = command_line_shape(static)
     return one_line(
         f"{name}: {which} {'is' if len(dims) < 2 else 'are'} dynamic, 1 was used; choose with"
         f" --input-shapes {name}:{chosen}"

@@ -46,7 +46,7 @@ _USUAL = 0.25
 """The share of elements that are smaller than the usual size: masks are large, and many."""
 
 
-def borrowed_variants(
+def variants_from_donor(
     graph: Side, index: int, donor: Side, donor_nodes: Sequence[int]
 ) -> Iterator[Variant]:
     """Yield variants of a node in which a weight or attribute is copied from another graph.
@@ -221,7 +221,7 @@ def is_informative(array: Any) -> bool:
     return spread > _SPREAD * ALIKE * size or finite.size < array.size
 
 
-def lost_results(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def results_of_missing_nodes(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield operators that may be missing behind a tensor, and what they would compute: an
     activation, or a product, a quotient, a sum or a matrix product with a weight of the reference.
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.two_models import captured_tensors
+from polygraphy.domain.diagnosis.two_models import outer_tensors
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.ports import command_line
@@ -89,7 +89,7 @@ def sanitize_command(path: str, options: Options) -> str:
     """Return the `sanitize` command that infers the types of a model again, with additional
     options.
     """
-    output = {"output": fixed_path(path)}
+    output = {"output": path_of_fix(path)}
     return command_line("surgeon sanitize", {"model_file": path}, options, output)
 
 
@@ -115,7 +115,7 @@ def copy_command(path: str, reference: str, nodes: Iterable[str]) -> str:
     return command_line(
         "surgeon copy",
         {"model_file": path, "reference": reference, "nodes": _put_dashes_last(nodes)},
-        {"output": fixed_path(path)},
+        {"output": path_of_fix(path)},
     )
 
 
@@ -127,7 +127,7 @@ def insert_commands(path: str, side: Side, changed: Sequence[Variant]) -> str:
     for number, variant in enumerate(_in_applicable_order(side, changed), 1):
         if variant.node in side.nodes or variant.weights:
             return ""
-        after = fixed_path(path, number)
+        after = path_of_fix(path, number)
         options = _insert_options(variant.node)
         line = options and command_line(
             "surgeon insert", {"model_file": before}, options, {"output": after}
@@ -176,7 +176,7 @@ def _live_tensors(side: Side, nodes: Sequence[Node]) -> set[str]:
         found.add(name)
         if name in makers:
             found.update(makers[name].outputs)
-            waiting += [*makers[name].inputs, *captured_tensors(makers[name])]
+            waiting += [*makers[name].inputs, *outer_tensors(makers[name])]
     return found
 
 
@@ -188,7 +188,7 @@ def output_path(path: str, ending: str) -> str:
     return f"./{name}" if name.startswith("-") else name
 
 
-def fixed_path(path: str, number: int = 1) -> str:
+def path_of_fix(path: str, number: int = 1) -> str:
     """Return the path of the numbered copy of a model without its fault."""
     return output_path(path, f"_fixed{number if number > 1 else ''}.onnx")
 

@@ -46,8 +46,8 @@ def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
     nodes, values, equal_tensors, expected = model
     other_nodes, reference_values, used_names, classes = reference
     twin_of = {name: classes.get(twin, twin) for name, twin in equal_tensors.items()}
-    before = _known_sources(nodes, twin_of)
-    before_twins = _known_sources(
+    before = _nearest_known_sources(nodes, twin_of)
+    before_twins = _nearest_known_sources(
         other_nodes, {name: classes.get(name, name) for name in used_names}
     )
     by_size: dict[int, list[tuple[str, GraphNode, Any]]] = {}
@@ -91,7 +91,7 @@ def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
             return
 
 
-def _known_sources(
+def _nearest_known_sources(
     nodes: Sequence[GraphNode], known_names: Mapping[str, str]
 ) -> dict[str, frozenset[str]]:
     """Return, by tensor, the known ones that it is computed from without a known one in between."""

@@ -34,7 +34,7 @@ class Evidence:
     left_out: Sequence[str] = ()
     versions: Mapping[str, Mapping[str, str]] = field(factory=dict)
 
-    def compared(self, name: str, left_out: Sequence[str] = ()) -> Evidence:
+    def with_comparison(self, name: str, left_out: Sequence[str] = ()) -> Evidence:
         """Return the evidence after a comparison with an oracle, which left out some outputs."""
         return evolve(self.without(*left_out), against=(*self.against, name))
 
@@ -42,14 +42,14 @@ class Evidence:
         """Return the evidence if something was not compared."""
         return evolve(self, left_out=tuple(dict.fromkeys((*self.left_out, *left_out))))
 
-    def asked(self, party: str, version: str = "", problem: str = "") -> Evidence:
+    def with_party(self, party: str, version: str = "", problem: str = "") -> Evidence:
         """Return the evidence with a version of a backend that was compared, or the problem that
         prevented it.
         """
         own_names = {**self.versions.get(party, {}), **({version: problem} if version else {})}
         return evolve(self, versions={**self.versions, party: own_names})
 
-    def allowed(
+    def qualify_result(
         self, result: DiagnosisResult, name_alone: str = "", unexplained: str = ""
     ) -> DiagnosisResult:
         """Return the result, or "inconclusive" if it finds no fault but not everything was

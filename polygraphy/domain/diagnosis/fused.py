@@ -39,7 +39,7 @@ def region(model: Side, tensor: str, kept_names: Iterable[str]) -> tuple[int, ..
     return tuple(sorted(found_region))
 
 
-def replaced_nodes(model: Side, fused: Side, index: int) -> tuple[int, ...]:
+def nodes_behind_fused(model: Side, fused: Side, index: int) -> tuple[int, ...]:
     """Return the model nodes that a node of the optimized graph replaces; if its output was renamed
     there, those that read it.
     """
@@ -91,14 +91,14 @@ def _trace_suspect(
             {
                 replaced_node
                 for index in suspect.nodes
-                for replaced_node in replaced_nodes(model, fused, index)
+                for replaced_node in nodes_behind_fused(model, fused, index)
             }
         )
     )
     if not indices:
         return None
     if suspect.weights:
-        indices = _folded_nodes(suspect, pairing, model, indices)
+        indices = _nodes_behind_weights(suspect, pairing, model, indices)
         return _trace_folded(suspect, suspects, pairing, model, indices)
     if suspect.cause in ("attribute", "epsilon"):
         return _attribute(suspect, pairing, model, indices)
@@ -114,7 +114,7 @@ def _trace_suspect(
     return evolve(suspect, nodes=same_op_indices if len(same_op_indices) == 1 else indices)
 
 
-def _folded_nodes(
+def _nodes_behind_weights(
     suspect: Suspect, pairing: Pairing, model: Side, indices: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the nodes whose folded weights the fused node of a suspect reads: one with weights,

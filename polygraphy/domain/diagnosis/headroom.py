@@ -423,7 +423,7 @@ def culprits_among(
         """Return whether a node of a culprit amplifies errors."""
         return any(by_name[name].amplifies(limits) for name in half_culprit.nodes)
 
-    for group in _connected_groups(
+    for group in _group_neighbors(
         [loss.name for loss in losses if loss.name in set(kept_names)], users
     ):
         names = {result.name for name in group for result in by_name[name].results}
@@ -451,9 +451,7 @@ def culprits_among(
     return worst or half_culprits
 
 
-def _connected_groups(
-    names: Sequence[str], users: Mapping[str, Collection[str]]
-) -> list[list[str]]:
+def _group_neighbors(names: Sequence[str], users: Mapping[str, Collection[str]]) -> list[list[str]]:
     """Return groups of directly connected nodes, in model order."""
     group_of: dict[str, list[str]] = {name: [name] for name in names}
     for name in names:

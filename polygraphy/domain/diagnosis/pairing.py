@@ -125,7 +125,7 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
     return _complete_pairing(Pairing(Side(model, narrow), Side(reference, narrow)))
 
 
-def paired_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
+def pair_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield kind, tensor and reference tensor of matching inputs and outputs, by name or else by
     position.
     """
@@ -145,7 +145,7 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
     """Pair the remaining tensors of two models, by interface, name and structure, and return the
     pairing.
     """
-    for _, tensor, twin in paired_interfaces(pairing.model.graph, pairing.reference.graph):
+    for _, tensor, twin in pair_interfaces(pairing.model.graph, pairing.reference.graph):
         pairing.tensors[tensor.name] = twin.name
     _pair_by_names(pairing)
     _by_structure(pairing)
@@ -159,7 +159,7 @@ def _pair_crossed_outputs(pairing: Pairing) -> None:
     """
     model, reference = pairing.model, pairing.reference
     crossed: list[tuple[str, str, int, int]] = []
-    for kind, tensor, twin in paired_interfaces(model.graph, reference.graph):
+    for kind, tensor, twin in pair_interfaces(model.graph, reference.graph):
         index, other_index = model.producer.get(tensor.name), reference.producer.get(twin.name)
         is_computed = kind == "output" and index in pairing.nodes and other_index is not None
         if is_computed and pairing.tensors.get(tensor.name) != twin.name:
@@ -198,7 +198,7 @@ def _by_structure(pairing: Pairing) -> None:
         lambda: _pair_forward(pairing, _exact),
         lambda: _pair_backward(pairing, _exact_parameters),
         lambda: _pair_forward(pairing, _shape_key),
-        lambda: _pair_forward(pairing, _unordered_key),
+        lambda: _pair_forward(pairing, _key_without_order),
         lambda: _pair_backward(pairing, _parameter_key),
         lambda: _pair_forward(pairing, _partial_key),
         lambda: _pair_backward(pairing, _any_parameters),
@@ -309,7 +309,7 @@ def _shape_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
     return _kind(node), tuple(_operand(side, name, names, False) for name in node.inputs)
 
 
-def _unordered_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+def _key_without_order(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
     """Return the key of a node with its operands in any order, weights by shape."""
     operands = (_operand(side, name, names, False) for name in node.inputs)
     return _kind(node), tuple(sorted(operands, key=repr))

@@ -90,7 +90,7 @@ def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection
     return sorted(region)
 
 
-def fed_nodes(nodes: Sequence[GraphNode], inputs: Collection[str]) -> set[int]:
+def nodes_after_inputs(nodes: Sequence[GraphNode], inputs: Collection[str]) -> set[int]:
     """Return the positions of the nodes that depend on inputs, not on weights alone."""
     fed = set(inputs)
     found_indices: set[int] = set()
@@ -107,7 +107,7 @@ def read_by_region(nodes: Sequence[GraphNode], tensor: str, surviving: Collectio
     return {name for index in region for name in nodes[index].reads if name in surviving}
 
 
-def replaced_nodes(
+def missing_nodes(
     nodes: Sequence[GraphNode], region: Sequence[int], executed: Sequence[GraphNode], tensor: str
 ) -> list[int]:
     """Return the nodes of a region that are missing from the executed graph. A last node that

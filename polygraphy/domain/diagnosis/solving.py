@@ -391,10 +391,10 @@ def resize_variants(
                     change = changes.other_attribute(node.op, name, attribute, (size,) * rank)
                     other_node = with_attribute(node, name, "ints", (size,) * rank)
                     yield Variant("attribute", change, other_node)
-        yield from _sized_pads(node, read[2:], expected[2:])
+        yield from _pads_for_size(node, read[2:], expected[2:])
 
 
-def _sized_pads(node: Node, read: Sequence[int], expected: Sequence[int]) -> Iterator[Variant]:
+def _pads_for_size(node: Node, read: Sequence[int], expected: Sequence[int]) -> Iterator[Variant]:
     """Yield variants of a node with pads that give the expected size: on both sides, or on one."""
     rank, kernel = len(read), node.attribute("kernel_shape")
     attribute = tuple(node.attribute("pads") or (0,) * 2 * rank)

@@ -115,7 +115,7 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
         for ns, a, h in zip((own_nodes, reference_nodes), aliases, held_weights)
     ]
     kinds = [[_kind(node) for node in nodes] for nodes in (own_nodes, reference_nodes)]
-    for own_position, other_position in _aligned(keys, kinds):
+    for own_position, other_position in _align_keys(keys, kinds):
         if own_position and other_position:
             pairs.append((own_nodes[own_position[0]], other_position[0]))
         twin_differences.extra += (
@@ -178,7 +178,7 @@ def _with_weights(
     return _kind(node), tuple(weight_digest(weights[name]) for name in read if name in weights)
 
 
-def _aligned(
+def _align_keys(
     keys: Sequence[Sequence[Hashable]], kinds: Sequence[Sequence[Hashable]]
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Yield positions of matching nodes, and of nodes that only one export has: matched by weights

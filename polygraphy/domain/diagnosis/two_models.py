@@ -18,7 +18,7 @@ from polygraphy.domain.diagnosis.pairing import (
     attribute_digests,
     attribute_text,
     pair_graphs,
-    paired_interfaces,
+    pair_interfaces,
 )
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
 from polygraphy.domain.model.description import Attribute, Node
@@ -72,7 +72,7 @@ def describe_stranger(pairing: Pairing) -> str:
     """Return why a reference cannot be the same model, such as a different input or output; empty
     if it can. Floating-point types and output sizes may differ.
     """
-    for kind, own_stranger, reference_tensor in paired_interfaces(
+    for kind, own_stranger, reference_tensor in pair_interfaces(
         pairing.model.graph, pairing.reference.graph
     ):
         stranger = [(tensor.dtype, tensor.shape) for tensor in (own_stranger, reference_tensor)]
@@ -539,7 +539,7 @@ class _Plan:
         if sorted(reordered) == sorted(outputs):  # The outputs of the node may be swapped.
             outputs = reordered
         output_name = next(filter(None, reference_node.outputs))
-        operands = {name: self._operand(name, name) for name in captured_tensors(reference_node)}
+        operands = {name: self._operand(name, name) for name in outer_tensors(reference_node)}
         place = next(filter(None, node.outputs))
         self.nodes.append(NodeCopy(output_name, inputs, outputs, place, operands))
 
@@ -584,7 +584,7 @@ class _Plan:
         self._names.update(zip(node.outputs, outputs))
         operands = {
             captured_tensor: self._operand(captured_tensor)
-            for captured_tensor in captured_tensors(node)
+            for captured_tensor in outer_tensors(node)
         }
         self.nodes.append(
             NodeCopy(next(filter(None, node.outputs)), inputs, outputs, captured=operands)
@@ -601,7 +601,7 @@ class _Plan:
         return text
 
 
-def captured_tensors(node: Node) -> list[str]:
+def outer_tensors(node: Node) -> list[str]:
     """Return the outer tensors that the subgraphs of a node read."""
     found_values: dict[str, None] = {}
     for graph in node.graphs:
@@ -610,9 +610,7 @@ def captured_tensors(node: Node) -> list[str]:
         names |= {name for inner in graph.nodes for name in inner.outputs}
         for inner in graph.nodes:
             found_values.update(
-                dict.fromkeys(
-                    n for n in (*inner.inputs, *captured_tensors(inner)) if n not in names
-                )
+                dict.fromkeys(n for n in (*inner.inputs, *outer_tensors(inner)) if n not in names)
             )
         found_values.update(dict.fromkeys(t.name for t in graph.outputs if t.name not in names))
     return [name for name in found_values if name]

@@ -213,7 +213,7 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     yield from _operators(node)
     yield from _rounds(side, node)
     yield from _directions(node)
-    yield from exchanged_outputs(node)
+    yield from output_swaps(node)
 
 
 def with_attribute(node: Node, name: str, kind: str, value: Any) -> Node:
@@ -235,7 +235,7 @@ def _swap_inputs(node: Node) -> Iterator[Variant]:
             yield Variant("structure", changes.swapped_inputs(node.op), other_node)
 
 
-def exchanged_outputs(node: Node) -> Iterator[Variant]:
+def output_swaps(node: Node) -> Iterator[Variant]:
     """Yield variants with two outputs swapped."""
     if len(node.outputs) > _WIRES or node.op in _NESTED:
         return

@@ -301,21 +301,21 @@ def _without_constants(graph: Graph) -> Graph:
         graph,
         weights=graph.all_weights,
         nodes=tuple(
-            evolve(node, attributes=_drawn_attributes(node)) if any(node.graphs) else node
+            evolve(node, attributes=_attributes_to_draw(node)) if any(node.graphs) else node
             for node in nodes
         ),
     )
 
 
-def _drawn_attributes(node: Node) -> tuple[Attribute, ...]:
+def _attributes_to_draw(node: Node) -> tuple[Attribute, ...]:
     """Return the attributes of a node, with Constant nodes removed from subgraphs."""
     return tuple(
-        evolve(attribute, value=_shown_value(attribute.kind, attribute.value))
+        evolve(attribute, value=_value_to_show(attribute.kind, attribute.value))
         for attribute in node.attributes
     )
 
 
-def _shown_value(kind: str, value: Any) -> Any:
+def _value_to_show(kind: str, value: Any) -> Any:
     """Return the value of an attribute as the drawing shows it: graphs without their constants."""
     if kind == "graph":
         return _without_constants(value)

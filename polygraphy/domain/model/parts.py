@@ -170,14 +170,14 @@ class _Reader:
         step = self._step(node)
         always = self._graph.is_bounded(tensor)
 
-        def changed(leaf: Layout) -> Layout:
+        def change_leaf(leaf: Layout) -> Layout:
             """Return a part as the elementwise operator changes it."""
             if is_same:
                 return evolve(leaf, step=max(step, leaf.step))
             pure = leaf.is_pure and node.op in _ELEMENTWISE
             return evolve(leaf, is_bounded=always, fills=(), step=0.0, is_pure=pure)
 
-        elementwise = elementwise.with_leaves(changed)
+        elementwise = elementwise.with_leaves(change_leaf)
         if node.op in _LIMITS:
             limits = self._finite(node.inputs[1 - at])
             elementwise = elementwise.with_leaves(lambda leaf: evolve(leaf, fills=limits))

@@ -103,7 +103,7 @@ def prunable_weights(graph: Graph) -> list[Prunable]:
         weights = {weight.name: weight for weight in level.all_weights}
         producers = {name: node for node in level.nodes for name in node.outputs if name}
         for node in level.nodes:
-            for name, axis in _summed_operands(node):
+            for name, axis in _operands_with_sum_axis(node):
                 weight, original_axis = _trace_weight(name, axis, weights, producers)
                 if weight is not None and _is_prunable(weight, original_axis):
                     position = original_axis % len(weight.shape)
@@ -121,7 +121,7 @@ def _is_prunable(weight: Weight, axis: int) -> bool:
     return weight.shape[axis] % GROUP == 0 and weight.shape[axis] > 0
 
 
-def _summed_operands(node: Node) -> Iterator[tuple[str, int]]:
+def _operands_with_sum_axis(node: Node) -> Iterator[tuple[str, int]]:
     """Yield each input of a product with the axis it sums over."""
     if node.op == "Conv" and len(node.inputs) > 1:
         yield node.inputs[1], 1

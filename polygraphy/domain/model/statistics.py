@@ -166,7 +166,7 @@ def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
     total, unknown = 0, Counter[str]()
     known_values: dict[str, tuple[int, ...]] = {}
     for graph in graphs:
-        known_values.update(_known_shapes(graph))
+        known_values.update(_concrete_shapes(graph))
         for node in graph.nodes:
             if node.op in COUNTED_OPS:
                 count = multiply_accumulates(node, known_values)
@@ -177,7 +177,7 @@ def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
     return total, unknown
 
 
-def _known_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
+def _concrete_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
     """Return the shapes of tensors and weights, with 1 for dynamic dimensions."""
     shapes = {
         name: _sizes(tensor.shape)

@@ -12,7 +12,7 @@ from statistics import median
 
 from attrs import Factory, evolve, frozen
 
-from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
+from polygraphy.domain.diagnosis.regions import GraphNode, nodes_after_inputs, producers
 from polygraphy.domain.errors import UsageError
 
 HOST, DEVICE, LAUNCH = "host", "device", "launch"
@@ -60,7 +60,7 @@ class ModelNodes:
 
     def computed(self) -> set[int]:
         """Return the positions of the nodes that depend on an input; others can be folded."""
-        return fed_nodes(self.nodes, self.inputs)
+        return nodes_after_inputs(self.nodes, self.inputs)
 
 
 @frozen

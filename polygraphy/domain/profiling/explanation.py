@@ -174,7 +174,7 @@ def find_causes(table: ProfileTable) -> list[Cause]:
     kinds: dict[tuple[frozenset[str], frozenset[str]], list[TimeRow]] = {}
     for row in table.rows:
         if row.kind == INSERTED:
-            causes.append(_inserted_cause(row))
+            causes.append(_explain_insertion(row))
         elif row.kind == UNKNOWN:
             causes.append(Cause(UNKNOWN, "nodes with unknown names", row.difference, 2))
         elif row.kind == OUTSIDE:
@@ -189,7 +189,7 @@ def find_causes(table: ProfileTable) -> list[Cause]:
     return causes
 
 
-def _inserted_cause(row: TimeRow) -> Cause:
+def _explain_insertion(row: TimeRow) -> Cause:
     """Return the cause of a difference: nodes that the backend inserted."""
     cell = max(row.cells[0], row.cells[-1], key=lambda cell: cell.time)
     ops = sorted(set(cell.executed), key=cell.executed.count, reverse=True)

@@ -97,7 +97,7 @@ class _Joining:
         names = self._resolve_tensors(by_origin)
         produced = [[names.get(name, name) for name in node.makes] for node in self.executed]
         read = [[names.get(name, name) for name in node.reads] for node in self.executed]
-        tensors = self._known_tensors()
+        tensors = self._model_tensors()
         for index, node in enumerate(self.executed):
             if (
                 node.op in _CONVERSIONS
@@ -113,14 +113,14 @@ class _Joining:
 
     # Names of tensors.
 
-    def _known_tensors(self) -> set[str]:
+    def _model_tensors(self) -> set[str]:
         """Return the tensors and weights of the model; a cast of a weight connects no nodes."""
         read = {name for node in self.nodes for name in node.reads if name}
         return {*self.makers, *self.model.inputs, *read}
 
     def _resolve_tensors(self, by_origin: Mapping[int, Sequence[int]]) -> dict[str, str]:
         """Return the tensor of the model for each executed tensor, by name."""
-        known_tensors = self._known_tensors()
+        known_tensors = self._model_tensors()
         names: dict[str, str] = {}
         by_name = {node.name: node for node in self.nodes if node.name}
         last = {
@@ -333,7 +333,7 @@ class _Joining:
             shared: list[int] = []
             for name in ends:
                 region = self._region(name, surviving)
-                kept_node = self._kept_node(group, name)
+                kept_node = self._original_node(group, name)
                 if kept_node is not None:
                     region = [kept_node]
                 for index in region:
@@ -374,7 +374,7 @@ class _Joining:
         ends = dict.fromkeys(name for index in group for name in produced[index])
         return [name for name in ends if name in self.makers and name not in before]
 
-    def _kept_node(self, group: Sequence[int], tensor: str) -> int | None:
+    def _original_node(self, group: Sequence[int], tensor: str) -> int | None:
         """Return the node of the model that an executed node is a copy of; None if it differs."""
         if len(group) != 1:
             return None

@@ -51,11 +51,11 @@ def collect_nodes(
             column = columns.setdefault((*key, count), [])
             column += [None] * (number - len(column))
             column.append(event)
-    nodes = [_executed_node(column, len(runs)) for column in columns.values()]
+    nodes = [_join_events(column, len(runs)) for column in columns.values()]
     return nodes if graph is None else place_in_graph(nodes, graph)
 
 
-def _executed_node(column: Sequence[NodeEvent | None], runs: int) -> ExecutedNode:
+def _join_events(column: Sequence[NodeEvent | None], runs: int) -> ExecutedNode:
     """Return the executed node for the events of one position in all runs."""
     events = [event for event in column if event is not None]
     first = events[0]

@@ -185,7 +185,7 @@ class ProfileTable:
     rows: Sequence[TimeRow]
     sentence: str = ""
 
-    def sorted(self, by: str = "time") -> list[TimeRow]:
+    def sort_rows(self, by: str = "time") -> list[TimeRow]:
         """Return the rows, the largest first.
 
         Args:
@@ -237,7 +237,7 @@ def difference_text(cells: Sequence[Cell]) -> str:
     return f"{'+' if value > 0 else ''}{digits_text(value)}"
 
 
-def executed_text(cells: Sequence[Cell]) -> str:
+def operators_text(cells: Sequence[Cell]) -> str:
     """Return the operators that each profile executed; once if all executed the same."""
     texts = [cell.ops for cell in cells]
     if len(set(texts)) == 1:
@@ -427,7 +427,7 @@ def _other_rows(
             if any(cell.executed for cell in cells):
                 rows.append(TimeRow(kind, label, cells))
     else:
-        rows += _executed_rows(profiles)
+        rows += _rows_without_model(profiles)
     outside = [
         (Cell(profile.outside_time, spread(profile.run_times)) if profile.run_times else Cell())
         for profile in profiles
@@ -437,7 +437,7 @@ def _other_rows(
     return rows
 
 
-def _executed_rows(profiles: Sequence[ExecutionProfile]) -> list[TimeRow]:
+def _rows_without_model(profiles: Sequence[ExecutionProfile]) -> list[TimeRow]:
     """Return a row for each executed node, by its name, because the model is unknown."""
     names = dict.fromkeys(node.name for profile in profiles for node in profile.nodes)
     places = [_positions(profile.nodes) for profile in profiles]

@@ -12,7 +12,7 @@ from polygraphy.domain.tensors.aliases import Array
 CLIPPED, WIDE, ZERO_POINT, SIGN = "clipped range", "wide range", "zero point", "signedness"
 ORDER, BIAS_CLIPPED, BIAS = "scale order", "clipped bias", "bias scale"
 NIBBLES, BLOCK_ZERO, PAIR = "nibble order", "block zero point", "pair mismatch"
-SCALE, CALIBRATION = "scale", "calibration data"
+SCALE, CALIBRATION, WEIGHT = "scale", "calibration data", "weight"
 PARAMETER_CAUSES = frozenset(
     (
         *(CLIPPED, WIDE, ZERO_POINT, SIGN, ORDER, BIAS_CLIPPED, BIAS),
@@ -48,6 +48,10 @@ _LOST_SIGN = 0.02
 """
 _SHARE = 0.4
 """A zero point, or a cause in packed blocks, explains an error if it leaves less than this."""
+_ROUNDING = 2.0
+"""A code that is more steps than this from the value of the reference was not rounded from it."""
+_SCALED = 0.1
+"""Another scale explains the codes of a weight if it leaves less than this share of the error."""
 _ALIKE = 0.5
 """Scales in another order fit, once both are sorted, at least so much better."""
 _FREE = 0.5
@@ -75,6 +79,8 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
         return site.scheme is not None and loss.loss > _BIAS_LOSS
     if site.read is not None:
         return True
+    if changed_elements(site):
+        return True
     is_large = loss.ratio > _RATIOS[site.kind] and loss.loss > _LEAST_LOSS
     if not is_large or loss.best is None:
         return False
@@ -101,7 +107,33 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
         return ORDER
     if site.kind == "activation":
         return _range_cause(scheme, loss)
-    return ZERO_POINT if _is_shifted(site, scheme) else SCALE
+    if _is_shifted(site, scheme):
+        return ZERO_POINT
+    return WEIGHT if changed_elements(site) and not _is_scaled(site, scheme) else SCALE
+
+
+def changed_elements(site: Site) -> int:
+    """Return how many codes of a weight were not rounded from the reference; blocks are left out,
+    because some quantizers choose their codes by the outputs.
+    """
+    scheme, codes, exact = site.scheme, site.codes, site.exact
+    if site.kind == "activation" or scheme is None or codes is None or exact is None:
+        return 0
+    is_measured = not scheme.block and scheme.stored.minifloat is None and site.kind != "bias"
+    if not is_measured or codes.shape != exact.shape:
+        return 0
+    return int(np.count_nonzero(np.abs(codes - scheme.codes(exact)) > _ROUNDING))
+
+
+def _is_scaled(site: Site, scheme: Scheme) -> bool:
+    """Return whether another scale explains the codes of a weight."""
+    assert site.codes is not None and site.exact is not None
+    values, exact = scheme.values(site.codes), site.exact
+    axes = tuple(at for at in range(exact.ndim) if scheme.is_per_tensor or at != scheme.axis)
+    with np.errstate(all="ignore"):
+        squares = np.sum(values**2, axes, keepdims=True)
+        factor = np.nan_to_num(np.sum(values * exact, axes, keepdims=True) / squares)
+    return _error(factor * values, exact) < _SCALED * _error(values, exact)
 
 
 def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:

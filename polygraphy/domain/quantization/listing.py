@@ -112,7 +112,7 @@ def plural(kind: str, count: int) -> str:
     return count_text(count, kind).partition(" ")[2] if kind != "bias" or count == 1 else "biases"
 
 
-def measured_tensors(
+def tensors_with_losses(
     sites: Sequence[Site], losses: Mapping[int, SiteLoss]
 ) -> Iterator[QuantizedTensor]:
     """Yield the sites of an opened model, with the losses that were measured."""
@@ -215,7 +215,7 @@ def _quantized_tensors(
             count = 1 if zero is None else int(np.prod(zero.shape))
             yield QuantizedTensor(codes.name, "weight", _format(codes.dtype, count))
     elif op in _BLOCKS:
-        yield _packed(node, op, weights)
+        yield _read_packed_weight(node, op, weights)
     elif is_coarse(node.op):
         yield QuantizedTensor(node.outputs[0], "operator", op)
 
@@ -263,7 +263,7 @@ def _tensor(
     return QuantizedTensor(name, kind, form, limits)
 
 
-def _packed(node: Node, op: str, weights: Mapping[str, Weight]) -> QuantizedTensor:
+def _read_packed_weight(node: Node, op: str, weights: Mapping[str, Weight]) -> QuantizedTensor:
     """Return the quantized weight of a node that packs codes."""
     codes, _, zero = _BLOCKS[op]
     bits, block = node.attribute("bits", 4), node.attribute("block_size", 128)

@@ -78,7 +78,7 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
         read = None if site.read is None else evolve(site.read, axis=0)
         scheme = evolve(scheme, axis=0)
         site = evolve(site, scheme=scheme, read=read)
-    loss = _relative(site.stored(array) - array, array)
+    loss = _relative(site.round_trip(array) - array, array)
     bottom, top = (_by_element(limit, array) for limit in scheme.limits())
     margin = (top - bottom) / 255 / 2
     outside = (array < bottom - margin) | (array > top + margin)

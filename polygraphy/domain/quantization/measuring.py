@@ -51,7 +51,7 @@ def measure_losses(
         values = {**feed, **compute(feed)}
         for number, name in wanted.items():
             if f"{name}{RAW}" in values:
-                stored = sites[number].stored(values[f"{name}{RAW}"])
+                stored = sites[number].round_trip(values[f"{name}{RAW}"])
                 error, size = np.square(stored - values[name]), np.square(values[name])
                 errors.setdefault(number, []).append(float(error.sum() / (size.sum() or 1)))
             if name in values:

@@ -72,10 +72,12 @@ class Rules:
         """Return the nodes that require a site to be quantized."""
         names = {self.sites[site].name, self.sites[site].name + RAW}
         return [
-            node.name for node in self.nodes if not names.isdisjoint(self._requested_tensors(node))
+            node.name
+            for node in self.nodes
+            if not names.isdisjoint(self._tensors_to_quantize(node))
         ]
 
-    def _requested_tensors(self, node: FloatNode) -> tuple[str, ...]:
+    def _tensors_to_quantize(self, node: FloatNode) -> tuple[str, ...]:
         """Return the tensors that a node may require to be quantized."""
         ask = self.asks.get(node.name, "nothing")
         if ask == "nothing":
@@ -92,7 +94,7 @@ class Rules:
         return [
             node.name
             for node in self.nodes
-            if not names.isdisjoint(self._requested_tensors(node))
+            if not names.isdisjoint(self._tensors_to_quantize(node))
             and not any(name.endswith(RAW) for name in node.reads)
         ]
 

@@ -95,7 +95,7 @@ class SetSearch:
         self._curve: dict[int, tuple[Sequence[str], float]] = {}
         self.runs = 0
 
-    def left(self, without: int) -> float:
+    def remaining_loss(self, without: int) -> float:
         """Run the model without quantizing some nodes, and return the remaining loss.
 
         Raises:
@@ -141,7 +141,7 @@ class SetSearch:
         kept_names: Sequence[str] | None = None
         value, proven, is_cut_short = inf, 0, False
         try:
-            value = self.left(0)
+            value = self.remaining_loss(0)
             if value <= self._target:
                 return Search([], value, self.runs, curve=self._curve)
             most = self._upper_bound()
@@ -187,7 +187,7 @@ class SetSearch:
             if not goals or self.predict(without) > goals[0]:
                 continue
             del goals[0]
-            if self.left(without) > self._target:
+            if self.remaining_loss(without) > self._target:
                 below = size
                 continue
             return self._least_on_path(below, size)
@@ -197,7 +197,7 @@ class SetSearch:
         """Return the smallest size of a set on the path that is enough, by halves."""
         while enough - below > 1:
             middle = (enough + below) // 2
-            if self.left(self._path[middle]) <= self._target:
+            if self.remaining_loss(self._path[middle]) <= self._target:
                 enough = middle
             else:
                 below = middle
@@ -250,7 +250,7 @@ class SetSearch:
                 unknown = {self.sites(index) for index in sets} - self._known.keys()
                 if len(unknown) > self._most - self.runs:
                     break
-                if any(self.left(index) <= self._target for index in sets):
+                if any(self.remaining_loss(index) <= self._target for index in sets):
                     break
                 proven += 1
         except OutOfRunsError:
@@ -268,7 +268,7 @@ class SetSearch:
             is_hopeless = self._is_hopeless(names)
             if not is_complete and (is_hopeless or self.runs - tried >= allowed):
                 break
-            if self.left(names) <= self._target:
+            if self.remaining_loss(names) <= self._target:
                 return names, False
         return None, is_complete
 
@@ -334,7 +334,7 @@ class SetSearch:
         bits = [bit for bit in self._bits if bit & without]
         for bit in sorted(bits, key=lambda index: self.predict(without & ~index)):
             rest_index = smaller & ~bit
-            if rest_index and self.left(rest_index) <= self._target:
+            if rest_index and self.remaining_loss(rest_index) <= self._target:
                 smaller = rest_index
         return smaller
 

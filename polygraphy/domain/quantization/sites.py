@@ -64,7 +64,7 @@ class Site:
         is_split = scheme is not None and not scheme.is_per_tensor and not scheme.block
         return scheme.axis if scheme is not None and is_split else None
 
-    def stored(self, array: Any) -> Array:
+    def round_trip(self, array: Any) -> Array:
         """Return an activation after quantization and dequantization."""
         assert self.scheme is not None
         return (self.read or self.scheme).values(self.scheme.codes(array))

@@ -356,7 +356,7 @@ class Recorder:
         """Return the comparisons of pairs of runs."""
         names = self._run_names()
         return [
-            judged_pair.named(names, self._detailed_rows(judged_pair))
+            judged_pair.comparison(names, self._rows_with_details(judged_pair))
             for judged_pair in self._compared
         ]
 
@@ -374,7 +374,7 @@ class Recorder:
 
     # Findings.
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Record the facts of a finding."""
         self.results.append({"kind": kind, **plain(facts)})
 
@@ -413,7 +413,9 @@ class Recorder:
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
         """Record into how many segments a layerwise run is divided."""
-        self.found("segments", {"segments": segments, "tensors": tensors, "budget": budget})
+        self.report_finding(
+            "segments", {"segments": segments, "tensors": tensors, "budget": budget}
+        )
 
     def iteration_starting(self, index: int) -> None:
         """Record the start of an iteration."""
@@ -459,7 +461,7 @@ class Recorder:
             for part in ("to_device", "compute", "to_host", "total")
         }
         self._run_facts(runner)
-        self.found("device_times", {"runner": self._run_names()[runner, ""], "mean": mean})
+        self.report_finding("device_times", {"runner": self._run_names()[runner, ""], "mean": mean})
 
     def runner_failed(self, runner: str, reason: str) -> None:
         """Record the error of a runner."""
@@ -502,29 +504,29 @@ class Recorder:
 
     def samples_compared(self, compared: SamplesCompared) -> None:
         """Record the table of samples."""
-        self.found("samples", plain(compared))
+        self.report_finding("samples", plain(compared))
 
     def steps_compared(self, compared: StepsCompared) -> None:
         """Record the table of steps."""
-        self.found("steps", plain(compared))
+        self.report_finding("steps", plain(compared))
 
     def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
         """Record the table of nodes with their times."""
-        self.found("profile", {**plain(table), "sort": order, "shown": rows})
+        self.report_finding("profile", {**plain(table), "sort": order, "shown": rows})
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         """Record the result of a comparison."""
         tables = self._new_table.tables(result)
         if len(tables) != len(result):  # They were loaded.
             tables = self._new_table.of(result, measures=self._new_table.measures)
-        from polygraphy.domain.accuracy.output_rows import judged_pairs
+        from polygraphy.domain.accuracy.output_rows import pairs_with_rows
 
-        for judged_pair in judged_pairs(result, tables):
+        for judged_pair in pairs_with_rows(result, tables):
             for run in judged_pair.runs:
                 self._run_facts(*run)
             self._compared.append(judged_pair)
 
-    def _detailed_rows(self, judged_pair: JudgedPair) -> list[OutputRow]:
+    def _rows_with_details(self, judged_pair: JudgedPair) -> list[OutputRow]:
         """Return the rows of a comparison, with details where they were recorded."""
         details = self._details.get((judged_pair.function, judged_pair.table.positions), {})
         return [

@@ -196,7 +196,7 @@ def _uses(facts: Mapping[str, Any]) -> str:
     return f"{total}, of which {outputs} {'is an output' if outputs == 1 else 'are outputs'}."
 
 
-def _installed_sentence(facts: Mapping[str, Any]) -> str:
+def _backends_sentence(facts: Mapping[str, Any]) -> str:
     """Return the sentence with the installed backends."""
     backends = [value for value in facts["sections"] if value["title"] == "Backends"]
     return describe_installed(fact for backend in backends for fact in backend["facts"])
@@ -218,7 +218,7 @@ _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "data": _holds,
     "accuracy": lambda facts: f"{count_text(len(facts['comparisons']), 'saved comparison')}.",
     "tensors": _uses,
-    "environment": _installed_sentence,
+    "environment": _backends_sentence,
 }
 """Results of other commands that a sentence can say."""
 

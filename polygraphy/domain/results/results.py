@@ -21,7 +21,7 @@ from polygraphy.domain.ports import PathOrFile, ResultStore
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.naming import Note
-from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
+from polygraphy.domain.tensors.pickling import Storable, pickle_as, their_items
 
 _SHOWN = 3
 """Values of an entry that are shown."""
@@ -179,7 +179,7 @@ class DeviceTimes:
         return self.to_device + self.compute + self.to_host
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 @frozen
 class Part:
     """Which of an iteration's outputs these are, where not all of them fit into memory at once.
@@ -193,7 +193,7 @@ class Part:
     names: Collection[str]
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 class IterationResult(dict[str, Any]):
     """Outputs of one inference: a dictionary from names to arrays.
 
@@ -324,7 +324,7 @@ def _is_plain(iteration: Any) -> bool:
     return isinstance(iteration, dict) and not isinstance(iteration, IterationResult)
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 class RunResults(KeyedList[str, IterationResult], Storable):
     """Results of several runners: a list of ``(runner name, iterations)``, which also answers to
     names.

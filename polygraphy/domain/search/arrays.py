@@ -87,7 +87,7 @@ class ArraySearch:
 
     def _error_of_element(self, name: str, start: Any, index: int, change: float) -> float:
         """Return the error with one element changed by a number."""
-        return self._error(name, self._moved_element(start, index, change))
+        return self._error(name, self._move_element(start, index, change))
 
     @staticmethod
     def _as_vector(result: Any) -> Any:
@@ -117,25 +117,50 @@ class ArraySearch:
         effects[name] = measured
         base, columns = measured
         gap = self._as_vector(self.goal) - base
-        places = np.abs(gap) > _RANK * np.max(np.abs(gap), initial=0)
-        likeness = _likeness(gap, columns)
-        overlap = _likeness(places.astype(float), (columns != 0).astype(float))
+        likeness, overlap = _likeness(gap, columns), _overlap(gap, columns)
         for index in np.argsort(likeness + overlap)[::-1][:_BEST]:
             if max(likeness[index], overlap[index]) < _LIKE:
-                return
-            slope = float(gap @ columns[:, index]) / float(np.sum(np.square(columns[:, index])))
-            yield self._moved_element(start, index, slope)
-            signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
-            error = partial(self._error_of_element, name, start, index)
-            first = min(error(sign * 10**power) for sign in signs for power in _EXPONENTS)
-            if first > _PROMISING * float(np.mean(np.square(gap))):
-                continue
-            yield self._moved_element(
-                start, index, nearest_number(error, signs=signs, exponents=_EXPONENTS)
-            )
+                break
+            yield from self._change_element(name, start, index, gap, columns[:, index])
+        for index in map(int, np.flatnonzero(~columns.any(axis=0))):
+            yield from self._change_idle_element(name, start, index)
+
+    def _change_element(
+        self, name: str, start: Any, index: int, gap: Any, effect: Any
+    ) -> Iterator[Any]:
+        """Yield arrays with another element that reduces the gap to the goal, given its effect."""
+        slope = float(gap @ effect) / float(np.sum(np.square(effect)))
+        yield self._move_element(start, index, slope)
+        signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
+        error = partial(self._error_of_element, name, start, index)
+        first = min(error(sign * 10**power) for sign in signs for power in _EXPONENTS)
+        if first <= _PROMISING * float(np.mean(np.square(gap))):
+            number = nearest_number(error, signs=signs, exponents=_EXPONENTS)
+            yield self._move_element(start, index, number)
+
+    def _change_idle_element(self, name: str, start: Any, index: int) -> Iterator[Any]:
+        """Yield arrays with another element in place of one that has no effect: it may be out of
+        the range in which it has one, so the search starts at the median of all elements.
+        """
+        change = float(np.median(start)) - float(start.flat[index])
+        usual = self._move_element(start, index, change)
+        step = _STEP * float(np.std(start))
+        results = [self._compute(name, usual)]
+        if not step or results[0] is None or np.shape(results[0]) != np.shape(self.goal):
+            return
+        results.append(self._compute(name, self._move_element(usual, index, step)))
+        if np.shape(results[1]) != np.shape(self.goal):
+            return
+        base, moved = map(self._as_vector, results)
+        gap, effect = self._as_vector(self.goal) - base, (moved - base) / step
+        column = effect[:, np.newaxis]
+        if not effect.any() or not np.isfinite(effect).all():
+            return
+        if max(_likeness(gap, column)[0], _overlap(gap, column)[0]) >= _LIKE:
+            yield from self._change_element(name, usual, index, gap, effect)
 
     @staticmethod
-    def _moved_element(start: Any, index: int, change: float) -> Any:
+    def _move_element(start: Any, index: int, change: float) -> Any:
         """Return the array with one element changed by an amount."""
         array = np.array(start, np.float64)
         array.flat[index] += change
@@ -156,7 +181,7 @@ class ArraySearch:
         step = _STEP * (float(np.std(start)) or float(np.max(np.abs(start), initial=0)) or 1.0)
         columns = np.zeros((first.size, start.size))
         for index in range(start.size):
-            result = self._compute(name, self._moved_element(start, index, step))
+            result = self._compute(name, self._move_element(start, index, step))
             if result is not None and np.shape(result) == np.shape(base):
                 columns[:, index] = (self._as_vector(result) - first) / step
         return (first, columns) if np.isfinite(columns).all() else None
@@ -188,6 +213,14 @@ class ArraySearch:
             if min(errors) >= float(np.mean(np.square(gap))):
                 return
             measured = self._effects(name, array)
+
+
+def _overlap(vector: Any, columns: Any) -> Any:
+    """Return how far the elements that are not zero in a vector are those of each column, from 0 to
+    1.
+    """
+    places = np.abs(vector) > _RANK * np.max(np.abs(vector), initial=0)
+    return _likeness(places.astype(float), (columns != 0).astype(float))
 
 
 def _likeness(vector: Any, columns: Any) -> Any:

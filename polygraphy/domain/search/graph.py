@@ -75,7 +75,7 @@ def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
     while True:
         ends = search.proposal()
         if ends is None:
-            return search.found()
+            return search.smallest_bad_part()
         search.learn(ends, test(ends))
 
 
@@ -87,7 +87,7 @@ def first_bad_part_in_order(reach: Sequence[int], test: Test) -> GraphFound:
     for node in range(len(reach) - 1, -1, -1):
         if search.is_smaller(node):
             search.learn((node,), test((node,)), derives=False)
-    return search.found()
+    return search.smallest_bad_part()
 
 
 class _Search:
@@ -99,7 +99,7 @@ class _Search:
         self._ends: tuple[int, ...] = ()
         self._tested: set[tuple[int, ...]] = set()
 
-    def found(self) -> GraphFound:
+    def smallest_bad_part(self) -> GraphFound:
         """Return the smallest part known to be bad."""
         return GraphFound(self._ends, self._part, self._suspects & self._part)
 

@@ -70,7 +70,7 @@ class Budget:
     weight_copies: int = 0
     free_weights: int = 0
 
-    def needed(self, tensors: int, weights: int) -> int:
+    def memory_units(self, tensors: int, weights: int) -> int:
         """Return the memory that a segment needs, in units of the budget; `tensors` and `weights`
         are bytes for one runner and one copy.
         """
@@ -214,7 +214,7 @@ class _Walk:
             for name, size in layer.weights.items():
                 total += size if name not in weights else 0
                 weights[name] = size
-            yield index + 1, self._budget.needed(tensors, total)
+            yield index + 1, self._budget.memory_units(tensors, total)
 
     def _alive(self, cut: int) -> Iterator[str]:
         """Yield the tensors computed before a cut and read after it."""

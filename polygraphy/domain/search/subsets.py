@@ -140,7 +140,7 @@ def smallest_good_set(
         return None
     if is_good([]):
         return []
-    return [items[position] for position in sorted(_needed_items([], False, enough, is_good))]
+    return [items[position] for position in sorted(_minimize_items([], False, enough, is_good))]
 
 
 def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]) -> list[int]:
@@ -151,7 +151,7 @@ def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]
     return positions[:count]
 
 
-def _needed_items(
+def _minimize_items(
     kept_indices: list[int],
     has_grown: bool,
     remaining_indices: list[int],
@@ -167,8 +167,8 @@ def _needed_items(
         return remaining_indices
     middle = len(remaining_indices) // 2
     first, second = remaining_indices[:middle], remaining_indices[middle:]
-    of_second = _needed_items(kept_indices + first, True, second, is_good)
-    of_first = _needed_items(kept_indices + of_second, bool(of_second), first, is_good)
+    of_second = _minimize_items(kept_indices + first, True, second, is_good)
+    of_first = _minimize_items(kept_indices + of_second, bool(of_second), first, is_good)
     return of_first + of_second
 
 

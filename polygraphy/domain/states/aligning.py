@@ -26,7 +26,7 @@ def padding(plan: StatePlan, feed: Mapping[str, Any]) -> Array | None:
     """Return which positions a step's mask hides from all others, [batch, positions]; None if it
     hides none.
     """
-    for name in plan.roles.named(MASK):
+    for name in plan.roles.inputs_of(MASK):
         mask = feed.get(name)
         if mask is None or getattr(mask, "ndim", 0) < 2:
             continue
@@ -75,7 +75,7 @@ def read_part(outputs: Mapping[str, Any], facts: StepFacts | None) -> Mapping[st
     return part
 
 
-def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
+def fit_state(value: Any, like: Any, pair: StatePair) -> Any | None:
     """Return a state cut or padded along the position axis to fit another model; None if the shapes
     do not allow it.
 
@@ -102,7 +102,7 @@ def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
     return value.astype(like.dtype, copy=False)
 
 
-def filled_slots(pair: StatePair, value: Any, end: int) -> Any:
+def slots_in_use(pair: StatePair, value: Any, end: int) -> Any:
     """Return the written slots of a state."""
     if pair.kind in (GROWS, SLOTS, RING) and pair.axis is not None and value.shape[pair.axis] > end:
         return value[(slice(None),) * (pair.axis % value.ndim) + (slice(0, end),)]
@@ -110,15 +110,17 @@ def filled_slots(pair: StatePair, value: Any, end: int) -> Any:
 
 
 def padding_length(feeds: Sequence[StepFeed]) -> int:
-    """Return the number of positions that `padded_feeds` hides."""
+    """Return the number of positions that `pad_feeds` hides."""
     return min(2, feeds[0].step.length - 1)
 
 
-def padded_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | None:
+def pad_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | None:
     """Return the same steps with the first positions hidden by the mask; None without a [batch,
     positions] mask, or if the first step is too short.
     """
-    masks = [name for name in plan.roles.named(MASK) if getattr(feeds[0].get(name), "ndim", 0) == 2]
+    masks = [
+        name for name in plan.roles.inputs_of(MASK) if getattr(feeds[0].get(name), "ndim", 0) == 2
+    ]
     length = feeds[0].step.length
     if not masks or length < 2 or any(not np.all(feeds[0][name]) for name in masks):
         return None
@@ -129,7 +131,7 @@ def padded_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] |
         for name in masks:
             arrays[name] = feed[name].copy()
             arrays[name][:, :pads] = 0
-        for name in plan.roles.named(POSITIONS):
+        for name in plan.roles.inputs_of(POSITIONS):
             if arrays[name].ndim == 2:  # Those of slots in a cache go on as they are.
                 arrays[name] = np.maximum(arrays[name] - pads, 0).astype(arrays[name].dtype)
         padded.append(feed.like(arrays))

@@ -53,7 +53,7 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
                 for dim, size in ((shape[axis], size) for axis, size in known):
                     if isinstance(dim, str) and size > 0 and dim != shape[0]:
                         sizes.setdefault(dim, size)
-    size = _configured_head_size(config)
+    size = _head_size_in_config(config)
     for name in states:
         shape = shapes.get(name, ())
         if len(shape) == 4 and isinstance(shape[3], str) and size:
@@ -113,7 +113,7 @@ def _key_heads(node: Node) -> int:
     return int(node.attribute("kv_num_heads", heads))
 
 
-def _configured_head_size(config: object) -> int:
+def _head_size_in_config(config: object) -> int:
     """Return the head size of the decoder in a `genai_config.json`; 0 if there is none."""
     model = config.get("model") if isinstance(config, Mapping) else None
     part = model.get("decoder") if isinstance(model, Mapping) else None

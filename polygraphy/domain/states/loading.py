@@ -192,7 +192,7 @@ class StepLoader:
     def __iter__(self) -> Iterator[StepFeed]:
         """Start at the first step, when it is asked for: the model has been described by then."""
         plan, prompt = self.plan, self._first_length()
-        shapes = _given_shapes(self._data)
+        shapes = _data_loader_shapes(self._data)
         plan.set_batch(shapes)
         first, later = (plan.chunk_length(prompt, at, shapes) for at in (0, 1))
         total = first + later * (self.iterations - 1)
@@ -224,7 +224,7 @@ class StepLoader:
         """
         from polygraphy.domain.states.profiles import shape_ranges, step_shapes
 
-        plan, shapes = self.plan, _given_shapes(self._data)
+        plan, shapes = self.plan, _data_loader_shapes(self._data)
         plan.set_batch(shapes)
         lengths = [
             plan.chunk_length(self._first_length(), at, shapes) for at in range(self.iterations)
@@ -263,7 +263,7 @@ class StepLoader:
             if own_values is not None:
                 self._check_loaded(current, own_values, index, past + length)
             drawn = dict(constants)
-            for name, row in zip(current.roles.named(TOKENS), tokens):
+            for name, row in zip(current.roles.inputs_of(TOKENS), tokens):
                 shape = current.shape(name, length, past)
                 drawn[name] = np.resize(row[past : past + length], shape).astype(row.dtype)
             missing = [
@@ -291,7 +291,7 @@ class StepLoader:
                 constants.update(
                     {
                         name: feed[name]
-                        for name in current.roles.named(CONSTANT)
+                        for name in current.roles.inputs_of(CONSTANT)
                         if name in own_values
                     }
                 )
@@ -304,7 +304,7 @@ class StepLoader:
                 length,
                 states=tuple(pair.output for pair in plan.pairs),
                 judged=judged,
-                tokens=bool(plan.roles.named(TOKENS)),
+                tokens=bool(plan.roles.inputs_of(TOKENS)),
                 is_last=index == len(lengths) - 1,
                 axis=plan.roles.axis,
                 pairs=plan.pairs,
@@ -349,7 +349,7 @@ class StepLoader:
 
     def _tokens(self, total: int) -> list[Array]:
         """Return the tokens of all steps, for each token input."""
-        names = self.plan.roles.named(TOKENS)
+        names = self.plan.roles.inputs_of(TOKENS)
         if self._tokens_file is not None and not names:
             raise UsageError(
                 "--tokens: the model has no token input.",
@@ -447,11 +447,11 @@ class StepLoader:
         data = self._data if isinstance(self._data, DataLoader) else DataLoader()
         loader = data.drawing_from(data.seed, None)
         loader.iterations = index + 1
-        given_values = _given_shapes(data)
+        given_values = _data_loader_shapes(data)
         metadata = TensorMetadata()
         for name, shape in shapes.items():
             tensor = plan.inputs[name]
-            is_row = name in plan.roles.named(TOKENS)
+            is_row = name in plan.roles.inputs_of(TOKENS)
             own_shape = shape if is_row or name not in given_values else given_values[name]
             metadata.add(name, DataType.from_dtype(tensor.dtype), own_shape)
         loader.input_metadata = metadata
@@ -473,7 +473,7 @@ class StepLoader:
     def _length_in(self, plan: StatePlan, given: Mapping[str, Any], expected: int) -> int:
         """Return the number of positions in the data of a step."""
         roles = plan.roles
-        for name in (*roles.named(TOKENS), *roles.named(CHUNK)):
+        for name in (*roles.inputs_of(TOKENS), *roles.inputs_of(CHUNK)):
             shape = getattr(given.get(name), "shape", None)
             if shape is not None and roles.axis < len(shape):
                 return int(shape[roles.axis])
@@ -485,7 +485,7 @@ class StepLoader:
             self.notes.append(text)
 
 
-def _given_shapes(data: Any) -> dict[str, Sequence[int]]:
+def _data_loader_shapes(data: Any) -> dict[str, Sequence[int]]:
     """Return the shapes configured for generated data."""
     if not isinstance(data, DataLoader):
         return {}

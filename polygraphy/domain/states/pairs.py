@@ -147,7 +147,7 @@ def state_pairs(
         UsageError: a given pair names no output or input, or two that do not fit.
     """
     if given_pairs is not None:
-        return [_given_pair(graph, *names) for names in given_pairs], []
+        return [_pair_from_user(graph, *names) for names in given_pairs], []
     outputs = [tensor.name for tensor in graph.outputs]
     inputs = [tensor.name for tensor in graph.inputs]
     by_graph = _pairs_in(graph)
@@ -346,7 +346,7 @@ def _inputs_behind(graph: Graph, output: str) -> set[str]:
     return seen_names & {tensor.name for tensor in graph.inputs}
 
 
-def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
+def _pair_from_user(graph: Graph, output: str, name: str) -> StatePair:
     """Return the pair of an output and an input that the user named."""
     outputs = {tensor.name: tensor for tensor in graph.outputs}
     inputs = {tensor.name: tensor for tensor in graph.inputs}

@@ -106,7 +106,7 @@ class StatePlan:
     @property
     def _knows_positions(self) -> bool:
         """Return whether an input says how long the past is, so that a step finds its slots."""
-        return any(self.roles.named(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
+        return any(self.roles.inputs_of(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
 
     def at(self, index: int) -> StatePlan:
         """Return the plan of the model that runs a step."""
@@ -127,7 +127,7 @@ class StatePlan:
     @property
     def is_decoder(self) -> bool:
         """Return whether a step reads tokens and a past (a stream reads one chunk at a time)."""
-        return bool(self.roles.named(TOKENS)) or any(
+        return bool(self.roles.inputs_of(TOKENS)) or any(
             pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
         )
 
@@ -140,7 +140,7 @@ class StatePlan:
             return fixed
         if self.is_decoder:
             return prompt if index == 0 else 1
-        for name in self.roles.named(CHUNK):
+        for name in self.roles.inputs_of(CHUNK):
             shape, axis = self.inputs[name].shape or (), self.roles.axis
             if name in given_values and axis < len(given_values[name]):
                 return int(given_values[name][axis])
@@ -172,7 +172,7 @@ class StatePlan:
         """Set the batch size from the shapes of tokens or chunks; equal dimension names have equal
         sizes.
         """
-        for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
+        for name in (*self.roles.inputs_of(TOKENS), *self.roles.inputs_of(CHUNK)):
             dims, shape = self.inputs[name].shape or (), shapes.get(name, ())
             if self.roles.axis and dims and shape and isinstance(dims[0], str):
                 self.sizes[dims[0]] = int(shape[0])
@@ -188,7 +188,7 @@ class StatePlan:
         name.
         """
         grows = any(pair.kind == GROWS for pair in self.pairs)
-        for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
+        for name in (*self.roles.inputs_of(TOKENS), *self.roles.inputs_of(CHUNK)):
             shape = self.inputs[name].shape or ()
             if dim is not None and dim in shape[1:] and not grows:
                 return length

@@ -35,7 +35,7 @@ def step_shapes(
         length = next(
             (
                 int(own_values[name][current.roles.axis])
-                for name in (*current.roles.named(TOKENS), *current.roles.named(CHUNK))
+                for name in (*current.roles.inputs_of(TOKENS), *current.roles.inputs_of(CHUNK))
                 if name in own_values and current.roles.axis < len(own_values[name])
             ),
             expected,

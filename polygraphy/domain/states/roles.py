@@ -54,7 +54,7 @@ class Roles:
     chunk: int | None = None
     axis: int = 1
 
-    def named(self, role: str) -> list[str]:
+    def inputs_of(self, role: str) -> list[str]:
         """Return the inputs with a role."""
         return [name for name, own_name in self.of.items() if own_name == role]
 
@@ -101,7 +101,7 @@ class _Uses:
                 for output in node.outputs:
                     yield from self.ends(output, depth + 1)
 
-    def compared_numbers(self, name: str) -> set[int]:
+    def comparison_constants(self, name: str) -> set[int]:
         """Return the constants that a tensor of whole numbers is compared with."""
         found: set[int] = set()
         for node, at, _ in self.ends(name):
@@ -153,8 +153,8 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
         capacity=capacity,
         limits=list(_limits(free, roles, uses, capacity, graph)),
         vocabulary=table[1] if table else None,
-        special={} if tokens is None else uses.compared_numbers(tokens.name),
-        chunk=_fixed_length(main, axis),
+        special={} if tokens is None else uses.comparison_constants(tokens.name),
+        chunk=_static_length(main, axis),
         axis=axis,
     )
 
@@ -265,7 +265,7 @@ def _axis_of(main: Sequence[Tensor], is_decoder: bool) -> int:
     return 1
 
 
-def _fixed_length(main: Sequence[Tensor], axis: int) -> int | None:
+def _static_length(main: Sequence[Tensor], axis: int) -> int | None:
     """Return the fixed number of positions of the main inputs; None if it is dynamic."""
     for tensor in main:
         shape = tensor.shape or ()

@@ -438,12 +438,12 @@ class SweepOutcome:
         has_run = states & {*_JUDGED, NO_REFERENCE}
         if not has_run and any(row.failed and not row.known for row in self.rows):
             return _EXIT_BROKEN
-        if self.new_failures or (self.is_strict and self._known_passing):
+        if self.new_failures or (self.is_strict and self._passing_known_failures):
             return _EXIT_FAILED
         return _EXIT_INCONCLUSIVE if states & {INCONCLUSIVE, FLAKY, NO_REFERENCE} else 0
 
     @property
-    def _known_passing(self) -> int:
+    def _passing_known_failures(self) -> int:
         """Return the number of known failures that pass now."""
         return sum(KNOWN_PASSES in row.changes for row in self.rows)
 
@@ -459,7 +459,7 @@ class SweepOutcome:
         text += f"; {', '.join(words)}" if words else ""
         if known_count:
             text += f"; {known_count} of the failures {'is' if known_count == 1 else 'are'} known"
-        if passing := self._known_passing:
+        if passing := self._passing_known_failures:
             text += f"; {passing} known to fail {'passes' if passing == 1 else 'pass'}"
         if self.has_baseline:
             changes = Counter(change for row in self.rows for change in row.changes)

@@ -255,7 +255,7 @@ def _check_reference_flags(flags: Words) -> None:
             raise _bad("reference", why, "remove it")
 
 
-def known_failures(data: Mapping[str, Any]) -> list[Known]:
+def read_known_failures(data: Mapping[str, Any]) -> list[Known]:
     """Return the known failures that a mapping, such as a parsed TOML file, lists.
 
     Raises:
@@ -265,10 +265,10 @@ def known_failures(data: Mapping[str, Any]) -> list[Known]:
     rows = data.get("known", [])
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise _bad("known", "is not a list of tables", "write [[known]] above each")
-    return [_known_failure(number, row) for number, row in enumerate(rows, 1)]
+    return [_read_known_failure(number, row) for number, row in enumerate(rows, 1)]
 
 
-def _known_failure(number: int, row: Mapping[str, Any]) -> Known:
+def _read_known_failure(number: int, row: Mapping[str, Any]) -> Known:
     """Return the known failure that a row describes; raise UsageError if the row is not valid."""
     text = f"known failure {number}"
     _check_keys(text, row, ("cell", "reason", "until"))

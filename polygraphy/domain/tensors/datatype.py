@@ -15,7 +15,7 @@ from attrs import field, frozen
 from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors import lazy_numpy as np
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-@pickled_as("polygraphy.datatype.datatype")
+@pickle_as("polygraphy.datatype.datatype")
 @frozen(repr=False)
 class DataTypeEntry:
     """One data type: its `name`, and its `itemsize` in bytes (a fraction for packed types, 0 for

@@ -9,10 +9,10 @@ from attrs import Factory, frozen
 
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.tensors.parts import Layout
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 @frozen
 class InputHint:
     """Which whole numbers an input may take, whatever its data type.
@@ -76,7 +76,7 @@ class Facts(Protocol):
         """
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 @frozen
 class ModelFacts:
     """What is known of a model; see `Facts`. Empty where nothing is."""
@@ -98,7 +98,7 @@ def compute_dtype(facts: Facts | None, name: str) -> str | None:
     return compute_dtypes.get(name, compute_dtypes.get(""))
 
 
-def lowered_precision(facts: Facts | None) -> ComputePrecision | None:
+def compute_precision(facts: Facts | None) -> ComputePrecision | None:
     """Return how operators on float32 tensors are computed, if not in float32 and that is known."""
     lowered: ComputePrecision | None = getattr(facts, "lowered", None)
     return lowered
@@ -168,7 +168,7 @@ def _perhaps() -> bool:
     return True
 
 
-@pickled_as("polygraphy.comparator.struct")
+@pickle_as("polygraphy.comparator.struct")
 class DeferredFacts:
     """Facts that are found out when they are first asked for, and kept.
 

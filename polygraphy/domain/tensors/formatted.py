@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from polygraphy.domain.tensors.pickling import Storable, pickled_as
+from polygraphy.domain.tensors.pickling import Storable, pickle_as
 
 
 def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:
@@ -15,7 +15,7 @@ def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(shape)
 
 
-@pickled_as("polygraphy.common.struct")
+@pickle_as("polygraphy.common.struct")
 @frozen(eq=False)
 class FormattedArray(Storable):
     """An array, and the shape that it means where it is stored in another, say vectorized, one.

@@ -8,11 +8,11 @@ from typing import Any
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.domain.tensors.pickling import PublishedDict, pickled_as
+from polygraphy.domain.tensors.pickling import PublishedDict, pickle_as
 from polygraphy.domain.tensors.shapes import Dim, Shape
 
 
-@pickled_as("polygraphy.common.struct")
+@pickle_as("polygraphy.common.struct")
 class BoundedShape(list[Dim]):
     """A shape, with the smallest (`min`) and the largest (`max`) that it may take where these are
     known.
@@ -29,7 +29,7 @@ class BoundedShape(list[Dim]):
         return f"BoundedShape({list(self)}, min={self.min}, max={self.max})"
 
 
-@pickled_as("polygraphy.common.struct")
+@pickle_as("polygraphy.common.struct")
 class MetadataTuple:
     """Data type, shape and description of one tensor; unpacks into ``dtype, shape``."""
 
@@ -79,7 +79,7 @@ class MetadataTuple:
         return f"[{', '.join(facts)}]" if facts else ""
 
 
-@pickled_as("polygraphy.common.struct")
+@pickle_as("polygraphy.common.struct")
 class TensorMetadata(PublishedDict[MetadataTuple]):
     """Names of tensors, in order, and what is known about each."""
 

@@ -14,7 +14,7 @@ Class = TypeVar("Class", bound=type)
 Value = TypeVar("Value")
 
 
-def pickled_as(module: str) -> Callable[[Class], Class]:
+def pickle_as(module: str) -> Callable[[Class], Class]:
     """Return a decorator for a class that pickles name by a published module, which is still there
     when the class has moved. The names are those of NVIDIA's pickles.
     """
@@ -72,7 +72,7 @@ class Storable:
         """Return the object that a file contains; FileError if the file is missing, damaged or of
         another kind.
         """
-        return resolve(ResultStore).load(src, cls._stored_class())
+        return resolve(ResultStore).load(src, cls._class_in_files())
 
     def to_json(self) -> str:
         """Return this as JSON text."""
@@ -83,9 +83,9 @@ class Storable:
         """Return the object that JSON text contains; FileError if it is damaged or of
         another kind.
         """
-        return resolve(ResultStore).loads(src, cls._stored_class())
+        return resolve(ResultStore).loads(src, cls._class_in_files())
 
     @classmethod
-    def _stored_class(cls: type[S]) -> type[S]:
+    def _class_in_files(cls: type[S]) -> type[S]:
         """Return the class that files name, which is the same for derived classes."""
         return next(each for each in cls.__mro__ if Storable in each.__bases__)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import field, frozen
 
 from polygraphy.domain.errors import UnknownKeyError, UsageError
-from polygraphy.domain.tensors.pickling import PublishedDict, pickled_as
+from polygraphy.domain.tensors.pickling import PublishedDict, pickle_as
 
 
 def _as_dims(shape: Sequence[int]) -> tuple[int, ...]:
@@ -15,7 +15,7 @@ def _as_dims(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(dim) for dim in shape)
 
 
-@pickled_as("polygraphy.backend.trt.profile")
+@pickle_as("polygraphy.backend.trt.profile")
 @frozen
 class ShapeTuple:
     """The smallest (`min`), usual (`opt`) and largest (`max`) shape of one input; unpacks in this

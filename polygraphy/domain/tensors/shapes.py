@@ -54,7 +54,7 @@ def volume(obj: Sequence[int]) -> int:
     return prod(obj)
 
 
-def typed_shape(shape: Sequence[object]) -> str:
+def command_line_shape(shape: Sequence[object]) -> str:
     """Return a shape in the syntax of the command line: ``1x3x224x224``."""
     return "x".join(map(str, shape)) if len(shape) else "scalar"
 

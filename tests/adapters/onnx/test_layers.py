@@ -34,7 +34,9 @@ def in_segments(model: Any, feed: dict[str, Any], make: Any, budget: int = 0) ->
     """Run a model in segments, and return what they made that is compared."""
     layered = open_layered(model, ())
     layers = layered.layers({name: array.shape for name, array in feed.items()})
-    segments = plan_segments(layers, layered.outputs, Budget(budget), layered.fixed())
+    segments = plan_segments(
+        layers, layered.outputs, Budget(budget), layered.non_boundary_tensors()
+    )
     assert budget or len(segments) > 1
     known, found = dict(feed), {}
     for segment in (each for each in segments if outputs_of(layers, each)):
@@ -176,7 +178,7 @@ def test_sizes_follow_from_the_shapes_of_the_inputs() -> None:
 
 
 def test_what_is_no_tensor_or_of_no_known_type_is_not_handed_over() -> None:
-    assert open_layered(sequences(), ()).fixed() == {"parts"}
+    assert open_layered(sequences(), ()).non_boundary_tensors() == {"parts"}
     custom = models.make(
         "custom",
         [
@@ -188,7 +190,7 @@ def test_what_is_no_tensor_or_of_no_known_type_is_not_handed_over() -> None:
         [models.value("y", [2])],
         domains=["nowhere"],
     )
-    assert open_layered(custom, ()).fixed() == {"a", "b"}
+    assert open_layered(custom, ()).non_boundary_tensors() == {"a", "b"}
 
 
 def test_the_whole_model_is_that_of_a_loader_or_a_copy() -> None:

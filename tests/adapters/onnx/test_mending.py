@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.copying import restore_differences
-from polygraphy.binding import bound_function
+from polygraphy.binding import function_for
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.two_models import plan_copies, suspects
 from polygraphy.domain.model import EVERYTHING, ModelSource
@@ -57,7 +57,7 @@ def network(**changes):
 
 def graph_of(model, folder):
     onnx.save(model, folder / "model.onnx")
-    return bound_function(describe_file, "onnx")(
+    return function_for(describe_file, "onnx")(
         ModelSource(str(folder / "model.onnx")), EVERYTHING
     ).graph
 

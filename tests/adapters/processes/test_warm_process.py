@@ -176,7 +176,7 @@ def test_errors_logs_and_silence(process: WarmProcess, capfd: pytest.CaptureFixt
     with G_LOGGER.verbosity(G_LOGGER.WARNING):
         process.call(_log, "quiet")
     process.call(_log, "two\nlines")
-    with process.limited(is_silent=True), pytest.raises(BackendError):
+    with process.limit_calls(is_silent=True), pytest.raises(BackendError):
         process.call(crash, signal.SIGABRT)
     out, err = capfd.readouterr()
     assert out == "[I] two\n    lines\n"
@@ -193,7 +193,7 @@ def _log(text: str) -> None:
 
 
 def test_what_hangs_is_stopped(process: WarmProcess) -> None:
-    with process.limited(0.2), pytest.raises(BackendError, match=r"longer than 0\.2 s"):
+    with process.limit_calls(0.2), pytest.raises(BackendError, match=r"longer than 0\.2 s"):
         process.call(time.sleep, 60)
 
 
@@ -203,7 +203,7 @@ def test_what_crashes_again_and_again_is_not_started_again(
     monkeypatch.setattr(warm_process, "_MOST_CRASHES", 2)
     made = WarmProcess("backend")
     for _ in range(2):
-        with pytest.raises(BackendError, match="crashed: "), made.limited(is_silent=True):
+        with pytest.raises(BackendError, match="crashed: "), made.limit_calls(is_silent=True):
             made.call(crash, signal.SIGKILL)
     with pytest.raises(BackendError, match="crashed 2 times, and is not started again"):
         made.call(pid_of)

@@ -268,7 +268,7 @@ def test_other_versions_are_compared_also_where_the_model_is_at_fault(kept: Kept
     elsewhere, parties = Elsewhere(), [WrongRewriter(guilty=())]
     notes: list[str] = []
     reports = SimpleNamespace(
-        attempted=lambda attempt: notes.append(attempt.result), concluded=lambda result: None
+        show_attempt=lambda attempt: notes.append(attempt.result), show_result=lambda result: None
     )
     paths = ["1.4.0", sys.executable]
     with bind(open_environment, elsewhere, "wrong"), bind(DiagnosisReports, reports):

@@ -225,7 +225,9 @@ def test_where_a_backend_does_not_give_what_the_reference_gives_it_is_searched(
 def test_the_table_acquits_only_what_was_wholly_compared(
     against: list[str], left_out: list[str], unexplained: str, verdict: str
 ) -> None:
-    made = Evidence(against, left_out).allowed(DiagnosisResult(verdict), "onnxrt", unexplained)
+    made = Evidence(against, left_out).qualify_result(
+        DiagnosisResult(verdict), "onnxrt", unexplained
+    )
     if verdict != AGREE:
         assert made.verdict == verdict
     elif against and not left_out and not unexplained:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -284,3 +285,44 @@ def test_a_cpu_that_computes_something_else_tries_nothing(tmp_path: Path) -> Non
 
     kept = found(activated("Relu"), activated("Sigmoid"), tmp_path, party=Apart())
     assert [one["cause"] for one in kept.culprits] == ["structure"]
+
+
+def stumps(outputs: Collection[float]) -> onnx.ModelProto:
+    """Two trees of one comparison each: x0 <= 0.1, and x1 <= 0.7."""
+    attributes = {
+        "nodes_treeids": [0, 0, 0, 1, 1, 1], "nodes_nodeids": [0, 1, 2] * 2,
+        "nodes_featureids": [0, 0, 0, 1, 0, 0], "nodes_values": [0.1, 0, 0, 0.7, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"] * 2, "nodes_truenodeids": [1, 0, 0] * 2,
+        "nodes_falsenodeids": [2, 0, 0] * 2, "target_treeids": [0, 0, 1, 1],
+        "target_nodeids": [1, 2] * 2, "target_ids": [0] * 4, "target_weights": list(outputs),
+    }  # fmt: skip
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], "trees", domain="ai.onnx.ml", n_targets=1,
+        **attributes,
+    )  # fmt: skip
+    ends = [value("x", [32, 2])], [value("y", [32, 1])]
+    return make("stumps", [node], *ends, domains=["ai.onnx.ml"])
+
+
+@pytest.mark.parametrize("leaf", [3.0, 3.5])
+def test_rows_on_a_threshold_are_named_unless_a_leaf_differs_as_well(
+    leaf: float, tmp_path: Path
+) -> None:
+    rows = np.random.default_rng(3).integers(0, 10, (32, 2)) / 10
+    table = rows.astype(np.float32)
+    left = table.astype(np.float64) <= [0.1, 0.7]  # float32(0.1) > 0.1, float32(0.7) < 0.7
+    right = np.where(left[:, 0], 1.0, 2.0) + np.where(left[:, 1], leaf, 5.0)
+    results, kept = RunResults(), Kept()
+    results.add([{"y": right.astype(np.float32)[:, None]}], runner_name="sklearn")
+    results.save(str(tmp_path / "golden.json"))
+    model = stumps([1.0, 2.0, 3.0, 5.0])
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [OnnxrtParty()], [{"x": table}], golden=str(tmp_path / "golden.json"))
+    tied = int((table[:, 0] == np.float32(0.1)).sum())
+    assert tied
+    if leaf == 3.0:
+        [culprit] = kept.culprits
+        assert (culprit["nodes"], culprit["cause"]) == (["trees"], "rounding")
+        assert f"{tied} of 32 rows differ" in culprit["evidence"][0]
+    else:
+        assert (kept.verdict, kept.culprits) == ("inconclusive", [])

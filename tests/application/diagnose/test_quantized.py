@@ -199,7 +199,7 @@ def test_a_quantized_reference_of_another_structure_blames_nobody(
 
         def result(self, *given: Any) -> None: ...
 
-        def quantized(self) -> onnx.ModelProto:
+        def quantize_reference(self) -> onnx.ModelProto:
             return chain(others, quantized=True)
 
     monkeypatch.setattr("polygraphy.application.diagnose.steps.quantization.Quantized", Quantized)

@@ -79,6 +79,19 @@ def test_a_wrong_parameter_is_named_with_its_cause(
     assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05
 
 
+def test_a_weight_that_differs_from_the_reference_is_not_a_sensitive_node() -> None:
+    model = build_quantized()
+    held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
+    codes = np.rint(held["w2"] / held["w2_s"]).astype(np.int8)
+    model.graph.node.remove(next(node for node in model.graph.node if "w2_q" in node.output))
+    model.graph.initializer.append(numpy_helper.from_array(codes, "w2_q"))
+    changed = with_weight(
+        plain(), "w2", lambda weight: weight + np.float32(0.04) * np.eye(SIZE, dtype=np.float32)
+    )
+    culprit, _ = found(model, changed, within=0.03).culprits
+    assert (culprit["cause"], culprit["nodes"]) == ("weight", ["product2"])
+
+
 def test_a_pair_whose_halves_differ_is_named() -> None:
     model = build_quantized()
     node = next(node for node in model.graph.node if node.output[0] == "r1_d")
@@ -210,6 +223,25 @@ def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
         diagnose(build_quantized(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
     assert [one for one in kept.culprits if one["party"] == "model"] == []
     assert "match with all rewrites of onnxrt disabled" in kept.summary
+
+
+class SaturatingParty(OnnxrtParty):
+    """Computes as a CPU without VNNI: sums of integer products saturate."""
+
+    def load(self, model: Any, **options: Any) -> Any:
+        compute = super().load(model, **options)
+        is_quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+        if self._has_exact_products or not is_quantized:
+            return compute
+        return lambda feed: {name: np.clip(y, -1, 1) for name, y in compute(feed).items()}
+
+
+def test_products_that_saturate_are_not_a_sensitive_node() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(build_quantized(), [SaturatingParty()], FEEDS, reference=plain(), within=0.05)
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["cause"], culprit["party"]) == ("fault", "saturation", "onnxrt")
 
 
 def test_a_metric_may_change_its_arrays() -> None:
@@ -403,7 +435,7 @@ def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
     feed = {"x": np.arange(5)}
     made, expected = (
         OnnxrtParty().load(one)(feed)["y"]
-        for one in (opened.repaired({0: loss.best}).float_at_sites(()), right)
+        for one in (opened.with_schemes({0: loss.best}).float_at_sites(()), right)
     )
     assert np.sqrt(np.mean((made - expected) ** 2)) < 0.15
 

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from polygraphy.domain.diagnosis.fused import is_open_trace, region, replaced_nodes, trace_suspects
+from polygraphy.domain.diagnosis.fused import (
+    is_open_trace,
+    nodes_behind_fused,
+    region,
+    trace_suspects,
+)
 from polygraphy.domain.diagnosis.pairing import Side, pair_graphs
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
@@ -62,7 +67,7 @@ def fused(graph: Graph) -> Graph:
 
 def test_a_fused_node_stands_for_the_nodes_between_tensors_that_both_have():
     model = Side(plain())
-    assert replaced_nodes(model, Side(fused(plain())), 0) == (0, 1, 2)
+    assert nodes_behind_fused(model, Side(fused(plain())), 0) == (0, 1, 2)
     assert region(model, "y", ["l"]) == (3,)
 
 

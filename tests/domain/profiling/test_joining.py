@@ -172,7 +172,7 @@ def test_rows_are_the_smallest_groups_of_both_and_add_up() -> None:
     ]  # fmt: skip
     sums = [sum(row.cells[at].time for row in table.rows) for at in (0, 1)]
     assert sums == [side.profiled for side in table.sides] == [40.0, 110.0]
-    assert table.sorted("difference")[0].label == "(inserted)"
+    assert table.sort_rows("difference")[0].label == "(inserted)"
 
 
 def test_the_sentence_names_the_ratio_and_the_largest_cause() -> None:

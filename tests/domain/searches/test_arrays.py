@@ -51,3 +51,23 @@ def test_the_array_is_solved_for_though_it_is_far_from_what_it_should_be(name: s
     assert found is not None
     assert found[0] == name
     assert np.allclose(found[1], _WEIGHTS[name], atol=1e-2)
+
+
+def test_an_element_beyond_the_range_in_which_it_has_an_effect_is_solved_for() -> None:
+    healthy = np.linspace(-0.8, 0.9, _INPUTS)
+    start = np.where(np.arange(_INPUTS) == 2, 5.0, healthy)
+
+    def sample(array: Any) -> Any:
+        """Return results that do not change with an element outside of -1 to 1."""
+        return np.clip(array, -1, 1) * _X
+
+    goal = sample(healthy)
+    found = nearest_array(
+        {"w": sample},
+        {"w": start},
+        goal,
+        lambda result: bool(np.allclose(result, goal, atol=1e-4)),
+        6000,
+    )
+    assert found is not None
+    assert np.allclose(found[1], healthy, atol=1e-3)

@@ -342,7 +342,7 @@ def test_a_cell_without_names_is_paired_by_shapes_if_inputs_and_outputs_are_left
         ("u", "a", "shapes"),
         ("v", "b", "shapes"),
     ]
-    assert plan.roles.named("chunk") == ["x"]
+    assert plan.roles.inputs_of("chunk") == ["x"]
 
 
 def test_the_data_of_a_stream_are_no_state_and_its_cache_has_no_capacity() -> None:

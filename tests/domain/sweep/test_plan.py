@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.sweep.cells import cells_of, is_meant, key_of, partition, shard_of
-from polygraphy.domain.sweep.plan import known_failures, plan_of
+from polygraphy.domain.sweep.plan import plan_of, read_known_failures
 from tests.support.examples import scaled
 
 LEAST: dict[str, Any] = {
@@ -81,7 +81,7 @@ def test_what_cannot_be_meant_is_one_clear_line(change: dict[str, Any], said: st
 )
 def test_known_failures_are_checked(row: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        known_failures({"known": [row]})
+        read_known_failures({"known": [row]})
 
 
 def test_every_combination_is_a_cell() -> None:

@@ -19,7 +19,7 @@ class Kept:
     culprits: list[Mapping[str, Any]] = field(factory=list)
     summary: str = ""
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None: ...
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None: ...
 
     def conclude(
         self, verdict: str, culprits: Sequence[Mapping[str, Any]] = (), summary: str = ""

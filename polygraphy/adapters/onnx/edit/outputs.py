@@ -26,7 +26,7 @@ from polygraphy.adapters.onnx_common.messages import (
     refuse_inner_name,
     weight_names,
 )
-from polygraphy.binding import bound_function
+from polygraphy.binding import function_for
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
@@ -275,7 +275,7 @@ def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, A
     except BackendError as error:
         G_LOGGER.verbose(f"Trying the reference evaluator next: {error}")
         try:
-            return bound_function(evaluate_constants, "onnx")(model, names)
+            return function_for(evaluate_constants, "onnx")(model, names)
         except BackendError:
             raise error from None
 

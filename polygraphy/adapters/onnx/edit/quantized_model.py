@@ -15,6 +15,7 @@ from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
 from polygraphy.adapters.onnx.edit.lazy_branches import compute_lazily
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
     DEQUANTIZE,
+    EXACT,
     QUANTIZE,
     SitePair,
     channel_axis,
@@ -29,6 +30,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     producer_of,
     reads_rows,
     remove_identities,
+    remove_suffixes,
     scheme_of_node,
     set_axis,
     sort_nodes,
@@ -69,6 +71,10 @@ SWITCHES = "polygraphy//switches"
 _AGAIN = "//again"
 """What is added to the name of a weight that the backend quantizes again."""
 _INT32 = 2.0**31
+_WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")
+"""Operators whose bias is their third input: a first or second one is not a bias."""
+_KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")
+"""Quantizers that do not compensate in biases for the errors of weights."""
 _ALIKE = 0.5
 """A weight of the reference may differ from the quantized one by this share of its rms."""
 
@@ -209,6 +215,7 @@ class QuantizedModel:
                 graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
         remove_identities(graph)
         clean_model(copy)
+        remove_suffixes(graph, EXACT)
         return sort_nodes(copy)
 
     def with_activations(self) -> ModelProto:
@@ -228,7 +235,7 @@ class QuantizedModel:
         """Return the tensor that an activation site quantizes."""
         return site.name.partition("//again")[0]
 
-    def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
+    def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
         """Return the model with other parameters at some sites; None: a bias from its operands."""
         copy: ModelProto = copy_of(self._model)
         changed = QuantizedModel(copy, self._references)
@@ -380,7 +387,7 @@ class QuantizedModel:
             return self.source(site)
         if site.exact is None:
             return ""
-        name = f"{site.name}//exact"
+        name = f"{site.name}{EXACT}"
         add_weight(copy, onnx.numpy_helper.from_array(site.exact.astype(pair.kind)), name)
         return name
 
@@ -571,7 +578,7 @@ class QuantizedModel:
 
     def _find_corrections(self) -> None:
         """Find biases that the quantizer changed, to compensate for the average error."""
-        if not self._references:
+        if not self._references or self.producer in _KEEP_BIASES:
             return
         weights = self._weights
         chosen: dict[str, Array] = {}
@@ -580,6 +587,7 @@ class QuantizedModel:
                 tensor = weights.get(name)
                 if (
                     tensor is None
+                    or (at < 2 and node.op_type in _WITH_BIAS)
                     or name in chosen
                     or not is_bias_shape(tensor.dims, self.producer)
                 ):

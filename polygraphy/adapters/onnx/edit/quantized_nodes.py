@@ -22,6 +22,8 @@ onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+EXACT = "//exact"
+"""What is added to the name of a weight for its form in floating point."""
 _PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 """Operators that keep type and shape, behind which a weight is quantized again, too."""
 _CORRECTION, _LARGE_CORRECTION = 0.5, 1.2
@@ -276,6 +278,23 @@ def _sites_behind(
             names = [other_nodes[0].output[0]]
         else:
             return sites_behind
+
+
+def remove_suffixes(graph: GraphProto, suffix: str) -> None:
+    """Rename weights so that they have no suffix, if no tensor of the graph has that name, and no
+    subgraph may read them.
+    """
+    if any(attribute.HasField("g") for node in graph.node for attribute in node.attribute):
+        return
+    names = {name for node in graph.node for name in node.output}
+    names |= {one.name for one in (*graph.initializer, *graph.input)}
+    renamed = {}
+    for weight in graph.initializer:
+        name = weight.name.removesuffix(suffix)
+        if name != weight.name and name not in names:
+            renamed[weight.name] = weight.name = name
+    for node in graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
 
 
 def remove_identities(graph: GraphProto) -> None:

@@ -221,7 +221,7 @@ class OpenModel(OpenGraph):
         number = value.type.tensor_type.elem_type
         return is_tensor(value) and (number in _HANDED_OVER if number else if_unknown)
 
-    def fixed(self) -> set[str]:
+    def non_boundary_tensors(self) -> set[str]:
         """Return the results of nodes whose types not every backend is known to accept."""
         names = {name for node in self.protos for name in node.output if name}
         return {name for name in names if not self.is_handed_over(name, if_unknown=False)}
@@ -246,7 +246,7 @@ class OpenModel(OpenGraph):
             for node, reads in zip(self.protos, self.reads)
         ]
 
-    def needed_of(self, nodes: Collection[int]) -> list[str]:
+    def results_read_outside(self, nodes: Collection[int]) -> list[str]:
         """Return the results of some nodes that other nodes, or the outputs, need; all results if
         there are none.
         """
@@ -270,7 +270,7 @@ class OpenModel(OpenGraph):
     ) -> ModelProto:
         """Return a model of some of the nodes; see the port."""
         if outputs is None:
-            names = self.needed_of(nodes)
+            names = self.results_read_outside(nodes)
             is_only = len(names) == 1
             outputs = [n for n in names if is_only or self.is_handed_over(n, if_unknown=True)]
         given_values = given_values or {}

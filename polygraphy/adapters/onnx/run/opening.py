@@ -325,7 +325,7 @@ class ReducibleOnnxModel:
             self._observe_tensors(
                 computed
             )  # All at once: what becomes an input may be asked for, too.
-        outputs = opened.needed_of(chosen)
+        outputs = opened.results_read_outside(chosen)
         if ends is not None:
             ending = [opened.protos[index] for index in self._places(ends)]
             outputs = [name for node in ending for name in node.output if name]

@@ -9,7 +9,7 @@ from polygraphy.adapters.tensorrt.library.module import capture_log
 from polygraphy.constants import DEFAULT_SHAPE_VALUE
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.naming import matching
-from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.pickling import pickle_as
 from polygraphy.domain.tensors.profile import Profile as DomainProfile
 from polygraphy.domain.tensors.profile import ShapeTuple
 from polygraphy.logger import G_LOGGER, LogMode
@@ -17,7 +17,7 @@ from polygraphy.logger import G_LOGGER, LogMode
 __all__ = ["Profile", "ShapeTuple"]
 
 
-@pickled_as("polygraphy.backend.trt.profile")
+@pickle_as("polygraphy.backend.trt.profile")
 class Profile(DomainProfile):
     """Maps inputs, by name or by a pattern such as ``input_*``, to the range of shapes that they
     may take; for a shape tensor, to the range of its values.

@@ -21,9 +21,9 @@ from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.parts import Part, tensor_bytes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
-    borrowed_variants,
-    lost_results,
+    results_of_missing_nodes,
     scalar_weights,
+    variants_from_donor,
     with_weight,
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
@@ -127,7 +127,7 @@ class ChangeSearch:
         self, position: int, donor: Side, donor_nodes: Collection[int]
     ) -> Iterator[Variant]:
         """Yield variants of a node with what nodes of another model have."""
-        return self.matching(borrowed_variants(self.graph, position, donor, [*donor_nodes]))
+        return self.matching(variants_from_donor(self.graph, position, donor, [*donor_nodes]))
 
     def find_weights(self, position: int, output: Any, goal: Any) -> Iterator[Variant]:
         """Yield variants of a node with a weight solved for what it should compute."""
@@ -174,7 +174,7 @@ class ChangeSearch:
             if not set(node_alone.makes) & set(node.outputs)
             for name in node_alone.reads
         }
-        computed = self._computed_from(position)
+        computed = self._dependents(position)
         pool = [candidate for candidate in candidates if candidate.name not in computed]
         for operand, places in _operand_places(node):
             if operand not in feed:
@@ -186,7 +186,11 @@ class ChangeSearch:
             lost = (behind or {}).get(operand, ())
             alike: Iterator[OtherTensor] = chain(
                 _alike(pool, operand, feed[operand], operand in equal, lost),
-                _lost_tensors(operand, feed[operand], weights) if behind is not None else (),
+                (
+                    _tensors_of_missing_nodes(operand, feed[operand], weights)
+                    if behind is not None
+                    else ()
+                ),
             )
 
             def is_right(
@@ -238,7 +242,7 @@ class ChangeSearch:
         part = self.part.change(output_name(variant), variant, asks=True)
         return self._load(part), [*part.feed][-1]
 
-    def _computed_from(self, position: int) -> set[str]:
+    def _dependents(self, position: int) -> set[str]:
         """Return the tensors that depend on a node."""
         waiting, upstream = [position], set[str]()
         while waiting:
@@ -354,10 +358,12 @@ def _with_scalar(graph: Side, position: int, name: str, value: float) -> Variant
     return with_weight(graph, position, name, np.full_like(graph.weights[name].values, value))
 
 
-def _lost_tensors(operand: str, value: Any, weights: Sequence[Any]) -> Iterator[OtherTensor]:
+def _tensors_of_missing_nodes(
+    operand: str, value: Any, weights: Sequence[Any]
+) -> Iterator[OtherTensor]:
     """Yield what nodes that may be missing would compute from an input."""
     if is_float(value):
-        for op, result in lost_results(value, weights):
+        for op, result in results_of_missing_nodes(value, weights):
             yield OtherTensor(f"{operand}/{op}", result, False, op)
 
 

@@ -148,7 +148,7 @@ class _Search:
         self._limit = _GROWTH * total
         self._budget = RunBudget.for_bytes(total, *_TRIES)
         jumps = any(node.jumps for node in case.model.nodes)
-        first = case.differing(case.loaded(party)(feed), goal).values() if jumps else ()
+        first = case.differing(case.load(party)(feed), goal).values() if jumps else ()
         sizes = [difference.relative for difference in first if np.isfinite(difference.relative)]
         self._left = max([LEFT, *(_STEPS * size for size in sizes)])
         self._known_as = SameTensors(trace.values)
@@ -458,7 +458,7 @@ class _Search:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
         is equal; scalars need more than an equal value.
         """
-        read, value = _computed_reads(node, self._case.model.constants), made[name]
+        read, value = _non_constant_inputs(node, self._case.model.constants), made[name]
         twins = tuple(equal_names.get(name, "") for name in read)
         if not read or not all(twins):
             return None
@@ -476,7 +476,7 @@ class _Search:
         """Return how many nodes of the model compute the same as one by the same operator from the
         same inputs.
         """
-        key = node.op, node.settings, _computed_reads(node, self._case.model.constants)
+        key = node.op, node.settings, _non_constant_inputs(node, self._case.model.constants)
         place = node.makes.index(name)
         names = (one.makes[place] for one in self._own_by_reads[key] if place < len(one.makes))
         return sum(each in value and np.array_equal(value[each], value[name]) for each in names)
@@ -498,11 +498,11 @@ def _group_by_reads(
     """Return the nodes of a model by operator, attributes and computed inputs."""
     by_reads: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
     for node in model.nodes:
-        by_reads[node.op, node.settings, _computed_reads(node, model.constants)].append(node)
+        by_reads[node.op, node.settings, _non_constant_inputs(node, model.constants)].append(node)
     return by_reads
 
 
-def _computed_reads(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:
+def _non_constant_inputs(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:
     """Return the inputs of a node that are not constant."""
     return tuple(name for name in node.reads if name and name not in constants)
 

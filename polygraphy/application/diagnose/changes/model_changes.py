@@ -21,8 +21,8 @@ from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantized
-from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
-from polygraphy.domain.diagnosis.variants import Variant, exchanged_outputs
+from polygraphy.domain.diagnosis.regions import GraphNode, nodes_after_inputs, producers
+from polygraphy.domain.diagnosis.variants import Variant, output_swaps
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.sites import is_coarse
@@ -161,7 +161,7 @@ class Change:
         for index in self._nodes:
             position = self._position(index)
             if self._whole is not None and position is not None:
-                for variant in self._whole.matching(exchanged_outputs(self._side.nodes[position])):
+                for variant in self._whole.matching(output_swaps(self._side.nodes[position])):
                     return Explanation(index, variant, self._places)
         return None
 
@@ -433,7 +433,7 @@ def find_changes(
                 is_open |= is_unknown
                 continue
             reasons.append(reason)
-            new_culprits.append(_changed_culprit(case, reason, divergences.same))
+            new_culprits.append(_culprit_of_change(case, reason, divergences.same))
             is_open |= bool(reason.others)
         notes.append(steps.explained_changes(len(reasons), len(new_culprits), is_late))
     is_open |= (
@@ -580,7 +580,9 @@ def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) 
     return node if read == {instead} else None
 
 
-def _changed_culprit(case: Case, reason: Explanation, equal_tensors: Mapping[str, str]) -> Culprit:
+def _culprit_of_change(
+    case: Case, reason: Explanation, equal_tensors: Mapping[str, str]
+) -> Culprit:
     """Return the culprit for a change that explains the outputs.
 
     Args:
@@ -648,7 +650,7 @@ def _culprits_within(
 def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
     """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
-    fed = fed_nodes(nodes, feed)
+    fed = nodes_after_inputs(nodes, feed)
     unproven = sorted({index for parting in group for index in parting.unproven if index in fed})
     names = [nodes[index].name for index in unproven if nodes[index].op != "Constant"]
     tensors = [parting.border.tensor for parting in group]

@@ -191,7 +191,7 @@ class _Guesses:
         if any(is_partly_equal(values[name], saved[name]) for name in names):
             return True
         rng = np.random.default_rng(0)
-        compute = self._case.loaded(self._party)
+        compute = self._case.load(self._party)
         other_feeds = []
         try:
             for _ in range(_SHUFFLES):
@@ -219,7 +219,7 @@ class _Guesses:
         try:
             describe_model(loader, self._case.model.inputs, self._case.model.facts)
             feed = dict(next(iter(loader)))
-            return not self._case.differing(self._case.loaded(self._party)(feed), self._saved)
+            return not self._case.differing(self._case.load(self._party)(feed), self._saved)
         except PolygraphyException:
             return False
 

@@ -42,7 +42,7 @@ def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator
         goal: what its part should compute.
     """
     node = search.graph.nodes[position]
-    lost_values = _lost_inputs(search.graph, node, goal)
+    lost_values = _missing_inputs(search.graph, node, goal)
     names = {f"input {at}": at for at in lost_values}
     is_bias = node.op in ("Conv", "ConvTranspose", "Gemm", "LayerNormalization", *_GATES)
 
@@ -160,7 +160,7 @@ def _join(values: Values, goals: Values) -> Any:
     return np.concatenate(parts)
 
 
-def _lost_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:
+def _missing_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:
     """Return the positions of optional weights that a node lacks, and what their absence means."""
 
     def is_absent(position: int) -> bool:

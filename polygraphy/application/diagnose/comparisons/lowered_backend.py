@@ -104,7 +104,7 @@ def compare_lowering(
     reference = parties[0] if parties else resolve(SuspectedParty, USUAL)
     with case.attempt(f"{party.lowers_to}, {party.name}") as notes:
         case = evolve(case, feed=feeds[0])
-        compute = case.loaded(reference)
+        compute = case.load(reference)
         exact = [compute(feed) for feed in feeds]
         try_alone(party, proto, case.feed)
         worst = tolerance.worst(exact, map(run or party.load(proto), feeds))

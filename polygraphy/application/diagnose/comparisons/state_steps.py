@@ -37,7 +37,7 @@ class ModelWithStates:
     right: Party | None
     conflicts: Sequence[Conflict]
 
-    def rewired(self, pairs: Sequence[tuple[str, str]]) -> Party:
+    def with_pairs(self, pairs: Sequence[tuple[str, str]]) -> Party:
         """Return the model that feeds other outputs back."""
         return rewire_states(self.own, self.loader, pairs)
 
@@ -67,15 +67,15 @@ class StepComparison:
     @property
     def output(self) -> str:
         """The first wrong output; a state comes before all others."""
-        return next(iter([*self.changed_states, *self.different]))
+        return next(iter([*self.differing_states, *self.different]))
 
     @property
-    def changed_states(self) -> list[str]:
+    def differing_states(self) -> list[str]:
         """The states that differ."""
-        return changed_states(self.judge, self.different)
+        return select_states(self.judge, self.different)
 
 
-def changed_states(judge: Judge, different: Sequence[str]) -> list[str]:
+def select_states(judge: Judge, different: Sequence[str]) -> list[str]:
     """Return which outputs are states."""
     states = {pair.output for pair in judge.own.plan.pairs}
     return [name for name in different if name in states]

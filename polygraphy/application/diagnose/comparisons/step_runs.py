@@ -14,7 +14,7 @@ from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
-from polygraphy.domain.states.aligning import fitted_state, padding, without_padding
+from polygraphy.domain.states.aligning import fit_state, padding, without_padding
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
@@ -489,7 +489,7 @@ def same_data(
     states = {pair.input for pair in plan.pairs}
     named: dict[str, str] = {}
     for role in (TOKENS, CHUNK, POSITIONS, MASK):
-        names, two = candidate.plan.roles.named(role), plan.roles.named(role)
+        names, two = candidate.plan.roles.inputs_of(role), plan.roles.inputs_of(role)
         if len(names) == len(two) == 1:
             named[two[0]] = names[0]
     step_feeds = []
@@ -507,7 +507,11 @@ def same_data(
             ):
                 arrays[name] = new.astype(array.dtype, copy=False)
         batch = next(
-            (feed[name].shape[0] for name in candidate.plan.roles.named(TOKENS) if feed[name].ndim),
+            (
+                feed[name].shape[0]
+                for name in candidate.plan.roles.inputs_of(TOKENS)
+                if feed[name].ndim
+            ),
             1,
         )
         for pair in plan.pairs:
@@ -562,7 +566,7 @@ def feed_with_states(
         partner = reference.partner(pair, candidate.plan)
         value = None if partner is None else right_feed.get(partner.input)
         like = _like(candidate, pair, at, own_feed, value)
-        fitted = None if value is None or like is None else fitted_state(value, like, pair)
+        fitted = None if value is None or like is None else fit_state(value, like, pair)
         if fitted is None:
             return None
         feed[pair.input] = fitted

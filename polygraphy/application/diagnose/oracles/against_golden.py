@@ -19,6 +19,7 @@ from polygraphy.application.diagnose.outcome import (
     Step,
     StepOutcome,
     Unexplained,
+    step_from,
     take_steps,
 )
 from polygraphy.application.diagnose.steps.saved_outputs import (
@@ -34,10 +35,17 @@ from polygraphy.domain.diagnosis.words import reasons, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import SuspectedParty
 
+
+def has_trees(case: Case, comparison: SavedComparison) -> bool:
+    """Return whether the model has an ensemble of trees."""
+    return any("TreeEnsemble" in node.op for node in case.model.nodes)
+
+
 STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (
     explain_by_precision,
     explain_by_nan,
     explain_by_half_precision,
+    step_from("steps.tree_thresholds:explain_by_thresholds", has_trees),
     explain_by_outputs_alone,
 )
 STEPS_ON_TENSORS: Sequence[Step[SavedComparison]] = (
@@ -74,7 +82,7 @@ def against_results(
     kind = runs[0].kind if runs else titles.SAVED_RESULTS
     with case.attempt(kind) as notes:
         try:
-            compute = case.loaded(party)
+            compute = case.load(party)
             values: list[Values] = [compute(feed) for feed in feeds]
         except BackendError:
             return Unexplained(reasons.not_comparable(party.name, kind))

@@ -68,7 +68,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         values: list[Values] = []
         refusal = None
         try:
-            values += map(case.loaded(case.parties[0]), feeds)
+            values += map(case.load(case.parties[0]), feeds)
         except BackendError as error:
             notes.append(steps.refuses(case.parties[0].name))
             refusal = error
@@ -82,7 +82,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         oracle = Oracle(source.name, sets, left_out)
         compared = oracle.beside(case, values)
         case.record_comparison(oracle.name, oracle.left_out)
-        notes.append(deviation_sentence(compared.found, len(names), source.name))
+        notes.append(deviation_sentence(compared.differences, len(names), source.name))
     if not compared.differs:
         if len(case.parties) > 1:
             return Skip("the model computes what the program does")

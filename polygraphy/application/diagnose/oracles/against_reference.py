@@ -120,7 +120,7 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         reference = _run_reference(case, pair, feeds)
         expected = reference.sets
         try:
-            compute = case.loaded(party)
+            compute = case.load(party)
             values: list[Values] = [compute(feed) for feed in feeds]
         except BackendError as error:
             notes.append(steps.refuses_only_model(party.name))
@@ -128,12 +128,12 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         case.record_comparison(reference.name, reference.left_out)
         compared = reference.beside(case, values)
         outputs = sum(name in expected[0] for name in case.model.outputs)
-        note = deviation_sentence(compared.found, outputs)
+        note = deviation_sentence(compared.differences, outputs)
         rounded = None if narrow is None else _simulate_rounding(case, pair, feeds)
         loss_sentence = ""
         if rounded is not None:
             # Some backends compute in float32 what hardware would round.
-            loss_sentence = deviation_sentence(reference.beside(case, rounded).found, outputs)
+            loss_sentence = deviation_sentence(reference.beside(case, rounded).differences, outputs)
             note = steps.with_rounding(party.name, note, str(narrow), loss_sentence)
         notes.append(note if outputs else "")
         notes += [steps.not_compared([reason]) for reason in reference.left_out]

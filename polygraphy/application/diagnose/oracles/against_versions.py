@@ -35,7 +35,7 @@ def compare_other_versions(case: Found, request: Request) -> Found:
     outcome = compare_versions(case.case, request.versions, request.feeds)
     if not isinstance(outcome, Unexplained):
         return case
-    result = case.case.evidence.allowed(case.result, unexplained=outcome.why)
+    result = case.case.evidence.qualify_result(case.result, unexplained=outcome.why)
     return evolve(case, result=result)
 
 

@@ -71,7 +71,7 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
         """Return whether a backend runs all input sets; keep its outputs, or its refusal."""
         values: list[Values] = []
         try:
-            compute = case.loaded(case.parties[index])
+            compute = case.load(case.parties[index])
             values.extend(map(compute, request.feeds))  # It keeps those before an error.
         except REFUSALS as error:
             refusals[index], refused_on[index] = error, len(values)
@@ -114,9 +114,9 @@ def _describe(case: Case, request: Request, compared: Compared, count: int, has_
     """Return the sentence with the outputs that differ, and the largest error."""
     if count < 2:
         return steps.runs(len(request.feeds), has_nan)
-    if not compared.found:
+    if not compared.differences:
         return steps.all_match(len(request.feeds))
-    name, off = max(compared.found.items(), key=lambda item: item[1].excess)
+    name, off = max(compared.differences.items(), key=lambda item: item[1].excess)
     size = off.relative if np.isfinite(off.relative) else None
-    outputs = differing(len(compared.found), len(case.model.outputs))
+    outputs = differing(len(compared.differences), len(case.model.outputs))
     return steps.differ(outputs, len(request.feeds), name, off.largest, size)

@@ -15,8 +15,8 @@ from polygraphy.application.diagnose.comparisons.program_steps import program_pa
 from polygraphy.application.diagnose.comparisons.state_steps import (
     ModelWithStates,
     StepComparison,
-    changed_states,
     rewire_states,
+    select_states,
 )
 from polygraphy.application.diagnose.comparisons.step_runs import (
     FirstWrong,
@@ -216,7 +216,7 @@ def _compare_parties(
     if isinstance(equal, str):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=equal), case)
     at, different, data = equal
-    changed = changed_states(judge, different)
+    changed = select_states(judge, different)
     with case.attempt(titles.EQUAL_STATES) as notes:
         notes.append(steps.first_step_on_equal_states(at, changed))
     step = candidate.feeds[wrong.at].step

@@ -403,7 +403,7 @@ class Trial:
             invalid = first_invalid(self._losses)
             if invalid is not None:
                 return HalfPrecision("fault", Deviation(), culprits=[invalid], **facts)
-        before, verdict = self.judged()
+        before, verdict = self.judge()
         facts["allowance"] = min(MOST, self._allowance)
         if verdict == "agree":
             return HalfPrecision("agree", before, before, checks=1, **facts)
@@ -442,7 +442,7 @@ class Trial:
         facts |= {"culprits": half_culprits, "adds_up": not half_culprits}
         return HalfPrecision(verdict, before, after, in_order, **facts)
 
-    def judged(self, compute: Compute | None = None) -> tuple[Deviation, str]:
+    def judge(self, compute: Compute | None = None) -> tuple[Deviation, str]:
         """Return the output error with every node narrow, and the verdict if it is final:
         ``agree``, ``ill-conditioned``, or ``inconclusive`` if accumulated rounding is too large.
 

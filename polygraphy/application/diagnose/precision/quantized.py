@@ -131,7 +131,7 @@ class Quantized:
         sets = [(feeds[index], goals[index]) for index in order]
         most = self._largest_difference(outputs[number], goals[number])
         with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
-            alike = self._named(self._party.load(self.quantized())(feeds[number]))
+            alike = self._named(self._party.load(self.quantize_reference())(feeds[number]))
             apart = self._rms_difference(alike, outputs[number])
             notes.append(steps.quantized_alike(apart))
         if apart > _BESIDE * self._rms_difference(outputs[number], goals[number]):
@@ -228,7 +228,7 @@ class Quantized:
 
     def _describe_part(self, output: str, values: Values, goals: Values) -> list[Fact]:
         """Return facts about the part of an output with the largest loss."""
-        off = self._case.judged(output, values[output], goals[output])
+        off = self._case.deviation(output, values[output], goals[output])
         return [evidence.wrong_part(output, off)] if off.part else []
 
     def _rank_nodes(self, feed: Feed) -> dict[str, float]:
@@ -251,7 +251,7 @@ class Quantized:
         release_memory()
         return nodes
 
-    def quantized(self, without: Collection[str] = ()) -> Any:
+    def quantize_reference(self, without: Collection[str] = ()) -> Any:
         """Return the reference quantized like the model, except some nodes."""
         places = [
             place
@@ -267,7 +267,7 @@ class Quantized:
         """Return the largest relative output error of the reference quantized like the model except
         some nodes; stops at the first input set above `limit`.
         """
-        compute = self._party.load(self.quantized(without))
+        compute = self._party.load(self.quantize_reference(without))
         off = 0.0
         for feed, goal in sets:
             off = max(off, self._largest_difference(self._named(compute(feed)), goal))

@@ -26,8 +26,8 @@ from polygraphy.application.diagnose.steps.precision.backend_half_precision impo
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.third_opinion import (
     Vote,
+    culprits_without_decision,
     reference_culprits,
-    undecided_culprits,
     vote,
 )
 from polygraphy.application.diagnose.wrong_nodes import (
@@ -72,7 +72,7 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
     end the diagnosis: half precision may explain more.
     """
     case = evolve(case, model=inline_branches(case, runs.request.feeds))
-    number, differing = runs.compared.number, runs.compared.found
+    number, differing = runs.compared.number, runs.compared.differences
     feed = runs.request.feeds[number]
     options = data_options(case.model, runs.request.data_loader, number, feed)
     case = evolve(case, feed=feed, data_options=options)
@@ -108,7 +108,7 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
         if wrong and tensors.party in case.parties:
             mistaken += reference_culprits(case, wrong, party, tensors)
         open_places = [place for place, opinion in votes if not opinion.juror]
-        unclear += undecided_culprits(case, open_places, party, tensors)
+        unclear += culprits_without_decision(case, open_places, party, tensors)
     result = _conclude(case, runs, tensors, culprits, mistaken, unclear)
     return Found(result, case, ends=result.verdict == FAULT)
 
@@ -136,13 +136,13 @@ def _conclude(
             case, culprits, [*_right_pairs(case, runs, known_culprits)] if culprits else []
         )
         if unclear and not any(culprit.remedy.proven for culprit in culprits):
-            return _undecided_result(unclear, [*mistaken, *culprits])
+            return _inconclusive_result(unclear, [*mistaken, *culprits])
         return DiagnosisResult(FAULT, [*mistaken, *culprits])
     if unclear:
-        return _undecided_result(unclear)
+        return _inconclusive_result(unclear)
     if is_explained_by_precision(case, runs, by_steps=True):
         return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
-    result = diagnose_rounding(case, runs.compared.found, known_culprits)
+    result = diagnose_rounding(case, runs.compared.differences, known_culprits)
     if result.verdict == INCONCLUSIVE and known_culprits.party is runs.request.arbiter:
         plain = describe_plain_remedies(
             case, _trace_outputs(case, runs, known_culprits), known_culprits.feed
@@ -168,7 +168,7 @@ def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
 def _trace_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
     """Return the outputs of the backend that computed all tensors."""
     is_plain = known.party is not runs.request.arbiter
-    return case.loaded(known.party, plain=is_plain)(known.feed)
+    return case.load(known.party, plain=is_plain)(known.feed)
 
 
 def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[Feed, Values]]:
@@ -179,7 +179,7 @@ def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[
     if is_arbiter and known:
         yield from ((feeds[number], known[0][number]) for number in order)
         return
-    compute = case.loaded(trace.party, plain=not is_arbiter)
+    compute = case.load(trace.party, plain=not is_arbiter)
     yield from ((feeds[number], compute(feeds[number])) for number in order)
 
 
@@ -252,7 +252,7 @@ def _ask_jurors(
     return votes
 
 
-def _undecided_result(
+def _inconclusive_result(
     candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()
 ) -> DiagnosisResult:
     """Return an "inconclusive" result: nothing decides which backend is correct for some nodes, and

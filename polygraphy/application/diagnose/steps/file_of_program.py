@@ -193,7 +193,7 @@ class _File:
         """
         sizes = self._again.exporter.sizes
         tried = 0
-        for feed in (*other_examples(self._feed, sizes), *_scaled_examples(self._feed)):
+        for feed in (*other_examples(self._feed, sizes), *_scale_examples(self._feed)):
             export = self._describe_export(feed, self._again.exporter)
             if export is None:
                 continue
@@ -533,7 +533,7 @@ def interpolate_examples(feed: Feed, other_values: Feed, share: float) -> Feed |
     return result
 
 
-def _scaled_examples(feed: Feed) -> Iterator[Feed]:
+def _scale_examples(feed: Feed) -> Iterator[Feed]:
     """Yield examples with much smaller and much larger floats."""
     for factor in (1 / 16, 16):
         yield {

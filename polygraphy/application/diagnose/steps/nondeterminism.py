@@ -29,7 +29,7 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
         party = case.parties[index]
         if party.name == runs.request.arbiter.name and len(case.parties) > 1:
             continue
-        again = case.loaded(party)(case.feed)
+        again = case.load(party)(case.feed)
         differing = {
             name: difference
             for name, difference in case.differing(again, first).items()

@@ -71,7 +71,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return Skip(str(error))
     if isinstance(answer, Found) or not quantized.is_whole:
         return answer
-    reference = open_model(quantized.quantized())
+    reference = open_model(quantized.quantize_reference())
     besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
     if len(suspects(besides.pairing)) <= FEW_DIFFERENCES:
         return pair.diagnose(case, besides, feeds)

@@ -55,7 +55,7 @@ def _compare_codes(
     on the data with the largest difference.
     """
     (first, _), *other_parties = outputs
-    search = _CodeSearch(case, codes, first, runs.request.feeds[runs.compared.number])
+    search = CodeSearch(case, codes, first, runs.request.feeds[runs.compared.number])
     differences = [
         (party, step_difference)
         for party, _ in other_parties
@@ -78,8 +78,7 @@ def _compare_codes(
             return Skip("codes differ by several steps, and nobody can decide")
         return Found(DiagnosisResult(FAULT, culprits), case)
     if any(
-        step_difference.share > _allowed_share(step_difference.tensor.op)
-        for step_difference in every
+        step_difference.share > _share_limit(step_difference.tensor.op) for step_difference in every
     ):
         return Skip("codes differ too often for a function that is exact")
     if search.has_float_differences:
@@ -89,12 +88,12 @@ def _compare_codes(
     return Found(DiagnosisResult(AGREE, reason=words.one_step_apart(every)), case)
 
 
-def _allowed_share(op: str) -> float:
+def _share_limit(op: str) -> float:
     """Return the share of elements that may differ by one step, by operator."""
     return COARSELY if op in _FUNCTIONS else ONE_STEP
 
 
-class _CodeSearch:
+class CodeSearch:
     """Runs nodes on the codes that a backend computes.
 
     Args:

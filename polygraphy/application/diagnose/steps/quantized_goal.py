@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence, Sized
+from itertools import product
 from math import inf, prod
 from typing import Any
 
@@ -15,6 +16,7 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
+from polygraphy.application.diagnose.steps.quantization_steps import CodeSearch
 from polygraphy.application.diagnose.steps.quantized_switches import Switches, expect_powers
 from polygraphy.application.diagnose.steps.quantizing_again import measure_again
 from polygraphy.domain.diagnosis.culprit import (
@@ -41,7 +43,7 @@ from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
 from polygraphy.domain.tensors.facts import layout_of
-from polygraphy.ports.diagnosing import QuantizedModel, open_quantized
+from polygraphy.ports.diagnosing import QuantizedModel, find_code_tensors, open_quantized
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
@@ -68,6 +70,8 @@ _EXACT = 1e-3
 """Without quantization the model may differ from its reference by this share of the rms."""
 _HELPS = 0.5
 """A repair counts if it leaves no more than this share of the loss."""
+_CERTAIN = 0.9
+"""The same for weights, whose values show by themselves that they are wrong."""
 _ALMOST = 1.5
 """A parameter is not named if the others leave less than so many times as much."""
 _MANY = 3
@@ -154,12 +158,15 @@ class _GoalSearch:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         self._allowed = self._time_left()
+        saturated = self._saturated_result(model, before)
+        if saturated is not None:
+            return Found(saturated, case)
         judge = self._judge(self._run(case.model.proto, plain=True))
-        if judge <= max(goal.within, _halve(before)):
+        if judge <= max(goal.within, _reduce(before)):
             # A rewrite may rely on parameters that fit together: they may be why.
             repair = self._find_repair(model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
-                return self._repaired_result(model, repair)
+                return self._result_of_repair(model, repair)
             why = words.rewrites_lose(goal.name, judge, before, goal.within)
             with case.attempt(titles.WITHOUT_REWRITES) as notes:
                 notes.append(why)
@@ -187,7 +194,7 @@ class _GoalSearch:
         culprits: list[Culprit] = []
         if repair is not None:
             if repair.after <= goal.within:
-                return self._repaired_result(model, repair)
+                return self._result_of_repair(model, repair)
             culprits = self._wrong_parameters(model, repair)
             site_loss = {model.sites[number].name: loss for number, loss in losses.items()}
             model, before = repair.model, repair.after
@@ -248,10 +255,42 @@ class _GoalSearch:
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
-    def _repaired_result(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
+    def _result_of_repair(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
         """Return the result that only wrong parameters are at fault."""
         result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
+
+    def _saturated_result(self, model: QuantizedModel, before: float) -> DiagnosisResult | None:
+        """Return the result that products of eight bits saturate on this CPU; None if the backend
+        computes as accurately with exact products.
+        """
+        exact = getattr(self._party, "with_exact_products", lambda: None)()
+        if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
+            return None
+        proto = self._case.model.proto
+        compute = exact.load(proto)
+        after = self._judge([compute(feed) for feed in self._feeds])
+        if after > max(self._goal.within, _reduce(before)):
+            return None
+        nodes: list[str] = []
+        codes = find_code_tensors(proto)
+        if codes.tensors:
+            worst = max(
+                CodeSearch(self._case, codes, exact, self._feeds[0]).compare(self._party),
+                key=lambda difference: difference.steps,
+                default=None,
+            )
+            nodes = [worst.tensor.node] if worst is not None else []
+        if not nodes:
+            held = {site.name for site in model.sites if site.kind in ("weight", "operator")}
+            nodes = [node.name for node in model.nodes if held & {*node.reads, *node.makes}][:1]
+        fact = words.products_saturate(self._goal.name, before, after)
+        remedy = Remedy(None, True, words.AVOID_SATURATION)
+        ops = [node.op for node in model.nodes if node.name in nodes]
+        culprit = Culprit(
+            nodes, None, self._party.name, "saturation", None, [fact], remedy, *ops[:1]
+        )
+        return DiagnosisResult(FAULT, [culprit])
 
     def _quantize_again(
         self, model: QuantizedModel, kept_names: Sequence[str], before: float, *, is_full: bool
@@ -384,41 +423,48 @@ class _GoalSearch:
             # Where a part that is lost anyway hides what a repair does to the others, the rms of
             # everything shows it.
             rms_ratio = RmsRatio()
-            by_metric, first, target = True, before, self._goal.within
+            by_metric, target = True, self._goal.within
 
             def remaining_loss(numbers: Sequence[int]) -> float:
                 """Return the loss that remains after better parameters at some sites."""
                 key = tuple(sorted(numbers))
                 if key not in tried:
                     schemes = {number: losses[number].best for number in key}
-                    fixed = model.repaired(schemes)
+                    fixed = model.with_schemes(schemes)
                     values = self._run(fixed.float_at_sites(()))
                     tried[key] = fixed, self._judge(values), self._judge(values, rms_ratio)
                 _, value, rms = tried[key]
                 return value if by_metric else rms
 
-            every, count = remaining_loss(suspects), len(suspects)
-            if every > max(_halve(first), target):
-                by_metric, target = False, 0.0
-                first = self._judge(self._comparison.values, rms_ratio)
-                every = remaining_loss(suspects)
-            if every > max(_halve(first), target):
+            whole_loss = self._judge(self._comparison.values, rms_ratio)
+            count, every, limit, together = len(suspects), inf, target, remaining_loss(suspects)
+            certain = [number for number in suspects if model.sites[number].kind != "activation"]
+            for numbers, by_metric in product((suspects, certain), (True, False)):
+                share = _CERTAIN if numbers == certain else _HELPS
+                first = before if by_metric else whole_loss
+                limit = max(_reduce(first, share), target) if by_metric else _reduce(first, share)
+                every = remaining_loss(numbers) if numbers else inf
+                if every <= limit:
+                    suspects = list(numbers)
+                    break
+            else:
                 # Some of them may be as the quantizer wants them, and worse with other values.
-                by_metric, first, target = True, before, self._goal.within
+                by_metric, limit = True, max(_reduce(before), target)
                 single = {
                     number: remaining_loss([number])
                     for number in suspects
                     if len(suspects) > 1 and self._can_try(tried)
                 }
-                suspects = [number for number, value in single.items() if value < first]
-                least = min(single.values(), default=first)
+                suspects = [number for number, value in single.items() if value < before]
+                least = min(single.values(), default=before)
                 if suspects and remaining_loss(suspects) > least:
                     suspects = [number for number in suspects if single[number] == least]
-                every = remaining_loss(suspects) if suspects else every
-            if every > max(_halve(first), target):
-                notes.append(words.repair_does_not_help(count, every))
+                every = remaining_loss(suspects) if suspects else inf
+            if every > limit:
+                notes.append(words.repair_does_not_help(count, together))
                 return None
-            enough = max(_ALMOST * every, min(target, _halve(first)))
+            floor = min(target, _reduce(before)) if by_metric else 0.0
+            enough = min(max(_ALMOST * every, floor), limit)
             chosen, size = list(suspects), 1
             while size < len(suspects) and self._can_try(tried):  # The worst ones may be enough.
                 if remaining_loss(suspects[:size]) <= enough:
@@ -563,9 +609,9 @@ class _GoalSearch:
         return result
 
 
-def _halve(value: float) -> float:
+def _reduce(value: float, share: float = _HELPS) -> float:
     """Return what counts as much better; a metric in dB may be negative."""
-    return _HELPS * value if value > 0 else value - _HELPS * abs(value)
+    return share * value if value > 0 else value - (1 - share) * abs(value)
 
 
 def _copy_outputs(outputs: Outputs) -> Outputs:

@@ -122,7 +122,7 @@ def expect_powers(
         """Return whether the time is over."""
         return time.perf_counter() > end
 
-    expected = [_expected(group, losses) for group in groups]
+    expected = [_group_power(group, losses) for group in groups]
     most = max(int(possible / inputs), 2)
     measured = measure_powers(groups, expected, loss, most, is_over)
     powers = [0.0] * len(rules.sites)
@@ -152,7 +152,7 @@ def _groups(rules: Rules) -> list[list[int]]:
     return [groups[askers] for askers in ranked]
 
 
-def _expected(group: Sequence[int], losses: Mapping[int, SiteLoss]) -> float:
+def _group_power(group: Sequence[int], losses: Mapping[int, SiteLoss]) -> float:
     """Return the power that a group of sites is expected to have, relative to others."""
     expected = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
     return sum(min(loss, 1.0) ** 2 for loss in expected)

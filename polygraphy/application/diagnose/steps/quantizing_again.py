@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.binding import bound_function
+from polygraphy.binding import function_for
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.quantization.lines import TOOLS
@@ -33,17 +33,17 @@ def measure_again(
     if not package:
         return None, ""
     with case.attempt(titles.QUANTIZED_AGAIN) as notes:
-        value, why = _measured(package, request, measure, before)
+        value, why = _measure_metric(package, request, measure, before)
         notes.append(words.quantized_again(value, why))
     return value, why
 
 
-def _measured(
+def _measure_metric(
     package: str, request: Requantization, measure: Callable[[Any], float], before: float
 ) -> tuple[float | None, str]:
     """Return the metric, or the reason why there is none."""
     try:
-        models = bound_function(quantize_again, package)(request)
+        models = function_for(quantize_again, package)(request)
         if models is None:
             return None, words.quantizer_missing(package)
         same, made = models if len(models) == 2 else (None, None)

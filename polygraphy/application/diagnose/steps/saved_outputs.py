@@ -67,7 +67,7 @@ def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOu
 def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return why outputs differ, if no intermediate tensors were saved."""
     run = (comparison.feed, comparison.saved, comparison.outputs)
-    answer = explain_outputs(case, run, comparison.compared.found, comparison.arbiter)
+    answer = explain_outputs(case, run, comparison.compared.differences, comparison.arbiter)
     fitted = comparison.fitted
     if fitted.lost and isinstance(answer, Found) and answer.result.verdict == INCONCLUSIVE:
         return evolve(answer, result=evolve(answer.result, reason=fitted.doubt(differs=True)))

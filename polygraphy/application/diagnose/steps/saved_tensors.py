@@ -42,7 +42,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
-from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
+from polygraphy.domain.diagnosis.regions import nodes_after_inputs, producers, region_before
 from polygraphy.domain.diagnosis.solving import resize_variants
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
@@ -247,7 +247,7 @@ class _SavedTensors:
     ) -> Culprit:
         """Return the culprit for nodes that do not reproduce saved tensors."""
         nodes = self._case.model.nodes
-        fed = fed_nodes(nodes, trace.feed)
+        fed = nodes_after_inputs(nodes, trace.feed)
         computing = [index for index in region if index in fed] or [
             index for index in region if nodes[index].op != "Constant"
         ]
@@ -406,11 +406,11 @@ class _SavedTensors:
         variant = chain(
             search.matching(tried),
             search.find_numbers(index),
-            search.find_inputs(index, self._saved_tensors(), search.part.feed),
+            search.find_inputs(index, self._candidates(), search.part.feed),
         )
         return next(variant, None)
 
-    def _saved_tensors(self) -> Iterator[OtherTensor]:
+    def _candidates(self) -> Iterator[OtherTensor]:
         """Yield the saved tensors that a node may have read."""
         saved, makers = self._comparison.in_own_types(), producers(self._case.model.nodes)
         for name in saved:

@@ -66,12 +66,12 @@ def _choose(values: Values, kind: str) -> Chosen:
     runs = running_of(values)
     if kind == _ENGINE:
         loaded = load_engine_model(values)
-        return Chosen(runner=lambda model: runs.of(loaded.saved(model.path)))
+        return Chosen(runner=lambda model: runs.of(loaded.load_call(model.path)))
     engine = build_of(values, is_script=kind == _SCRIPT)
     engine = evolve(engine, save=_engine_path(values))
     marks = engine.network.changes_outputs
     chosen = _build_choice(engine, runs)
-    unmarked = engine.unmarked if engine.may_build_twice else None
+    unmarked = engine.without_marks if engine.may_build_twice else None
     of_parts = engine.without_mark_all
     return evolve(
         chosen,
@@ -120,7 +120,7 @@ def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) ->
         """Return the call that creates the runner."""
         if engine.is_brief:
             return runs.of(engine.brief(model.source, is_path=model.is_path))
-        return runs.of(Source("build_unmarked") if is_unmarked else engine.made)
+        return runs.of(Source("build_unmarked") if is_unmarked else engine.loader_name)
 
     return Chosen(runner=runner, steps=steps, needs_data=engine.needs_data, builds=True)
 
@@ -130,7 +130,7 @@ def _choose_saved(values: Values, kind: str) -> Chosen:
     from polygraphy.cli.backends.trt.context import load_engine_model, running_of
 
     runs, loaded = running_of(values), load_engine_model(values)
-    return Chosen(runner=lambda model: runs.of(loaded.saved(literal(model.text))))
+    return Chosen(runner=lambda model: runs.of(loaded.load_call(literal(model.text))))
 
 
 BACKENDS = (

@@ -35,7 +35,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     is_script = kind == "trt-network-script"
     if kind == "engine":
         _warn_about(values, _SHOWN_GROUPS, "the network was built already")
-        return Inspected(path, [], load_engine_model(values).saved(RunnerModel.path))
+        return Inspected(path, [], load_engine_model(values).load_call(RunnerModel.path))
     if not is_script and not is_converted:
         flags = ", ".join(flags_given(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))
         raise CommandLineError(
@@ -47,7 +47,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     precision = TrtPrecisionOptions(
         layer_precisions=typing.layer_precisions, strongly_typed=typing.strongly_typed
     )
-    replaced = values.replaced(precision, model)
+    replaced = values.replace_groups(precision, model)
     network = network_of(replaced, is_script=is_script)
     return Inspected(
         split_symbol(path)[0], network.steps_from(RunnerModel.path), Source("load_network")

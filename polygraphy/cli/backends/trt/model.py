@@ -164,7 +164,7 @@ class TrtModel:
     load: Call = Call("EngineFromPath")
     runner: Call = Call("TrtRunner")
 
-    def saved(self, path: Any) -> Call:
+    def load_call(self, path: Any) -> Call:
         """Return the call that loads a saved engine; `path` is source code."""
         return self.network.with_plugins(self.load.of(path))
 
@@ -227,7 +227,7 @@ class TrtModel:
         return self.build.of(Source(network), config=config)
 
     def steps(self, model: Any, *, is_path: bool) -> list[Step]:
-        """Return the statements up to a loader of the engine, `made`; see `preparations`."""
+        """Return the statements up to a loader of the engine, `loader_name`; see `preparations`."""
         return [
             *self.preparations(model, is_path=is_path),
             Step("build_engine", self.build_engine()),
@@ -235,7 +235,7 @@ class TrtModel:
         ]
 
     @property
-    def made(self) -> Source:
+    def loader_name(self) -> Source:
         """The name of the loader that `steps` end with."""
         return Source("build_engine" if self.save is None else "save_engine")
 
@@ -258,7 +258,7 @@ class TrtModel:
         return evolve(self, network=evolve(self.network, steps=mark_all))
 
     @property
-    def unmarked(self) -> TrtModel:
+    def without_marks(self) -> TrtModel:
         """The engine of the same model with nothing marked as an output."""
         steps = [step for step in self.network.steps if step.name != _OUTPUTS]
         return evolve(self, network=evolve(self.network, steps=steps), save=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from polygraphy.cli.backends.built_in import RunnerModel, built_in, check_model_type
+from polygraphy.cli.backends.built_in import RunnerModel, backends_by_name, check_model_type
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
@@ -38,8 +38,12 @@ _TRIED = {
     "trt": "Try TensorRT.",
     "tf": "Try TensorFlow.",
 }
-_HELP = {built_in()[name].flag: text for name, text in _TRIED.items() if name in built_in()}
-_BACKENDS = {backend.flag: name for name, backend in built_in().items() if name in _TRIED}
+_HELP = {
+    backends_by_name()[name].flag: text
+    for name, text in _TRIED.items()
+    if name in backends_by_name()
+}
+_BACKENDS = {backend.flag: name for name, backend in backends_by_name().items() if name in _TRIED}
 
 
 @option_group
@@ -92,7 +96,7 @@ _PACKAGES = {
     "trt": "tensorrt",
 }
 """The packages of the backends that run ONNX models."""
-_SESSIONS = built_in()["onnxrt"].groups()[:1] if "onnxrt" in built_in() else ()
+_SESSIONS = backends_by_name()["onnxrt"].groups()[:1] if "onnxrt" in backends_by_name() else ()
 """How ONNX Runtime runs a model; nothing where that backend is not there."""
 _UNCHECKED = ("engine", "trt-network-script")
 """Types of models that are TensorRT's already."""
@@ -135,7 +139,7 @@ class CheckCompatibilityCommand(Command):
         kind = kind_of_model(values, unknown="frozen" if backends == ("tf",) else "onnx")
         _check_type(values[ModelOptions], kind, backends)
         is_tensorflow = kind in TF_TYPES
-        backends = backends or _installed_backends(is_tensorflow=is_tensorflow)
+        backends = backends or _available_backends(is_tensorflow=is_tensorflow)
         if "onnxrt" not in backends and flags_given(values, _SESSIONS):
             warn(
                 "--providers, --provider-library, --graph-optimization-level: only used by"
@@ -152,14 +156,15 @@ class CheckCompatibilityCommand(Command):
         model = with_values(
             values[ModelOptions], input_shapes=None
         )  # They are about the data alone.
-        as_it_is = values.replaced(model)
+        as_it_is = values.replace_groups(model)
         return Program(
             "check_compatibility.py.j2",
             f"Check whether {quote_word(path)} runs in {_backend_titles(backends)}.",
             model=path,
             before=[Step("load_model", onnx.loader(RunnerModel.path))] if converts else [],
             runners={
-                name: built_in()[name].chosen(as_it_is, kind).runner(ran) for name in backends
+                name: backends_by_name()[name].usage(as_it_is, kind).runner(ran)
+                for name in backends
             },
             check=call_of("check_compatibility", values, data_loader=loader),
         )
@@ -167,7 +172,7 @@ class CheckCompatibilityCommand(Command):
 
 def _backend_titles(backends: Sequence[str]) -> str:
     """Return the titles of some backends as words of a sentence."""
-    titles = built_in()
+    titles = backends_by_name()
     return join_words([titles[backend].title for backend in backends])
 
 
@@ -181,7 +186,7 @@ def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None
     check_model_type(model, kind, set(backends), offered=(*_PACKAGES, "tf"))
 
 
-def _installed_backends(*, is_tensorflow: bool) -> tuple[str, ...]:
+def _available_backends(*, is_tensorflow: bool) -> tuple[str, ...]:
     """Return the installed backends that run the model; for a model of TensorFlow, TensorFlow in
     any case.
 
@@ -191,7 +196,7 @@ def _installed_backends(*, is_tensorflow: bool) -> tuple[str, ...]:
     accepting = tuple(
         name
         for name, package in _PACKAGES.items()
-        if name in built_in() and find_spec(package) is not None
+        if name in backends_by_name() and find_spec(package) is not None
     )
     if is_tensorflow:
         return ("tf", *accepting) if find_spec("tf2onnx") is not None else ("tf",)

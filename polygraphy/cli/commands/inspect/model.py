@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polygraphy.cli.backends.built_in import Inspected, built_in
+from polygraphy.cli.backends.built_in import Inspected, backends_by_name
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
@@ -53,7 +53,9 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
     )
 
 
-_INSPECTIONS = [backend.inspection() for backend in built_in().values() if backend.inspection]
+_INSPECTIONS = [
+    backend.inspection() for backend in backends_by_name().values() if backend.inspection
+]
 """What backends make of models to show it, where these backends are there."""
 
 

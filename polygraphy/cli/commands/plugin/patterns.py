@@ -97,7 +97,9 @@ class PluginListCommand(Command):
     groups = (OneModelOptions, PluginFolderOptions, PluginChoiceOptions, *_LOADING, *_ENDING)
 
     def program(self, values: Values) -> Program:
-        return matching_program(values, values[OneModelOptions].path, _mapped_model(values), None)
+        return matching_program(
+            values, values[OneModelOptions].path, _model_with_mapped_weights(values), None
+        )
 
 
 class PluginMatchCommand(Command):
@@ -119,7 +121,7 @@ class PluginMatchCommand(Command):
         path = values[OneModelOptions].path
         output = values[MatchOutputOptions].output or _path_beside(path, _CONFIG)
         check_files(values, written=[("--output", output)])
-        return matching_program(values, path, _mapped_model(values), output)
+        return matching_program(values, path, _model_with_mapped_weights(values), output)
 
 
 class PluginReplaceCommand(Command):
@@ -138,7 +140,7 @@ class PluginReplaceCommand(Command):
             "plugin_replace.py.j2",
             f"Replace parts of {quote_word(path)} by plugins.",
             model=path,
-            onnx=_mapped_model(values),
+            onnx=_model_with_mapped_weights(values),
             plugin_dir=plugin_folder(values),
             config=config,
             save=Call("save_onnx", kwargs={"path": output}),
@@ -157,7 +159,7 @@ def matching_program(values: Values, model: str, onnx: OnnxModel, output: str | 
     )
 
 
-def _mapped_model(values: Values) -> OnnxModel:
+def _model_with_mapped_weights(values: Values) -> OnnxModel:
     """Return the ONNX model of the command line with its weights mapped."""
     return onnx_of(values).with_mapped_weights
 

@@ -12,9 +12,9 @@ from polygraphy.cli.backends.built_in import (
     Chosen,
     Groups,
     RunnerModel,
+    backends_by_name,
     backends_for_parts,
     backends_named_by,
-    built_in,
     flag_of,
 )
 from polygraphy.cli.backends.foreign import (
@@ -25,8 +25,8 @@ from polygraphy.cli.backends.foreign import (
 )
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.named import (
-    chosen_runners,
     parse_named,
+    select_runners,
 )
 from polygraphy.cli.commands.run.run_backends import (
     Backends,
@@ -151,7 +151,7 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
             runner = Call(
                 "WithUnmarked",
                 [runner, used_runner.of(as_it_is, plain_model)],
-                {"exclude_outputs": backends.excluded or None},
+                {"exclude_outputs": backends.outputs_to_exclude or None},
             )
         runners.append(runner)
     if first_model is not None:
@@ -290,7 +290,7 @@ def _check_combinations(values: Values) -> None:
         raise CommandLineError(f"nothing to run. {choose}")
     if values[ProfileOptions].profile is not None and order.use_subprocess:
         raise CommandLineError("--profile cannot be combined with --use-subprocess.")
-    runs_model = any(not runner.text for runner in chosen_runners(values, RunnerOptions))
+    runs_model = any(not runner.text for runner in select_runners(values, RunnerOptions))
     if runs_model and values[ModelOptions].model_file is None:
         raise CommandLineError("missing model for the selected runner: add its path.")
     if not runners and any((saved.save_inputs, saved.save_outputs, saved.save_input_blob)):
@@ -323,7 +323,7 @@ def _groups_without_effect(
         yield "nothing is run", groups, ()
         return
     chosen = backends_named_by(
-        chosen_runner.backend for chosen_runner in chosen_runners(values, RunnerOptions)
+        chosen_runner.backend for chosen_runner in select_runners(values, RunnerOptions)
     )
     for backend in single_backends:
         if backend.name not in chosen:
@@ -448,7 +448,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
 def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
     """Return the summary of the program; `titles` are the names of the backends."""
     model = values[ModelOptions].in_words
-    runners = chosen_runners(values, RunnerOptions)
+    runners = select_runners(values, RunnerOptions)
     of_text = backends_named_by(runner.backend for runner in runners).values()
     saved = {backend.name for backend in of_text if backend.text and not backend.groups()}
     backends = [
@@ -519,7 +519,7 @@ class RunCommand(Command):
         """Set which backends take part, by default all of this package; `plugins` are those of
         others.
         """
-        self.backends = [*built_in().values()] if backends is None else backends
+        self.backends = [*backends_by_name().values()] if backends is None else backends
         self.plugins = plugins
 
     @cached_property
@@ -545,9 +545,9 @@ class RunCommand(Command):
             return few
         return RunCommand(plugins=backends_with_flags(flags, self.flags))
 
-    def declared(self, group: type[Options]) -> Sequence[Option]:
+    def options_of(self, group: type[Options]) -> Sequence[Option]:
         """Return the declarations of a group; there is a flag for each backend."""
-        options = super().declared(group)
+        options = super().options_of(group)
         is_extended = self.plugins and group is RunnerOptions
         return [with_flags(option, self.plugins) for option in options] if is_extended else options
 
@@ -559,7 +559,7 @@ class RunCommand(Command):
             for flag in plugin.option_flags
         }
 
-    def nested(self, values: Values) -> dict[str, Values]:
+    def values_by_runner(self, values: Values) -> dict[str, Values]:
         """Return the options of named runners, by name."""
         own_nested = {
             plugin.name: (plugin.declared.options,)
@@ -569,9 +569,9 @@ class RunCommand(Command):
 
         def groups_of(name: str) -> Groups:
             """Return the groups of options that a named runner has for itself."""
-            if name not in built_in():
+            if name not in backends_by_name():
                 return own_nested.get(name, ())
-            backend = built_in()[name]
+            backend = backends_by_name()[name]
             return tuple(group for group in backend.groups() if group not in backend.shared)
 
         return parse_named(self, RunnerOptions, values, groups_of)
@@ -624,11 +624,11 @@ class RunCommand(Command):
             partials={plugin.template: plugin.partial for plugin in self.plugins},
         )
 
-    def written(self, made: Program, line: str, log: Log) -> str:
+    def program_source(self, made: Program, line: str, log: Log) -> str:
         """Return the source of the program, which templates of other packages may have made
         invalid.
         """
-        render = super().written
+        render = super().program_source
         if not self.plugins:
             return render(made, line, log)
         return render_checked(partial(render, made, line, log), self.plugins)

@@ -11,8 +11,8 @@ from polygraphy.cli.backends.built_in import (
     BuiltIn,
     Chosen,
     RunnerModel,
+    backends_by_name,
     backends_named_by,
-    built_in,
     check_model_type,
 )
 from polygraphy.cli.backends.foreign import (
@@ -21,7 +21,7 @@ from polygraphy.cli.backends.foreign import (
 from polygraphy.cli.commands.named import (
     ChosenRunner,
     RunnerFlags,
-    chosen_runners,
+    select_runners,
 )
 from polygraphy.cli.commands.run.run_plugins import check_types
 from polygraphy.cli.declare.errors import warn_idle
@@ -53,7 +53,7 @@ from polygraphy.codegen.source import (
 )
 from polygraphy.domain.catalog.formats import formats_of
 
-_BY_FLAG = {backend.flag: backend for backend in built_in().values()}
+_BY_FLAG = {backend.flag: backend for backend in backends_by_name().values()}
 
 
 @option_group
@@ -141,7 +141,7 @@ class Backends:
         return len([runner for runner in runners if not runner.text]) > 1
 
     @property
-    def excluded(self) -> list[str]:
+    def outputs_to_exclude(self) -> list[str]:
         """The outputs that are compared in no runner."""
         names = [*self.onnx.outputs.get("exclude_outputs", ())]
         names += [name for runner in self.runners for name in runner.chosen.excluded]
@@ -161,7 +161,7 @@ def backends_of(
     Raises:
         CommandLineError: a backend cannot run such a model, or options do not fit together.
     """
-    runners = chosen_runners(values, RunnerOptions)
+    runners = select_runners(values, RunnerOptions)
     chosen = backends_named_by(runner.backend for runner in runners)
     names = set(chosen)
     options = values[ModelOptions]
@@ -211,9 +211,9 @@ def _use_runners(
     for runner in runners:
         shared_runner = None if runner.name else shared.get(runner.backend)
         if shared_runner is None and runner.backend in chosen:
-            shared_runner = chosen[runner.backend].chosen(runner.values, kind)
+            shared_runner = chosen[runner.backend].usage(runner.values, kind)
         elif shared_runner is None:
-            shared_runner = plugged_backends[runner.backend].chosen(runner.values)
+            shared_runner = plugged_backends[runner.backend].usage(runner.values)
         if not runner.name:
             shared[runner.backend] = shared_runner
         suffix = re.sub(r"\W", "_", f"_{runner.name}") if runner.name else ""

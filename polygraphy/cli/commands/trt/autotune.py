@@ -204,7 +204,7 @@ def _add_build_groups(values: Values) -> Values:
     """Return the options with further groups about builds, at their values or defaults."""
     model, plugins = values[CheckedModelOptions], values[TuningPluginOptions].plugin_libraries
     timing = vars(values[TrtTimingOptions])
-    return values.replaced(
+    return values.replace_groups(
         TrtTacticOptions(**timing),
         TrtPluginOptions(plugins=plugins),
         ModelOptions(model_file=model.path, input_shapes=model.input_shapes),

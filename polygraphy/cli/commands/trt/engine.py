@@ -194,7 +194,7 @@ def _with_model_artifact(values: Values) -> Values:
     if options.iter_artifact != EngineIterationOptions().iter_artifact:
         return values
     usual = ModelIterationOptions().iter_artifact
-    return values.replaced(with_values(options, iter_artifact=usual))
+    return values.replace_groups(with_values(options, iter_artifact=usual))
 
 
 def _dtype(values: Values) -> str | None:
@@ -464,4 +464,4 @@ def _with_precision(values: Values) -> Values:
         options = with_values(options, fp16=True)
     if options.precision_constraints is None:
         options = with_values(options, precision_constraints="obey")
-    return values.replaced(options)
+    return values.replace_groups(options)

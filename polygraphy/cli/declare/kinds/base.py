@@ -300,9 +300,9 @@ class Choice(Kind):
 
     def parse(self, words: Sequence[str]) -> Any:
         """Return the word."""
-        return self.chosen(words[0])
+        return self.choice_for(words[0])
 
-    def chosen(self, word: str) -> str:
+    def choice_for(self, word: str) -> str:
         """Return the choice that a word stands for."""
         choices = self.choices or ()
         alias = self.aliases.get(word.lower() if self.in_any_case else word, word)
@@ -327,7 +327,7 @@ class Choices(Choice, Texts):
 
     def parse(self, words: Sequence[str]) -> Any:
         """Return the words without repetitions."""
-        return tuple(dict.fromkeys(map(self.chosen, words)))
+        return tuple(dict.fromkeys(map(self.choice_for, words)))
 
 
 class Script(Kind):

@@ -174,7 +174,7 @@ class Search:
             self.valid = valid
             self._ranks = ranks_beside(valid, self._probabilities)
         below = [0, *(sum(column) for column in zip(*counts, strict=True)), valid]
-        array = self._kept_elements()
+        array = self._elements_in_intervals()
         offsets: dict[int, int] = {}
         pending: set[int] = set()
         for rank in self._ranks:
@@ -254,7 +254,7 @@ class Search:
             if self._room >= 0:
                 self._pieces.append(elements)
 
-    def _kept_elements(self) -> Reals | None:
+    def _elements_in_intervals(self) -> Reals | None:
         """Return all elements of the wanted intervals; None if there were too many."""
         pieces, self._pieces = self._pieces, []
         if self._room < 0:

@@ -20,6 +20,12 @@ def swapped_inputs(op: str) -> str:
 
 
 @fact
+def moved_thresholds(values: Sequence[float]) -> str:
+    """Return the fact that thresholds of trees are on the other side of features."""
+    return f"thresholds {_shorten(list(values))} are on the other side of features"
+
+
+@fact
 def swapped_outputs(op: str) -> str:
     """Return the fact that the outputs of an operator are swapped."""
     return f"the outputs of {op} are swapped"

@@ -436,3 +436,23 @@ def sentence(clause: str) -> str:
 def _share(deviation: Deviation, elements: int) -> str:
     """Return the share of elements that differ, in words."""
     return f"{deviation.count} of {elements} elements"
+
+
+@fact
+def rows_on_thresholds(rows: int, count: int, thresholds: Sequence[float]) -> str:
+    """Return the fact that the rows that differ lie on thresholds of trees."""
+    shown = ", ".join(f"{number:.6g}" for number in thresholds[:4])
+    more = f" and {len(thresholds) - 4} more" if len(thresholds) > 4 else ""
+    return (
+        f"{rows} of {count} rows differ, and each has a feature that equals a threshold in float32"
+        f" ({shown}{more})."
+    )
+
+
+@fact
+def thresholds_moved() -> str:
+    """Return the fact that rows match with thresholds on the other side of their features."""
+    return (
+        "With these thresholds on the other side of the features, these rows match. The saved"
+        " results compare in float64, or with thresholds that were not rounded."
+    )

@@ -19,11 +19,13 @@ from polygraphy.domain.quantization.causes import (
     PAIR,
     SCALE,
     SIGN,
+    WEIGHT,
     WIDE,
     ZERO_POINT,
+    changed_elements,
 )
 from polygraphy.domain.quantization.code_tensors import StepDifference
-from polygraphy.domain.quantization.listing import measured_tensors, summarize_quantization
+from polygraphy.domain.quantization.listing import summarize_quantization, tensors_with_losses
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
@@ -42,6 +44,7 @@ _CAUSES = {
     BLOCK_ZERO: "The zero point of the blocks is wrong",
     PAIR: "QuantizeLinear and DequantizeLinear have different parameters",
     SCALE: "The scale is wrong",
+    WEIGHT: "The weight differs from the reference, by several steps in {changed}",
     CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differ from these"
     " inputs",
 }
@@ -70,7 +73,7 @@ def sites_found(sites: Sequence[Site]) -> str:
     """Return the sentence with the number of quantized sites."""
     if not sites:
         return "None."
-    summary = summarize_quantization([*measured_tensors(sites, {})])
+    summary = summarize_quantization([*tensors_with_losses(sites, {})])
     return f"{count_text(len(sites), 'site')}: {summary}."
 
 
@@ -138,6 +141,21 @@ def saved(path: str) -> str:
 
 
 @fact
+def products_saturate(metric: str, before: float, after: float) -> str:
+    """Return the fact that the CPU saturates products of eight bits."""
+    return (
+        "Sums of products of uint8 and int8 saturate at 16 bits, because this CPU has no VNNI: with"
+        f" exact products, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
+    )
+
+
+AVOID_SATURATION = (
+    "Quantize with reduce_range=True (weights of 7 bits), or set the session option"
+    " 'session.x64quantprecision' to '1', which is slower. A CPU with VNNI is not affected."
+)
+
+
+@fact
 def kept_nodes(
     metric: str, before: float, after: float, kept: Sequence[str], nodes: int, within: float
 ) -> str:
@@ -184,7 +202,8 @@ def shared_scale(name: str, loss: float, possible: float) -> str:
 @fact
 def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
     """Return the fact that a quantization parameter is wrong, its cause and its loss."""
-    text = _CAUSES[cause].format(cut=in_percent(loss.cut))
+    changed = count_text(changed_elements(site), "element")
+    text = _CAUSES[cause].format(cut=in_percent(loss.cut), changed=changed)
     channel = "" if loss.channel is None else f" in channel {loss.channel}"
     return (
         f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {in_percent(loss.loss)}"

@@ -34,6 +34,11 @@ EXPORT_AGAIN_IN_EVAL = constant(
     " forward pass in training mode changes them.",
 )
 EXPORT_IN_EVAL = constant("export_in_eval", "Call model.eval(), and export without training=.")
+KEEP_THRESHOLDS = constant(
+    "keep_thresholds",
+    "The conversion rounds thresholds to float32, and the model compares float32 features. Convert"
+    " with float64 inputs and thresholds, or round features and thresholds before training.",
+)
 USE_REAL_DATA = constant(
     "use_real_data",
     "The input data were generated. Check whether real data give the same result (--load-inputs).",

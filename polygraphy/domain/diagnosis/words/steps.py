@@ -252,6 +252,12 @@ def variants_tried(count: int, what: str, is_cut_short: bool = False) -> str:
 
 
 @statement
+def rows_explained(explained: int, rows: int, runs: int) -> str:
+    """Return the sentence how many rows match with some thresholds moved."""
+    return f"{explained} of {count_text(rows, 'row')} explained, {count_text(runs, 'set')} tried."
+
+
+@statement
 def matches_saved(party: str, matches: bool) -> str:
     """Return the sentence whether a backend matches the saved results."""
     return f"{party} {'matches' if matches else 'does not match'} the saved results."

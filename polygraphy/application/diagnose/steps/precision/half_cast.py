@@ -87,7 +87,7 @@ def _compare_backend(case: Case, cast: HalfCast, party: SuspectedParty) -> _Fail
     trial = cast.trial
     with case.attempt(f"{cast.dtype}, {party.name}") as notes:
         try:
-            off = trial.tolerance.worst(trial.exact, map(case.loaded(party), trial.feeds))
+            off = trial.tolerance.worst(trial.exact, map(case.load(party), trial.feeds))
             notes.append(steps.error_of_all(off))
         except UnavailableError:
             raise

@@ -96,7 +96,7 @@ def _describe_refusal(
 def _allow(lowered: Found) -> Found:
     """Return the result of a backend that was compared with float32."""
     lowered.case.record_comparison("float32")
-    return evolve(lowered, result=lowered.case.evidence.allowed(lowered.result))
+    return evolve(lowered, result=lowered.case.evidence.qualify_result(lowered.result))
 
 
 def _exchange(case: Case, party: SuspectedParty, other: SuspectedParty) -> Case:

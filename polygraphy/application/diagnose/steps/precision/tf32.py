@@ -81,7 +81,7 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
     judge_party = evolve(judge_party, parties=[wide])
     feeds = choose_feeds_for_parties(judge_party, data_loader)
     with case.attempt(f"TF32, {party.name}") as notes:
-        compute = judge_party.loaded(wide)
+        compute = judge_party.load(wide)
         expected = [compute(feed) for feed in feeds]
         compute = party.load(case.model.given)
         values = [compute(feed) for feed in feeds]

@@ -34,7 +34,7 @@ def explain_failing_step(
     Raises:
         BackendError: neither is so.
     """
-    culprit = _fixed_length(case, candidate.plan, error)
+    culprit = _diagnose_fixed_length(case, candidate.plan, error)
     if culprit is None and reference is not None:
         culprit = _failing_alone(case, reference, error)
     if culprit is None:
@@ -53,20 +53,20 @@ def _failing_alone(case: Case, reference: Party, error: BackendError) -> Culprit
     except REFUSALS:
         return None
     fact = state_evidence.refuses_length([], str(error))
-    return Culprit(_named_nodes(case, error), None, MODEL, "state", facts=[fact])
+    return Culprit(_nodes_in_message(case, error), None, MODEL, "state", facts=[fact])
 
 
-def _named_nodes(case: Case, error: BackendError) -> list[str]:
+def _nodes_in_message(case: Case, error: BackendError) -> list[str]:
     """Return the nodes that an error message names."""
     named = _NODE.search(str(error))
     return [node.name for node in case.model.nodes if named and node.name == named[1]]
 
 
-def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
+def _diagnose_fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
     """Return the culprit if the model runs with some numbers of positions, but not with all."""
     if plan.roles.chunk is not None or not plan.is_decoder or plan.first is not None:
         return None
-    compute, able = case.loaded(case.parties[0]), []
+    compute, able = case.load(case.parties[0]), []
     for length in _LENGTHS:
         drawn = {
             name: np.zeros(plan.shape(name, length, 0), case.model.inputs[name].dtype.numpy())
@@ -82,4 +82,4 @@ def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit |
     if not able or len(able) == len(_LENGTHS):
         return None
     fact = state_evidence.refuses_length(able, str(error))
-    return Culprit(_named_nodes(case, error), None, MODEL, "length", facts=[fact])
+    return Culprit(_nodes_in_message(case, error), None, MODEL, "length", facts=[fact])

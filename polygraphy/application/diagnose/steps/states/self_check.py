@@ -31,12 +31,12 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import (
     at_once,
-    filled_slots,
     first_part,
     last_part,
-    padded_feeds,
+    pad_feeds,
     padding_length,
     shorter_text,
+    slots_in_use,
 )
 from polygraphy.domain.states.pairs import StatePair
 from polygraphy.domain.states.plan import StatePlan
@@ -112,7 +112,7 @@ def find_obstacle(case: Case, party: Party) -> str:
     chunk = plan.at(0).roles.chunk
     if chunk is not None:
         return reasons.fixed_chunk(chunk)
-    if not plan.is_decoder and (not plan.roles.named("chunk") or _mixes_positions(plan)):
+    if not plan.is_decoder and (not plan.roles.inputs_of("chunk") or _mixes_positions(plan)):
         return reasons.NO_PREFILL_STREAM
     if len(party.feeds) < 2:
         return reasons.ONE_STEP
@@ -143,7 +143,7 @@ def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
     obstacle = find_obstacle(case, party)
     if obstacle:
         return None, steps.not_compared([obstacle])
-    padded = padded_feeds(party.plan, party.feeds) if party.plan.is_decoder else None
+    padded = pad_feeds(party.plan, party.feeds) if party.plan.is_decoder else None
     parties = [party] if padded is None else [party, evolve(party, feeds=padded)]
     for candidate in parties:
         if candidate is not party and not _supports_padding(case, candidate):
@@ -245,8 +245,8 @@ def _first_state(judge: Judge, run: Run, whole_values: Values, at: int) -> tuple
     for pair in run.who.plan.pairs:
         if pair.output not in run.values:  # Only the first step computes it.
             continue
-        own_values = {pair.output: filled_slots(pair, run.values[pair.output], end)}
-        other_values = {pair.output: filled_slots(pair, whole_values[pair.output], end)}
+        own_values = {pair.output: slots_in_use(pair, run.values[pair.output], end)}
+        other_values = {pair.output: slots_in_use(pair, whole_values[pair.output], end)}
         if own_values[pair.output].shape != other_values[pair.output].shape:
             continue
         feeds = run.feed, run.feed

@@ -32,7 +32,7 @@ def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
     }
     wires = {**inputs, **expected}
     known_names = {pair.output for pair in candidate.plan.pairs} | {*expected}
-    party = states.rewired([(name, wires[name]) for name in wires if name in known_names])
+    party = states.with_pairs([(name, wires[name]) for name in wires if name in known_names])
     first = None
     if reference is None:
         first = explain_wires(case, party)

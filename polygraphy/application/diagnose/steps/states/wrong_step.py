@@ -95,7 +95,7 @@ def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
         comparison.judge.own.maker_of(output),
         output,
         MODEL,
-        "state" if comparison.changed_states else "output",
+        "state" if comparison.differing_states else "output",
         facts=[*comparison.facts, state_evidence.output_is_another_tensor(output, at)],
     )
     return Found(DiagnosisResult(FAULT, [culprit]), case)

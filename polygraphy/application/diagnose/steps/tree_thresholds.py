@@ -1,0 +1,100 @@
+"""Step: rows whose features lie on a threshold of a tree reach another leaf than in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.tree_thresholds import (
+    Tie,
+    differing_rows,
+    find_ties,
+    is_tree,
+    move_thresholds,
+)
+from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.description import Node
+
+_RUNS = 64
+"""Sets of thresholds that are moved, at most."""
+
+
+def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return the trees whose thresholds the features of all differing rows equal; else a skip."""
+    trees = [node for node in case.model.indexed_graph.nodes if is_tree(node)]
+    if len(trees) != 1:
+        return Skip("the model is not one ensemble of trees")
+    rows = _differing_rows(comparison.outputs, comparison.saved)
+    if not rows:
+        return Skip("the outputs do not differ row by row")
+    [node] = trees
+    try:
+        values = {**trace_tensors(case, comparison.arbiter, comparison.feed).values}
+    except PolygraphyException:
+        values = {}
+    features = {**values, **comparison.feed}.get(node.inputs[0])
+    ties = [] if features is None else find_ties(node, features)
+    if not rows <= {row for tie in ties for row in tie.rows}:
+        return Skip("some rows are on no threshold")
+    with case.attempt(titles.THRESHOLDS) as notes:
+        explained, runs = _explained_rows(case, comparison, node, ties, rows)
+        notes.append(steps.rows_explained(len(explained), len(rows), runs))
+    if explained != rows:
+        return Skip("moved thresholds do not explain all rows")
+    count = next(len(value) for value in comparison.saved.values())
+    used = sorted(tie.value for tie in ties if tie.rows & rows)
+    facts = [evidence.rows_on_thresholds(len(rows), count, used), evidence.thresholds_moved()]
+    remedy = Remedy(None, False, remedies.KEEP_THRESHOLDS)
+    name = case.model.indexed_graph.identity(case.model.indexed_graph.nodes.index(node))
+    output = next(filter(None, node.outputs))
+    culprit = Culprit([name], output, MODEL, "rounding", None, facts, remedy, node.op)
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def _differing_rows(values: Values, saved: Values) -> frozenset[int]:
+    """Return the rows in which any output differs; empty if an output has no rows to compare."""
+    rows: frozenset[int] = frozenset()
+    for name, expected in saved.items():
+        if name not in values:
+            continue
+        differing = differing_rows(values[name], expected)
+        if differing is None:
+            return frozenset()
+        rows |= differing
+    return rows
+
+
+def _explained_rows(
+    case: Case, comparison: SavedComparison, node: Node, ties: list[Tie], rows: frozenset[int]
+) -> tuple[frozenset[int], int]:
+    """Return the rows that match the saved ones with some thresholds moved, and the runs."""
+    part = Part(case.model.proto, comparison.feed)
+    output = next(filter(None, node.outputs))
+    open_rows, runs = rows, 0
+    for moved in _sets(ties):
+        if not open_rows or runs == _RUNS:
+            break
+        runs += 1
+        try:
+            values = part.change(output, move_thresholds(node, moved)).run(case.parties[0])
+        except PolygraphyException:
+            break
+        # A row that matches and lies on no moved threshold was right before.
+        open_rows &= _differing_rows(values, comparison.saved)
+    return rows - open_rows, runs
+
+
+def _sets(ties: list[Tie]) -> Iterator[Collection[Tie]]:
+    """Yield sets of ties: all, each, all but each, pairs."""
+    yield ties
+    if len(ties) > 1:
+        yield from ([tie] for tie in ties)
+    if len(ties) > 2:
+        yield from ([tie for tie in ties if tie is not left_out] for left_out in ties)
+        yield from ([one, other] for index, one in enumerate(ties) for other in ties[:index])

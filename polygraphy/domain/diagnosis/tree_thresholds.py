@@ -1,0 +1,121 @@
+"""Features that lie on a threshold of a tree, so that rounding decides which leaf a row reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.diagnosis.variants import Variant, with_attribute
+from polygraphy.domain.diagnosis.words import changes
+from polygraphy.domain.model.description import Node
+
+_STEPS = 2
+"""A feature this many float32 numbers away from a threshold may be rounded across it."""
+_SPLITS = ("nodes_values", "nodes_values_as_tensor", "nodes_splits")
+"""Attributes with the thresholds, in ai.onnx.ml 1, 3 and 5."""
+
+
+@frozen
+class Tie:
+    """A threshold that features of some rows equal.
+
+    Attributes:
+        value: the threshold.
+        moved: the next number on the other side of these features.
+        rows: the rows.
+    """
+
+    value: float
+    moved: float
+    rows: frozenset[int]
+
+
+def is_tree(node: Node) -> bool:
+    """Return whether a node is an ensemble of trees."""
+    return node.op.startswith("TreeEnsemble") and bool(_split_name(node))
+
+
+def _split_name(node: Node) -> str:
+    """Return the name of the attribute with the thresholds; empty if there is none."""
+    return next((name for name in _SPLITS if np.size(node.attribute(name, ())) > 0), "")
+
+
+def find_ties(node: Node, features: Any) -> list[Tie]:
+    """Return the thresholds that features equal, up to rounding.
+
+    Args:
+        node: a node for which `is_tree` holds.
+        features: what it reads, of shape ``[rows, features]``.
+    """
+    table = np.asarray(features)
+    if table.ndim != 2 or table.dtype.kind not in "fiu":
+        return []
+    table = table.astype(np.float32)
+    splits = np.asarray(node.attribute(_split_name(node)), np.float32).reshape(-1)
+    ids = np.asarray(node.attribute("nodes_featureids", ()), np.int64).reshape(-1)
+    modes = list(node.attribute("nodes_modes", ()))
+    tied: dict[float, tuple[float, set[int]]] = {}
+    branches = {
+        (float(value), int(feature))
+        for value, feature, mode in zip(splits, ids, modes)
+        if mode not in ("LEAF", b"LEAF") and 0 <= feature < table.shape[1]
+    }
+    for value, feature in sorted(branches):
+        column = table[:, feature]
+        near = np.abs(column - np.float32(value)) <= _STEPS * np.spacing(np.float32(abs(value)))
+        rows = np.flatnonzero(near)
+        if not rows.size:
+            continue
+        down = bool((column[rows] <= np.float32(value)).any())
+        edge = column[rows].min() if down else column[rows].max()
+        moved = float(np.nextafter(edge, np.float32(-np.inf if down else np.inf)))
+        before = tied.setdefault(value, (moved, set()))
+        before[1].update(map(int, rows))
+    return [Tie(value, moved, frozenset(rows)) for value, (moved, rows) in tied.items()]
+
+
+def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
+    """Return the node with the thresholds of some ties on the other side of the features."""
+    name = _split_name(node)
+    kind = next(one.kind for one in node.attributes if one.name == name)
+    given = node.attribute(name)
+    splits = np.array(given, np.float32)
+    for tie in ties:
+        splits[np.float32(tie.value) == np.asarray(given, np.float32)] = tie.moved
+    value = splits.astype(given.dtype) if isinstance(given, np.ndarray) else splits.tolist()
+    change = changes.moved_thresholds(sorted(tie.value for tie in ties))
+    return Variant("rounding", change, with_attribute(node, name, kind, value))
+
+
+def differing_rows(values: Any, expected: Any) -> frozenset[int] | None:
+    """Return the rows in which an output differs by more than rounding; None if outputs do not
+    have the same rows.
+    """
+    arrays = [_as_array(one) for one in (values, expected)]
+    if any(one is None for one in arrays) or arrays[0].shape != arrays[1].shape:
+        return None
+    one, other = arrays
+    if not one.ndim:
+        return None
+    if one.dtype.kind not in "fiu" or other.dtype.kind not in "fiu":
+        wrong = one != other
+    else:
+        one, other = one.astype(np.float64), other.astype(np.float64)
+        size = float(np.sqrt(np.mean(np.square(other)))) if other.size else 0.0
+        wrong = ~(np.abs(one - other) <= 16 * np.finfo(np.float32).eps * (size + np.abs(other)))
+    return frozenset(map(int, np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))))
+
+
+def _as_array(value: Any) -> Any:
+    """Return an output as an array; rows that are maps become rows of numbers. None if it is
+    neither.
+    """
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        if not all(isinstance(row, dict) for row in value):
+            return None
+        keys = sorted({key for row in value for key in row}, key=str)
+        return np.array([[row.get(key, np.nan) for key in keys] for row in value], np.float64)
+    return np.asarray(value)
