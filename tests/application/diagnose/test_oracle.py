@@ -31,7 +31,7 @@ def test_the_worst_set_is_the_one_that_is_furthest_off(sets: list[dict[str, Devi
     assert made.differs == any(sets)
     assert made.names == {name for found in sets for name in found}
     assert made.most == max(sizes(sets))
-    assert made.found == sets[made.number]
+    assert made.differences == sets[made.number]
 
 
 @given(SETS, SETS)
@@ -45,4 +45,4 @@ def test_of_two_comparisons_each_set_is_the_one_that_differs_more(
 def test_nothing_compared_is_nothing_that_differs() -> None:
     made = Compared()
     assert not made.differs
-    assert (made.number, made.found, made.names) == (0, {}, set())
+    assert (made.number, made.differences, made.names) == (0, {}, set())
