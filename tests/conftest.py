@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from hypothesis import settings
 from polygraphy import mod, termination
 from polygraphy.logger import G_LOGGER
 from tests.support import extra_packages, g1, g2, g3, g4
+from tests.support.examples import thin_out
 from tests.support.forked import ForkServer
 
 if mod.has_mod("tensorflow") and mod.has_mod("triton"):
@@ -29,6 +31,9 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
 }
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
+
+_QUICK_CASES = 3
+"""How many cases of a parametrized test the profile `quick` runs."""
 
 _APART = pytest.StashKey[bool]()
 """Whether the tests are those that compute in OpenVINO."""
@@ -71,13 +76,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for, and those of OpenVINO among others: `tests/adapters/openvino/test_apart.py` runs them.
     """
     if "huge" not in str(config.getoption("markexpr")):
-        huge = [item for item in items if item.get_closest_marker("huge")]
-        items[:] = [item for item in items if item not in huge]
-        config.hook.pytest_deselected(items=huge)
+        _leave_out(config, items, lambda item: item.get_closest_marker("huge"))
     if "thorough" not in (config.getoption("--hypothesis-profile"), str(config.option.markexpr)):
-        thorough = [item for item in items if item.get_closest_marker("thorough")]
-        items[:] = [item for item in items if item not in thorough]
-        config.hook.pytest_deselected(items=thorough)
+        _leave_out(config, items, lambda item: item.get_closest_marker("thorough"))
+    if config.getoption("--hypothesis-profile") == "quick":
+        chosen = thin_out([item.nodeid for item in items], _QUICK_CASES)
+        _leave_out(config, items, lambda item: item.nodeid not in chosen)
     for item in items:
         if extra_packages.uses_extra(item):
             item.add_marker(extra_packages.MARKER)
@@ -88,8 +92,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_apart = len(theirs) == len(items) or extra_packages.OPENVINO in asked or "huge" in asked
     config.stash[_APART] = is_apart
     if not is_apart:
-        items[:] = [item for item in items if item not in theirs]
-        config.hook.pytest_deselected(items=theirs)
+        _leave_out(config, items, lambda item: item.get_closest_marker(extra_packages.OPENVINO))
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], is_left_out: Callable[[pytest.Item], object]
+) -> None:
+    left_out = [item for item in items if is_left_out(item)]
+    items[:] = [item for item in items if not is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the garbage collector from test items, which live as long as the session: looking at
+    them again and again takes a third of the time in which they are created.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

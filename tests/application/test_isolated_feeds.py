@@ -297,6 +297,7 @@ def test_every_iteration_keeps_its_data(kind: str) -> None:
     assert values(made) == {"a": [[1.0], [2.0], [3.0]], "b": [[1.0], [2.0], [3.0]]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loader", [DataLoader(seed=3), [{"x": np.ones((2, 3), np.float32)}]])
 def test_a_process_that_used_a_device_starts_a_new_one_for_a_runner(
     loader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -179,6 +179,7 @@ def test_text_of_the_user_stays_data(mine: Install, capsys: pytest.CaptureFixtur
     )
 
 
+@pytest.mark.slow
 def test_what_nobody_uses_is_not_imported(mine: Install, tmp_path: Path) -> None:
     mine("raise SystemExit('imported')")
     words = ["run", "m.onnx", "--onnxrt", "--gen-script", "-"]

@@ -50,6 +50,7 @@ def test_no_option_is_both_there_and_removed(command: str) -> None:
     assert not declared(command) & set(removed)
 
 
+@pytest.mark.slow
 @for_each("command, row, flag", ROWS)
 def test_a_row_does_what_it_says(
     command: str, row: Removed, flag: str, capsys: pytest.CaptureFixture[str]

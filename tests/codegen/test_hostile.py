@@ -489,6 +489,7 @@ def test_programs_that_edit_keep_text_as_constants(texts: list[str]) -> None:
 PLAIN = [f"text{index}" for index in range(8)]
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(100), deadline=None)
 @given(st.lists(hostile, min_size=8, max_size=8, unique=True))
 @example(['a"); import os #.onnx', *PLAIN[1:]])

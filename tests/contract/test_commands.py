@@ -69,6 +69,7 @@ def test_a_folder_and_variables_are_those_of_one_command(
     assert processes.run([*PYTHON, code]).output.endswith(" None\n")
 
 
+@pytest.mark.slow
 def test_commands_of_polygraphy_run_side_by_side_in_folders_of_their_own(
     processes: ProcessCommands, tmp_path: Path
 ) -> None:
@@ -145,6 +146,7 @@ def test_polygraphy_is_this_one(
     assert processes.run(["polygraphy", "--version"]).code == 0
 
 
+@pytest.mark.slow
 def test_settings_reach_polygraphy_when_they_change(
     processes: ProcessCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +156,7 @@ def test_settings_reach_polygraphy_when_they_change(
     assert processes.run(command).code == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_command_of_polygraphy(tmp_path: Path) -> None:
     program = (
         "from polygraphy.adapters.processes.commands import ProcessCommands as C\n"

@@ -115,6 +115,7 @@ def test_a_loader_may_fail() -> None:
     assert loader.calls == 1
 
 
+@pytest.mark.slow
 def test_the_fakes_need_no_backend() -> None:
     code = (
         "import sys, polygraphy.adapters.fake as fake\n"

@@ -195,6 +195,7 @@ def test_a_read_only_target_is_refused(host: HostMemory) -> None:
         host.copy_to_host(np.frombuffer(b"abcd", dtype=np.uint8), host.allocate(4))
 
 
+@pytest.mark.slow
 @given(hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, min_side=0)))
 def test_the_bytes_of_any_array_survive(array: Any) -> None:
     host = HostMemory()

@@ -235,6 +235,7 @@ def another(name: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], 
             started.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
 def test_a_process_ends_with_an_engine_that_is_killed(
     engine: SweepEngine, name: str, tmp_path: Path
@@ -248,6 +249,7 @@ def test_a_process_ends_with_an_engine_that_is_killed(
     assert records_of(engine, [again])["one"]["code"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.usefixtures("engine")
 def test_ctrl_c_ends_processes_and_leaves_no_record(name: str, tmp_path: Path) -> None:
@@ -267,6 +269,7 @@ def test_a_job_that_is_killed_just_before_its_engine_leaves_no_record(tmp_path: 
     assert not (tmp_path / "one.json").exists()
 
 
+@pytest.mark.slow
 def test_a_job_that_another_engine_runs_is_waited_for(
     engine: SweepEngine, name: str, tmp_path: Path
 ) -> None:
@@ -310,6 +313,7 @@ def command_of_ours(folder: Path, name: str, environment: Mapping[str, str]) -> 
     return Job(name, words, str(folder / "cells" / name), str(folder), variables)
 
 
+@pytest.mark.slow
 def test_command_lines_of_this_package_run_in_forks_of_one_interpreter(tmp_path: Path) -> None:
     seen = tmp_path / "server"
     source = (

@@ -155,6 +155,7 @@ def test_values_of_constants(kind: str, value: object, message: str | None, plac
     assert message is None or (messages[0].startswith("Constant: 'c' ") and message in messages[0])
 
 
+@pytest.mark.slow
 def test_a_long_chain_behind_a_cycle_is_looked_at_in_no_time() -> None:
     chain = [node(f"n{i}", f"t{i}", f"t{i + 1}") for i in range(20_000)]
     made = model(node("a", "x c", "b"), node("b", "b", "c t0"), *chain, outputs="t20000")

@@ -40,6 +40,7 @@ def test_few_runs_find_what_loses_most() -> None:
     assert result.kept == ["n17", "n63", "n64"] and result.runs < 30
 
 
+@pytest.mark.slow
 def test_a_large_set_is_found_with_few_runs() -> None:
     powers = [0.01 if number % 6 else 1.0 for number in range(COUNT)]  # 20 of 120 must go.
 

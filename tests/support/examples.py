@@ -1,8 +1,8 @@
-"""How many examples a test takes, in `make test` and in `make test-all`."""
+"""How many examples and cases of a test run in `make quick`, `make test` and `make test-all`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -25,6 +25,18 @@ def spread(cases: Iterable[Any], count: int) -> list[Any]:
     cases = list(cases)
     kept = {round(at * (len(cases) - 1) / max(1, count - 1)) for at in range(count)}
     return [case if at in kept else _thorough(case) for at, case in enumerate(cases)]
+
+
+def thin_out(names: Sequence[str], count: int) -> set[str]:
+    """Return the node IDs of `count` cases of each parametrized test, evenly spread."""
+    cases: dict[str, list[str]] = {}
+    for name in names:
+        cases.setdefault(name.partition("[")[0], []).append(name)
+    chosen: set[str] = set()
+    for rows in cases.values():
+        last = len(rows) - 1
+        chosen.update(rows[round(at * last / max(1, count - 1))] for at in range(count))
+    return chosen
 
 
 def _thorough(case: Any) -> Any:

@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.outcome import (
     Found,
     Step,
     Unexplained,
+    ending_from,
     step_from,
     take_steps,
 )
@@ -54,6 +55,10 @@ ORACLES: Sequence[Step[Request]] = (
 BETWEEN_BACKENDS: Step[Request] = step_from("oracles.between_backends")
 """What is taken if nothing is given, or a difference from it remains unexplained."""
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
+    ending_from(
+        "oracles.over_steps:compare_own_states",
+        lambda found, request: request.reference is not None,
+    ),
     blame_model,
     compare_other_versions,
     find_ignored_violations,

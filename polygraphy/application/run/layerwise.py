@@ -186,6 +186,7 @@ class WithUnmarked:
                 bounded={*marked.bounded, *unmarked.bounded},
                 ordered={*marked.ordered, *unmarked.ordered},
                 layouts={**marked.layouts, **unmarked.layouts},
+                dim_lengths=marked.dim_lengths,
             )
 
         return DeferredFacts(merge_facts)

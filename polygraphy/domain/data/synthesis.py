@@ -321,9 +321,11 @@ class DataLoader:
         for name, (dtype, shape) in model.items():
             user_dtype, user_shape = overrides.get(name, MetadataTuple(None, None))
             wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
-            requested_indices = (
-                self._with_known_lengths(name, shape, lengths) if user_shape is None else shape
-            )
+            requested_indices = shape
+            if user_shape is None:
+                requested_indices = self._with_required_lengths(
+                    self._with_known_lengths(name, shape, lengths)
+                )
             merged.add(
                 name,
                 wanted_dtype or DataType.FLOAT32,
@@ -346,6 +348,16 @@ class DataLoader:
                 " dimensions have the names of dimensions that you set."
             )
         return known_lengths
+
+    def _with_required_lengths(self, shape: Shape | None) -> Shape | None:
+        """Return an input shape with numbers for dimensions whose length the model requires, such
+        as the number of heads in a cache.
+        """
+        is_open = shape is not None and any(isinstance(dim, str) for dim in shape)
+        if not is_open or (isinstance(shape, BoundedShape) and (shape.min or shape.max)):
+            return shape
+        required: Mapping[str, int] = getattr(self.model_facts, "dim_lengths", {})
+        return [required.get(dim, dim) if isinstance(dim, str) else dim for dim in shape or ()]
 
     def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:
         """Return a shape without dynamic dimensions for an input; raise InputError if the given

@@ -635,7 +635,7 @@ def guess_cause(side: Side, index: int, output: Any, expected: Any) -> tuple[str
     is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
     is_bare = lacks_bias(side, node) and is_bias is not False
     if is_bare or (is_bias and len(node.inputs) < 3):
-        return "structure", changes.lost_bias(node.op)
+        return "structure", changes.missing_bias(node.op)
     if is_bias and len(node.inputs) > 2:
         return "weight", changes.other_bias(node.inputs[2])
     return unknown, changes.unknown_change(node.op)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from polygraphy.domain.model.description import Graph, Node
 from polygraphy.domain.states.pairs import StatePair
@@ -35,7 +35,7 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
     states = {pair.input for pair in pairs}
     if all(isinstance(dim, int) for shape in shapes.values() for dim in shape[1:]):
         return {}
-    sizes: dict[str, int] = {}
+    sizes = lengths_in_names(shapes.values())
     for inner in graph.walk():
         search = _Widths(inner, graph)
         for node in inner.nodes:
@@ -59,6 +59,16 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
         if len(shape) == 4 and isinstance(shape[3], str) and size:
             sizes.setdefault(shape[3], size)
     return sizes
+
+
+def lengths_in_names(shapes: Iterable[Sequence[object]]) -> dict[str, int]:
+    """Return the lengths that some exporters write as the name of a dimension, such as "8"."""
+    return {
+        dim: int(dim)
+        for shape in shapes
+        for dim in shape
+        if isinstance(dim, str) and dim.isascii() and dim.isdigit() and int(dim) > 0
+    }
 
 
 class _Widths:

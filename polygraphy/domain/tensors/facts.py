@@ -64,6 +64,10 @@ class Facts(Protocol):
         """The values that each input may take, by input, where the model limits them."""
 
     @property
+    def dim_lengths(self) -> Mapping[str, int]:
+        """The lengths of named dimensions of inputs that the operators of the model require."""
+
+    @property
     def sources(self) -> Mapping[str, str]:
         """The tensor of the exported program that each output comes from, by output, as the
         exporter recorded it.
@@ -90,6 +94,7 @@ class ModelFacts:
     source: Any = None
     layouts: Mapping[str, Layout] = Factory(dict)
     lowered: ComputePrecision | None = None
+    dim_lengths: Mapping[str, int] = Factory(dict)
 
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
@@ -242,6 +247,11 @@ class DeferredFacts:
         if self._found is None and not self._may_limit_inputs():
             return {}
         return self._facts().input_hints
+
+    @property
+    def dim_lengths(self) -> Mapping[str, int]:
+        """See `Facts`."""
+        return self._facts().dim_lengths
 
     @property
     def sources(self) -> Mapping[str, str]:

@@ -358,3 +358,18 @@ def test_an_if_node_is_bounded_where_a_branch_is() -> None:
         )
         made = model([chooses], {"x": FLOAT}, {"y": FLOAT}, {"c": np.array(True)})
         assert ("y" in find_facts(made).bounded) is is_bounded
+
+
+def test_the_lengths_of_a_cache_follow_from_its_reader() -> None:
+    node = onnx.parser.parse_graph(
+        "g (float[n, s, 24] x, float[n, h, p, d] key, float[n, h, p, d] value, int32[n] last, int32 all,"
+        ' float["7"] z) => (float[n, s, 8] y, float[n, h, p, d] a, float[n, h, p, d] b) {'
+        " y, a, b = com.microsoft.GroupQueryAttention <num_heads=2, kv_num_heads=1>"
+        ' (x, "", "", key, value, last, all) }'
+    )
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    assert find_facts(helper.make_model(node, opset_imports=imports)).dim_lengths == {
+        "h": 1,
+        "d": 6,
+        "7": 7,
+    }

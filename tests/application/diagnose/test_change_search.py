@@ -42,6 +42,7 @@ def search(model: onnx.ModelProto, goal: Any, party: Any, budget: RunBudget) -> 
     return ChangeSearch(open_model(model).indexed_graph, part, {"y": goal}, (party,), budget)
 
 
+@pytest.mark.slow
 def test_a_crash_ends_the_search_for_one_number_and_no_more() -> None:
     goal = np.where(X < 0, 0.37 * X, X)
     [found] = search(leaky(0.7), goal, OnnxParty(), RunBudget()).find_numbers(0)
@@ -64,6 +65,7 @@ def test_a_tensor_of_another_type_or_shape_is_not_tried() -> None:
     assert budget.taken == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [["x", "x"], ["x", "t"]], ids=["twice", "elsewhere"])
 def test_a_tensor_is_replaced_at_one_place_where_it_is_read_at_several(read: list[str]) -> None:
     nodes = [helper.make_node("Mul", read, ["m"], "product")]

@@ -135,6 +135,7 @@ def test_results_that_hold_nothing_for_some_data_are_told(tmp_path: Path) -> Non
     assert "'y' was saved for 1 of 3 sets of data" in reason
 
 
+@pytest.mark.slow
 def test_all_runs_of_a_file_are_compared(tmp_path: Path) -> None:
     right = [computed(network(), feed, "y", "z") for feed in FEEDS]
     wrong = [{**one, "y": one["y"] + np.float32(5)} for one in right]
@@ -150,6 +151,7 @@ def test_an_output_by_another_name_is_known_by_what_it_holds(tmp_path: Path) -> 
     assert kept.culprits[0]["nodes"] == ["one"]
 
 
+@pytest.mark.slow
 def test_more_sets_of_data_than_a_few_are_all_compared(tmp_path: Path) -> None:
     feeds = [{"x": RNG.normal(size=(4, 5)).astype(np.float32)} for _ in range(9)]
     sets = [computed(network(), feed, "y", "z") for feed in feeds]
@@ -187,6 +189,7 @@ def test_a_backend_alone_is_compared_with_nothing(party: Any) -> None:
         diagnose(network(), [party()], FEEDS)
 
 
+@pytest.mark.slow
 def test_where_a_backend_does_not_give_what_the_reference_gives_it_is_searched(
     tmp_path: Path,
 ) -> None:
@@ -216,6 +219,7 @@ def test_where_a_backend_does_not_give_what_the_reference_gives_it_is_searched(
     assert kept.culprits[0]["party"] == "onnxrt"
 
 
+@pytest.mark.slow
 @given(
     against=st.lists(st.text(), max_size=2),
     left_out=st.lists(st.text(min_size=1), max_size=2),

@@ -129,11 +129,13 @@ def test_one_number_everywhere_proves_nothing(scale: float, tmp_path: Path) -> N
     assert "are constant" in reason
 
 
+@pytest.mark.slow
 def test_another_shape_of_the_same_numbers_is_said(tmp_path: Path) -> None:
     _, reason = found(network(), tmp_path, {"y": outputs(network())["y"].reshape(-1)})
     assert "the saved values, but a different shape" in reason
 
 
+@pytest.mark.slow
 def test_float32_results_of_a_model_in_half_precision_agree(tmp_path: Path) -> None:
     half = ConvertToFp16(network())()
     assert found(half, tmp_path, outputs(network()))[0].verdict == "agree"
@@ -148,6 +150,7 @@ def test_results_beyond_the_memory_there_is_are_refused(tmp_path: Path) -> None:
         found(network(), tmp_path, outputs(network()), memory_budget=700)
 
 
+@pytest.mark.slow
 def test_a_scaled_weight_of_doubles_is_named(tmp_path: Path) -> None:
     right, wrong = in_double(network()), in_double(network(1.5))
     feed = {"x": FEED["x"].astype(np.float64)}
@@ -187,6 +190,7 @@ def test_what_an_optional_value_holds_is_no_tensor_to_begin_at(
     assert [culprit["nodes"] for culprit in kept.culprits] == ([["second"]] if scale > 1 else [])
 
 
+@pytest.mark.slow
 def test_another_scale_of_float8_is_named(tmp_path: Path) -> None:
     """Between two of its codes lies more than what is wrong with most models."""
     [culprit] = found(narrow(0.05), tmp_path, outputs(narrow(0.02), "h", "q", "back"))[0].culprits
@@ -235,6 +239,7 @@ def test_a_float32_node_behind_half_precision_is_rounded_like_its_input(tmp_path
     assert "third" in culprit["nodes"]
 
 
+@pytest.mark.slow
 def test_a_float_bias_that_onnx_runtime_quantizes_is_not_changed(tmp_path: Path) -> None:
     """ONNX Runtime rounds the bias to the product of the scales of input and weight."""
 

@@ -81,6 +81,7 @@ def test_two_faults_are_distinguished() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_search_without_end_is_cut_short_with_a_set_that_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -133,6 +134,7 @@ def deep(layers: int) -> onnx.ModelProto:
     return make("deep", nodes, [value("x", [2, SIZE])], [value("y", [2, SIZE])], weights=weights)
 
 
+@pytest.mark.slow
 def test_rounding_everywhere_in_a_deep_model_blames_nobody() -> None:
     model = deep(400)
     found = try_half_precision(model)
@@ -150,6 +152,7 @@ def test_rounding_that_adds_up_to_too_much_blames_nobody(monkeypatch: pytest.Mon
     assert found.before.excess > 1
 
 
+@pytest.mark.slow
 def test_nodes_that_gain_little_are_not_at_fault() -> None:
     model = deep(40)
     usual = try_half_precision(model)
@@ -159,6 +162,7 @@ def test_nodes_that_gain_little_are_not_at_fault() -> None:
     assert found.after.is_tolerable
 
 
+@pytest.mark.slow
 def test_what_overflows_is_named_beside_rounding_that_is_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

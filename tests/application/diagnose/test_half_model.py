@@ -144,6 +144,7 @@ def quantized_twice() -> onnx.ModelProto:
     return make("quantized", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
 
 
+@pytest.mark.slow
 def test_a_rewrite_that_is_wrong_in_float32_too_is_named() -> None:
     kept = found(half(quantized_twice()))
     assert {(one["party"], one["rewrite"]) for one in kept.culprits} == {
@@ -202,6 +203,7 @@ def test_a_model_in_float32_computes_the_same_without_rounding() -> None:
     assert made == pytest.approx(-(np.exp(x) * [2, 3] + [1, 2]), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cast_io", [False, True])
 @pytest.mark.parametrize("change", ["weight", "operator", None])
 def test_what_else_differs_from_a_float32_reference_is_named(
@@ -265,6 +267,7 @@ def test_a_backend_that_does_not_round_is_told_apart_from_rounding() -> None:
     assert "With every operator rounded to float16: 1 of 1 output differs" in lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parties", [[OnnxrtParty()], [OnnxrtParty(), OnnxParty()]])
 def test_a_cast_that_a_converter_left_is_named_with_the_command_that_casts_its_reference(
     parties: list[Any],

@@ -39,6 +39,7 @@ def blamed(model: onnx.ModelProto, *parties: Any, data: Any = None) -> dict[str,
     return culprit
 
 
+@pytest.mark.slow
 def test_the_model_is_at_fault_for_what_one_backend_accepts_and_another_refuses() -> None:
     model = model_of(
         "(float[1,3,4,4] x) => (float[1,3,4,4] y) { a = Relu(x) y = PRelu(a,s) }",
@@ -51,6 +52,7 @@ def test_the_model_is_at_fault_for_what_one_backend_accepts_and_another_refuses(
     assert culprit["remedy"]["command"] is None
 
 
+@pytest.mark.slow
 def test_the_model_is_at_fault_if_no_backend_runs_it() -> None:
     text = (
         "(float[2,3] x) => (float[N,M] y) { a = Abs(x) s = Shape(a) t = Add(s,o) y = Reshape(a,t) }"
@@ -59,6 +61,7 @@ def test_the_model_is_at_fault_if_no_backend_runs_it() -> None:
     assert (culprit["nodes"], culprit["party"]) == (["y"], "model")
 
 
+@pytest.mark.slow
 def test_an_invalid_fp16_model_is_at_fault_beside_its_reference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,6 +89,7 @@ def test_an_invalid_fp16_model_is_at_fault_beside_its_reference(
     assert "the graph declares float16" in message
 
 
+@pytest.mark.slow
 def test_a_wrong_declared_type_is_fixed_by_sanitizing() -> None:
     model = model_of(
         "(float16[2,2] x) => (float16[2,2] y) <float[2,2] h> { h = MatMul(x,w) y = Relu(h) }",
@@ -97,6 +101,7 @@ def test_a_wrong_declared_type_is_fixed_by_sanitizing() -> None:
     assert culprit["remedy"]["command"].startswith("polygraphy surgeon sanitize")
 
 
+@pytest.mark.slow
 def test_an_index_out_of_range_is_the_fault_of_the_data_that_hold_it() -> None:
     model = model_of(
         "(int64[2] i) => (float[2,3] y) { j = Cast<to=7>(i) e = Gather(w,j) y = Relu(e) }",
@@ -139,6 +144,7 @@ def test_an_index_that_the_only_backend_ignores_is_reported(is_constant: bool) -
         diagnose(model, [ReadsAnything()], data)
 
 
+@pytest.mark.slow
 def test_shapes_that_were_made_up_accuse_neither_the_model_nor_a_backend() -> None:
     """Both inputs have open sizes, and a weight fits only one that nobody gave."""
     model = model_of(
@@ -149,6 +155,7 @@ def test_shapes_that_were_made_up_accuse_neither_the_model_nor_a_backend() -> No
         blamed(model, OnnxrtParty())
 
 
+@pytest.mark.slow
 def test_a_tensor_of_other_sizes_than_declared_is_the_fault_of_the_model() -> None:
     """Only the second set of data shows it, on which a remedy has to work."""
     model = model_of(

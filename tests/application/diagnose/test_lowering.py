@@ -119,6 +119,7 @@ def test_what_may_be_lowered_matches_what_is_right(kind: str, tmp_path: Path) ->
     assert diagnosed(network(None), Builder(), **right) == ("agree", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["reference", "golden", "program"])
 def test_what_is_wrong_in_float32_is_not_the_precision(kind: str, tmp_path: Path) -> None:
     right = right_results(network("overflow"), kind, tmp_path)
@@ -162,6 +163,7 @@ def test_a_backend_that_may_is_left_alone() -> None:
     assert builder.builds == [()]
 
 
+@pytest.mark.slow
 def test_what_float32_does_not_mend_is_diagnosed_in_float32() -> None:
     verdict, culprits = diagnosed(network("overflow"), Builder(wrong=1.0), OnnxrtParty())
     assert verdict == "fault"

@@ -82,6 +82,7 @@ def test_what_was_only_optimized_agrees(tmp_path: Path) -> None:
     assert (kept.verdict, kept.culprits) == ("agree", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "node", "causes"),
     [
@@ -100,6 +101,7 @@ def test_one_node_inside_what_was_fused_is_named(
     assert culprit["remedy"]["proven"]
 
 
+@pytest.mark.slow
 def test_a_number_is_searched_in_a_model_that_is_loaded_once(tmp_path: Path) -> None:
     party = CountingParty()
     assert found(attention(root=0.7), tmp_path, party).culprits[0]["nodes"] == ["divide"]
@@ -144,6 +146,7 @@ def steps(perm: list[int]) -> onnx.ModelProto:
     return make("steps", nodes, [value("x", shape)], [value("y", [4 * WIDTH])], weights=held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "node"), [("inside", "then_op"), ("inverted", "choose")])
 def test_an_if_is_named_and_not_what_makes_its_condition(
     fault: str, node: str, tmp_path: Path
@@ -157,6 +160,7 @@ def test_an_if_is_named_and_not_what_makes_its_condition(
     assert culprit["party"] == "model"
 
 
+@pytest.mark.slow
 def test_which_branch_was_never_run_is_said_where_nobody_is_blamed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -166,6 +170,7 @@ def test_which_branch_was_never_run_is_said_where_nobody_is_blamed(
     assert "The else branch of If 'choose' does not run on these data." in said
 
 
+@pytest.mark.slow
 def test_a_node_that_makes_one_of_two_tensors_right_is_named_for_the_other(tmp_path: Path) -> None:
     kept = Kept()
     reference = optimized(scanning("Mul"), tmp_path)
@@ -208,6 +213,7 @@ def scanning(op: str) -> onnx.ModelProto:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [[[1, 0, 2], [0, 2, 1]], [[2, 1, 0], [1, 0, 2]]])
 def test_of_two_transposes_in_a_row_the_one_that_is_unlike_other_layers_is_named(
     first: list[list[int]],
@@ -267,6 +273,7 @@ def normalized(is_alike: bool, factor: float = 1.0) -> onnx.ModelProto:
     return make("normalized", nodes, [value("x", shape)], [value("r2", shape)], weights=weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_alike", [False, True])
 def test_a_weight_in_blocks_blames_one_node_or_says_that_it_is_one_of_several(
     tmp_path: Path, is_alike: bool
@@ -287,6 +294,7 @@ def test_a_weight_in_blocks_blames_one_node_or_says_that_it_is_one_of_several(
     assert names == ({"norm0", "norm1", "norm2"} if is_alike else {"norm1"})
 
 
+@pytest.mark.slow
 def test_a_node_lost_inside_what_was_fused_blames_no_innocent_node(tmp_path: Path) -> None:
     """The reference's Gelu explains the outputs, but stands for all nodes that it replaces."""
     model = attention()
@@ -321,6 +329,7 @@ def split_attention() -> onnx.ModelProto:
     return make("parts", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
 
 
+@pytest.mark.slow
 def test_exchanged_outputs_before_what_was_fused_are_named(tmp_path: Path) -> None:
     """The tensors are equal, but two nodes behind them each read the other's."""
     kept = Kept()
@@ -454,6 +463,7 @@ def small(kind: str, *, is_reference: bool) -> onnx.ModelProto:
     return make(kind, nodes, [value("x", [6, 6])], [value("y", made)], weights=held, opset=17)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "nodes"),
     [

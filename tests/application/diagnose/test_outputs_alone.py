@@ -262,6 +262,7 @@ class Device(OnnxrtParty):
         return super().load(model, plain=plain, without=without)
 
 
+@pytest.mark.slow
 def test_guesses_are_tried_on_the_cpu_and_proven_on_the_device(tmp_path: Path) -> None:
     right = network(())
     kept = found(right, changed(right, {"w2": lambda w: w * 1.5}), tmp_path, party=Device())

@@ -49,6 +49,7 @@ def test_what_adds_up_over_a_coarsely_quantized_model_is_no_fault_of_one_node() 
     assert found(build_quantized(bits=4)) == ("inconclusive", [])
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, LAYERS - 1), st.booleans())
 def test_the_node_whose_scale_is_too_small_is_named(coarse: int, absorbs: bool) -> None:

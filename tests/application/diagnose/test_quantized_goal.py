@@ -159,6 +159,7 @@ def test_only_what_is_switched_on_is_computed(absorbs: bool) -> None:
         np.testing.assert_array_equal(one["y"], other["y"])
 
 
+@pytest.mark.slow
 def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) -> None:
     from onnxruntime.quantization import quantize_static
 

@@ -80,6 +80,7 @@ def network() -> onnx.ModelProto:
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op, name", [("Softplus", "softplus"), ("Tanh", "tanh")])
 def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, name: str) -> None:
     kept = Kept()
@@ -87,7 +88,7 @@ def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, n
         assert not diagnose(network(), [OneRowMore(op), OnnxParty()])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([name], "wide", "kernel")
-    assert facts_of(culprit)["refused"]["because"]
+    assert facts_of(culprit)["refusal"]["because"]
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,7 @@ class Older(OnnxParty):
         return super().load(model, plain=plain, without=without)
 
 
+@pytest.mark.slow
 def test_no_node_is_named_of_a_model_that_is_too_new() -> None:
     kept = Kept()
     with bind(Findings, kept):
@@ -175,6 +177,7 @@ class TwoFusions(WrongRewriter):
         return model
 
 
+@pytest.mark.slow
 def test_what_helps_is_proven_on_the_whole_model() -> None:
     kept = Kept()
     with bind(Findings, kept), bind(command_line, command_of_fakes):
@@ -188,6 +191,7 @@ def test_what_helps_is_proven_on_the_whole_model() -> None:
     assert facts_of(culprit)["runs_without"]["whole"]
 
 
+@pytest.mark.slow
 def test_what_helps_a_model_in_half_precision_is_compared_within_its_rounding() -> None:
     kept = Kept()
     with bind(Findings, kept), bind(command_line, command_of_fakes):
@@ -196,6 +200,7 @@ def test_what_helps_a_model_in_half_precision_is_compared_within_its_rounding() 
     assert culprit["remedy"]["command"].endswith("rtol=auto atol=auto")
 
 
+@pytest.mark.slow
 def test_nodes_of_one_name_are_the_fault_of_the_model() -> None:
     nodes = [
         helper.make_node(op, [a], [b], "same")
@@ -218,6 +223,7 @@ def scaled() -> onnx.ModelProto:
     return make("scaled", nodes, [value("x", [8])], [value("y", [8])], weights=weights)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_a_crash_in_half_precision_does_not_end_what_compares_with_float32() -> None:
     party, model = CrashingParty(), scaled()
@@ -228,6 +234,7 @@ def test_a_crash_in_half_precision_does_not_end_what_compares_with_float32() -> 
     assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "WidenFusion")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_a_crash_of_the_other_backend_does_not_end_what_lowers_to_half_precision() -> None:
     kept = Kept()
@@ -258,6 +265,7 @@ def test_a_crash_of_what_is_lowered_is_a_refusal_that_float32_mends() -> None:
     assert culprit["remedy"]["proven"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_what_crashes_once_it_is_cast_is_told_with_the_commands_that_cast_and_run_it(
     tmp_path: Path,
@@ -310,6 +318,7 @@ class RefusingSomeData(WrongRewriter):
         return checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("largest", "is_proven"), [(1, True), (2, False)])
 def test_a_remedy_of_a_refusal_works_on_all_data(largest: int, is_proven: bool) -> None:
     kept = Kept()
@@ -324,5 +333,5 @@ def test_a_remedy_of_a_refusal_works_on_all_data(largest: int, is_proven: bool) 
 def test_the_reason_of_a_refusal_is_kept_and_the_types_of_inputs_are_not() -> None:
     inputs = ", ".join(f"weight_{number} float32[1,3,12,12]" for number in range(20))
     for node in (f"(Conv of opset 13 on {inputs})", f"(Conv, opset 13) on {inputs}"):
-        said = str(evidence.refused("ort", f"It could not run node 'c' {node}: 3 (not 4) channels"))
+        said = str(evidence.refusal("ort", f"It could not run node 'c' {node}: 3 (not 4) channels"))
         assert said == "ort refuses the model: It could not run node 'c' (Conv): 3 (not 4) channels"

@@ -32,6 +32,7 @@ from tests.support.parties import DeviceParty
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 
 
+@pytest.mark.slow
 def test_the_right_ones_are_found_among_some_that_crash(capfd: pytest.CaptureFixture[str]) -> None:
     def is_right(guess: int) -> bool:
         if guess % 10 == 3:
@@ -88,6 +89,7 @@ def model(op: str) -> onnx.ModelProto:
 X = {"x": np.array([0.5, 1.0, 2.0], np.float32)}
 
 
+@pytest.mark.slow
 def test_a_device_is_used_in_a_new_process_and_its_crash_is_an_error() -> None:
     [party] = isolate([DeviceParty()])
     assert isinstance(party, WarmParty)
@@ -119,6 +121,7 @@ def test_what_forks_do_not_harm_is_forked_until_a_device_is_used(
     assert isinstance(isolate([OnnxrtParty()], uses_device=True)[0], WarmParty)
 
 
+@pytest.mark.slow
 def test_all_guesses_about_a_device_take_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def diagnosed(model: Any, parties: Sequence[Any], budget: int) -> Kept:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("party", "last", "cause"),
     [(WrongRewriter, "Exp Log", "rewrite"), (WrongTanh, "Neg Tanh", "kernel")],

@@ -239,6 +239,7 @@ def test_memory_layout_does_not_matter(data: st.DataObject) -> None:
     assert (left.tobytes(), right.tobytes()) == before
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(200), deadline=None)
 @given(pairs(FLOATS), st.sampled_from([0.0, 1e-3, 1.0, math.inf]), TOLERANCES, st.booleans())
 def test_sum_formula_is_that_of_numpy(

@@ -100,7 +100,7 @@ def test_a_convolution_without_the_bias_that_others_have_lacks_it():
     ]
     made = side(*nodes, w=np.ones((3, 3, 1, 1)), b=np.ones(3))
     assert guess_cause(made, 0, np.ones((1, 3, 1, 1)), np.zeros((1, 3, 1, 1))) == (
-        "structure", changes.lost_bias("Conv"),
+        "structure", changes.missing_bias("Conv"),
     )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ def far(name: str) -> Any:
     return array
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["w", "b"])
 def test_the_array_is_solved_for_though_it_is_far_from_what_it_should_be(name: str) -> None:
     goal, start = recur(), {**_WEIGHTS, name: far(name)}

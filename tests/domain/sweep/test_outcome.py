@@ -240,6 +240,7 @@ _GROWN: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys_changed", [False, True])
 def test_nothing_old_is_new_when_an_axis_grows(keys_changed: bool) -> None:
     def rows_of(plan: dict[str, Any], salt: str = "") -> list[Row]:

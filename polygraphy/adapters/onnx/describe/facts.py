@@ -29,6 +29,7 @@ from attrs import evolve
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.parts import layouts_of
+from polygraphy.adapters.onnx.describe.reading import read_graph
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.shapes import set_input_shapes, shape_of, values_of
 from polygraphy.adapters.onnx.storage.elements import elements
@@ -55,6 +56,7 @@ from polygraphy.adapters.onnx_common.messages import (
 )
 from polygraphy.domain.catalog.compute import ACCURACY_LEVELS, ComputePrecision
 from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
+from polygraphy.domain.states.cache_sizes import cache_sizes, lengths_in_names
 from polygraphy.domain.tensors.facts import (
     DeferredFacts,
     DeferredLayouts,
@@ -605,6 +607,7 @@ class OutputKinds:
         return handed_on or node.op_type in BOUNDED or node.op_type in _PROBABILITIES
 
 
+_CACHE_RANK = 4
 _RECORD = "pkg.torch.onnx.fx_node"
 _FX_NODE = re.compile(r"%(\w+)\s*:")
 
@@ -624,7 +627,19 @@ def facts_of(
         source=model if source is None else source,
         layouts=DeferredLayouts(partial(layouts_of, model, kinds.all_bounded)),
         lowered=compute_precision,
+        dim_lengths=_dim_lengths(model),
     )
+
+
+def _dim_lengths(model: ModelProto) -> dict[str, int]:
+    """Return the lengths of named dimensions of inputs that operators require: of caches."""
+    shapes = [shape_of(value) or () for value in model.graph.input]
+    is_cache = any(
+        len(shape) == _CACHE_RANK and any(isinstance(dim, str) for dim in shape[1:])
+        for shape in shapes
+    )
+    graph = read_graph(model) if is_cache else None
+    return lengths_in_names(shapes) if graph is None else cache_sizes(graph, (), None)
 
 
 def _tensor_sources(graph: GraphProto) -> dict[str, str]:

@@ -213,12 +213,12 @@ class _GoalSearch:
                 self._diffuse_result(model, search, rules, switches, before, culprits), case
             )
         kept_names = list(search.kept)
-        cost = words.kept_nodes(
+        cost = words.metric_with_float_nodes(
             goal.name, before, after, kept_names, len(rules.candidates), goal.within
         )
         facts = [
             cost,
-            words.tried_sets(search.runs, search.proven, len(kept_names), search.is_cut_short),
+            words.size_of_search(search.runs, search.proven, len(kept_names), search.is_cut_short),
         ]
         if not kept_names:
             return Found(
@@ -480,7 +480,7 @@ class _GoalSearch:
                 ):
                     chosen = remaining_chosen
             fixed, after, _ = tried[tuple(sorted(chosen))]
-            notes.append(words.repaired(len(chosen), count, after))
+            notes.append(words.metric_after_correction(len(chosen), count, after))
         return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 
     def _can_try(self, tried: Sized) -> bool:
@@ -605,7 +605,7 @@ class _GoalSearch:
             return result
         save_to_file(model, self._goal.save)
         with self._case.attempt("saved") as notes:
-            notes.append(words.saved(self._goal.save))
+            notes.append(words.path_of_saved_model(self._goal.save))
         return result
 
 

@@ -171,7 +171,7 @@ def steps_with_saved_results() -> UsageError:
     )
 
 
-def unrelated_results(saved: str, outputs: str) -> UsageError:
+def results_without_tensors(saved: str, outputs: str) -> UsageError:
     """Return the error that saved results have no tensor of the model."""
     return UsageError(
         f"The saved results contain no tensor of the model: they contain {saved or 'nothing'}, and"

@@ -112,7 +112,7 @@ def repair_does_not_help(count: int, value: float) -> str:
     return f"{count_text(count, 'candidate')}, but correct ranges leave {value:.3g}."
 
 
-def repaired(chosen: int, suspects: int, value: float) -> str:
+def metric_after_correction(chosen: int, suspects: int, value: float) -> str:
     """Return the sentence with the number of corrected parameters, and the metric after that."""
     return f"{chosen} of {count_text(suspects, 'candidate')}; with correct values: {value:.3g}."
 
@@ -135,7 +135,7 @@ def search_notes(search: Search, nodes: int) -> str:
     return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
 
 
-def saved(path: str) -> str:
+def path_of_saved_model(path: str) -> str:
     """Return the sentence with the path of the saved model."""
     return f"The model that reaches the target: {path}"
 
@@ -156,7 +156,7 @@ AVOID_SATURATION = (
 
 
 @fact
-def kept_nodes(
+def metric_with_float_nodes(
     metric: str, before: float, after: float, kept: Sequence[str], nodes: int, within: float
 ) -> str:
     """Return the fact that the metric falls if some nodes stay in floating point."""
@@ -168,7 +168,7 @@ def kept_nodes(
 
 
 @fact
-def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
+def size_of_search(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
     """Return the fact that sets of nodes were tried, and up to which size none suffices."""
     text = f"{count_text(runs, 'set')} tried."
     if proven:
@@ -237,7 +237,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     )
 
 
-def quantized_again(value: float | None, why: str) -> str:
+def metric_after_quantizing_again(value: float | None, why: str) -> str:
     """Return the sentence with the metric after quantizing again, or why there is none."""
     return f"{value:.3g} with the printed line." if value is not None else f"Not tried: {why}."
 
@@ -252,7 +252,7 @@ def not_reproduced(package: str) -> str:
     return f"{package} does not reproduce this model, because its options are unknown"
 
 
-def quantized_differently(package: str, value: float, before: float) -> str:
+def reason_of_other_metric(package: str, value: float, before: float) -> str:
     """Return the reason that a model that is quantized again is less or more accurate."""
     return f"{not_reproduced(package)} ({value:.3g} instead of {before:.3g})"
 

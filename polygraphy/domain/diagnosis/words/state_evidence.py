@@ -49,7 +49,7 @@ def hands_on_another(output: str, source: str) -> str:
 
 
 @fact
-def exchanged_states(states: Sequence[str], step: int) -> str:
+def match_with_reference_states(states: Sequence[str], step: int) -> str:
     """Return the fact that a step is correct with some states of the reference."""
     return f"With only the reference's {quote_all(states)}, step {step} is correct."
 
