@@ -196,7 +196,7 @@ class TaskMetric:
     Attributes:
         values: of both runs, from 0 to 1.
         difference: by how much the first is better than the second.
-        interval: in which the difference of all such samples lies, with a probability of 95 %.
+        interval: in which the difference of all such samples lies, with a probability of 95%.
     """
 
     name: str
@@ -214,7 +214,7 @@ class SamplesCompared:
         output: the one that answers are read off.
         total: how many samples there are.
         agreed: how many have one answer.
-        interval: in which the share of those that agree lies, with a probability of 95 %.
+        interval: in which the share of those that agree lies, with a probability of 95%.
         changed: the others.
         metrics: where labels are known.
         right_alone: how many samples only the first, and only the second, is right about.
@@ -320,7 +320,7 @@ class SampleCounts:
 
 
 def share_interval(count: int, total: int) -> Interval:
-    """Return Wilson's interval of a share, at 95 %.
+    """Return Wilson's interval of a share, at 95%.
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
     1927.

@@ -123,7 +123,7 @@ def diagnose_invalid_model(
     """
     if isinstance(error, UnavailableError) or (not case.feed and case.model.inputs):
         return None
-    broken = [one for one in _find_broken(case, None) if one.is_known]
+    broken = _without_followers(case, [one for one in _find_broken(case, None) if one.is_known])
     if not broken:
         return None
     facts = [evidence.refusal(_refusing(case, error), str(error))]
@@ -132,6 +132,20 @@ def diagnose_invalid_model(
         for number, one in enumerate(broken)
     ]
     return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
+    """Return violations except those of a shape that a node before, which is invalid, computes."""
+    nodes = case.model.nodes
+    invalid = {one.node.index for one in broken}
+    return [
+        one
+        for one in broken
+        if one.node.kind != SHAPE
+        or not any(
+            invalid & {*region_before(nodes, name, ())} for name in nodes[one.node.index].reads
+        )
+    ]
 
 
 def find_ignored_violations(found: Found, request: Request) -> Found:
