@@ -646,17 +646,11 @@ def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) ->
     last = group[-1].border.tensor
     op = nodes[unproven[-1]].op if unproven else ""
     if len(names) == 1:
-        facts = [
-            evidence.computes_differently(tensors, 1),
-            evidence.match_with_reference_tensors(tensors),
-        ]
+        fault = evidence.computes_differently(tensors, 1)
     else:
         given_inputs = dict.fromkeys(name for parting in group for name in parting.given)
-        facts = [
-            evidence.one_of_nodes([*given_inputs], tensors, len(names)),
-            evidence.match_with_reference_tensors(tensors),
-        ]
-        op = ""
+        fault, op = evidence.one_of_nodes([*given_inputs], tensors, len(names)), ""
+    facts = [fault, evidence.match_with_reference_tensors(tensors)]
     return Culprit(names[:_MANY], last, MODEL, "structure", facts=facts, op=op)
 
 
