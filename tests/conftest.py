@@ -16,7 +16,13 @@ from hypothesis import settings
 
 from polygraphy import mod, termination
 from polygraphy.logger import G_LOGGER
-from tests.support import extra_packages, g1, g2, g3, g4
+from tests.support import (
+    classifier_files,
+    dynamic_batch_files,
+    dynamic_image_files,
+    extra_packages,
+    identity_files,
+)
 from tests.support.examples import thin_out
 from tests.support.forked import ForkServer
 
@@ -24,10 +30,10 @@ if mod.has_mod("tensorflow") and mod.has_mod("triton"):
     import triton  # noqa: F401 - Where it comes after TensorFlow, the process ends.
 
 _BUILDERS: dict[str, Callable[[Path], None]] = {
-    "g1": g1.build,
-    "g2": g2.build,
-    "g3": g3.build,
-    "g4": g4.build,
+    "classifier": classifier_files.build,
+    "identity": identity_files.build,
+    "dynamic_image": dynamic_image_files.build,
+    "dynamic_batch": dynamic_batch_files.build,
 }
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
@@ -188,39 +194,41 @@ def plugin_registry() -> Generator[None, None, None]:
 
 
 @pytest.fixture
-def g1_dir(
+def classifier_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Enter a fresh copy of group G1, the classifier."""
-    return _enter_copy(built_group("g1"), tmp_path / "g1", monkeypatch)
+    """Enter a fresh copy of the files of the classifier."""
+    return _enter_copy(built_group("classifier"), tmp_path / "classifier", monkeypatch)
 
 
 @pytest.fixture
-def g2_dir(
+def identity_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Enter a fresh copy of group G2, the static identity.
+    """Enter a fresh copy of the files of the static identity.
 
     ``../../../api/04_int8_calibration_in_tensorrt/example.py`` exists, seen from there.
     """
-    g2.build_calibration_example(tmp_path / _CALIBRATION_EXAMPLE)
-    return _enter_copy(built_group("g2"), tmp_path / "cli" / "convert" / "g2", monkeypatch)
+    identity_files.build_calibration_example(tmp_path / _CALIBRATION_EXAMPLE)
+    return _enter_copy(
+        built_group("identity"), tmp_path / "cli" / "convert" / "identity", monkeypatch
+    )
 
 
 @pytest.fixture
-def g3_dir(
+def dynamic_image_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Enter a fresh copy of group G3, the identity with dynamic height and width."""
-    return _enter_copy(built_group("g3"), tmp_path / "g3", monkeypatch)
+    """Enter a fresh copy of the files of the identity with a dynamic image size."""
+    return _enter_copy(built_group("dynamic_image"), tmp_path / "dynamic_image", monkeypatch)
 
 
 @pytest.fixture
-def g4_dir(
+def dynamic_batch_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Enter a fresh copy of group G4, the identity with a dynamic batch."""
-    return _enter_copy(built_group("g4"), tmp_path / "g4", monkeypatch)
+    """Enter a fresh copy of the files of the identity with a dynamic batch."""
+    return _enter_copy(built_group("dynamic_batch"), tmp_path / "dynamic_batch", monkeypatch)
 
 
 def _enter_copy(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

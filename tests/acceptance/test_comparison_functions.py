@@ -16,12 +16,12 @@ RUN = "polygraphy run identity_fp16.onnx --onnxrt --load-inputs i.json --load-ou
 
 
 @pytest.fixture
-def rounded(g2_dir: Path, polygraphy: Run) -> Path:
+def rounded(identity_dir: Path, polygraphy: Run) -> Path:
     """Save inputs i.json and outputs o.json, from which those of the float16 model differ a
     little.
     """
     polygraphy("polygraphy run identity.onnx --onnxrt --save-inputs i.json --save-outputs o.json")
-    return g2_dir
+    return identity_dir
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_shapes_that_differ_may_be_reconciled(rounded: Path, polygraphy: Run) ->
     assert polygraphy(f"{command} --compare l2 --no-shape-check").code == 0
 
 
-def test_perceptual_metrics_never_pass_unmeasured(g2_dir: Path, polygraphy: Run) -> None:
+def test_perceptual_metrics_never_pass_unmeasured(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
         "polygraphy run identity.onnx --onnxrt --onnx --compare perceptual_metrics --lpips-threshold 9"
     )
@@ -110,7 +110,7 @@ def test_the_largest_elements_are_compared(rounded: Path, polygraphy: Run) -> No
     assert "the first is 0 at (0, 0), which the other run has at place 1" in failed.out
 
 
-def test_scripts_compare_and_change_outputs(g2_dir: Path, polygraphy: Run) -> None:
+def test_scripts_compare_and_change_outputs(identity_dir: Path, polygraphy: Run) -> None:
     command = "polygraphy run identity.onnx --onnxrt --onnx --iterations 2"
     done = polygraphy(f"{command} --compare-func-script compare.py")
     assert done.code == 0
@@ -139,7 +139,7 @@ def test_outputs_are_changed_before_they_are_compared(rounded: Path, polygraphy:
     assert changed.code == 0
 
 
-def test_the_average_of_iterations_is_judged(g2_dir: Path, polygraphy: Run) -> None:
+def test_the_average_of_iterations_is_judged(identity_dir: Path, polygraphy: Run) -> None:
     from polygraphy.comparator import IterationResult, RunResults
 
     for path, numbers in (("a.json", (0, 0)), ("b.json", (0, 1))):
@@ -152,11 +152,11 @@ def test_the_average_of_iterations_is_judged(g2_dir: Path, polygraphy: Run) -> N
     done = polygraphy(f"{command} {options}")
     assert done.code == 0
     assert "Passed: 1/1 outputs on average | Pass Rate: 100.0%" in done.out
-    assert "1 output matched on average over 2 iterations; largest error: 100 % of the" in done.out
-    assert json.loads((g2_dir / "v.json").read_text())["lst"][0]["aggregation"] == "average"
+    assert "1 output matched on average over 2 iterations; largest error: 100% of the" in done.out
+    assert json.loads((identity_dir / "v.json").read_text())["lst"][0]["aggregation"] == "average"
 
 
-def test_outputs_of_one_side_may_be_left_out(g2_dir: Path, polygraphy: Run) -> None:
+def test_outputs_of_one_side_may_be_left_out(identity_dir: Path, polygraphy: Run) -> None:
     from polygraphy.comparator import IterationResult, RunResults
 
     for path, names in (("a.json", "xy"), ("b.json", "y")):
@@ -205,18 +205,18 @@ def test_verdicts_are_saved(rounded: Path, polygraphy: Run) -> None:
     ],
 )
 def test_options_that_exclude_each_other(
-    g2_dir: Path, polygraphy: Run, options: str, message: str
+    identity_dir: Path, polygraphy: Run, options: str, message: str
 ) -> None:
     done = polygraphy(f"polygraphy run identity.onnx --onnxrt --onnx {options}")
     assert done.code == 2
     assert message in done.err
 
 
-def test_verdicts_need_a_comparison(g2_dir: Path, polygraphy: Run) -> None:
+def test_verdicts_need_a_comparison(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run identity.onnx --onnxrt --save-accuracy-results v.json")
     assert done.code == 2
     assert "--save-accuracy-results needs a comparison" in done.err
-    assert not (g2_dir / "v.json").exists()
+    assert not (identity_dir / "v.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_verdicts_need_a_comparison(g2_dir: Path, polygraphy: Run) -> None:
     ],
 )
 def test_options_of_functions_that_are_not_used_are_warned_about(
-    g2_dir: Path, polygraphy: Run, options: str, warning: str
+    identity_dir: Path, polygraphy: Run, options: str, warning: str
 ) -> None:
     done = polygraphy(f"polygraphy run identity.onnx --onnxrt --onnx {options}")
     assert done.code == 0

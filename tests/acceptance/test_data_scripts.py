@@ -29,9 +29,9 @@ class Loader:
 
 @pytest.mark.parametrize("symbol", ["", ":load_data", ":as_list", ":Loader"])
 def test_all_runners_see_the_same_data_although_they_are_random(
-    g2_dir: Path, polygraphy: Run, symbol: str
+    identity_dir: Path, polygraphy: Run, symbol: str
 ) -> None:
-    (g2_dir / "mine.py").write_text(UNSEEDED)
+    (identity_dir / "mine.py").write_text(UNSEEDED)
     done = polygraphy(
         f"polygraphy run identity.onnx --onnxrt --onnx --data-loader-script mine.py{symbol}"
     )
@@ -52,22 +52,22 @@ def test_all_runners_see_the_same_data_although_they_are_random(
     ],
 )
 def test_scripts_that_are_wrong(
-    g2_dir: Path, polygraphy: Run, body: str, code: int, message: str
+    identity_dir: Path, polygraphy: Run, body: str, code: int, message: str
 ) -> None:
-    (g2_dir / "mine.py").write_text(body)
+    (identity_dir / "mine.py").write_text(body)
     done = polygraphy("polygraphy run identity.onnx --onnxrt --data-loader-script mine.py")
     [line] = [line for line in done.err.splitlines() if line.startswith("[!] ")]
     assert message in line
     assert done.code == code
 
 
-def test_a_missing_script(g2_dir: Path, polygraphy: Run) -> None:
+def test_a_missing_script(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run identity.onnx --onnxrt --data-loader-script nope.py")
     assert done.code == 2
     assert "nope.py" in done.err
 
 
-def test_shapes_are_taken_in_turn(g3_dir: Path, polygraphy: Run) -> None:
+def test_shapes_are_taken_in_turn(dynamic_image_dir: Path, polygraphy: Run) -> None:
     from polygraphy.json import load_json
 
     done = polygraphy(

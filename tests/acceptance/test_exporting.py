@@ -182,7 +182,7 @@ def test_an_edited_file_is_not_the_fault_of_the_exporter(
     [culprit] = data["culprits"]
     assert (culprit["party"], culprit["cause"]) == ("model file", cause)
     facts = facts_of(culprit)
-    assert "exported_again" in facts
+    assert "match_after_new_export" in facts
     assert fact in facts
     assert "dynamo=True" not in culprit["remedy"]["note"]
     assert bool(culprit["remedy"]["command"]) == (kind == "dynamo")

@@ -12,7 +12,7 @@ import pytest
 
 from polygraphy.backend.onnx import modify_outputs, onnx_from_path, save_onnx
 from polygraphy.comparator import RunResults
-from tests.support import g1, models
+from tests.support import classifier_files, models
 from tests.support.helpers.layer_runs import LAYERS, compared
 
 Run = Callable[..., Any]
@@ -24,7 +24,7 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
     "option", ["--mark-all", "--onnx-outputs mark\\ all", "--onnx-outputs mark all"]
 )
 def test_every_layer_is_compared_in_the_order_of_the_model(
-    g1_dir: Path, polygraphy: Run, backends: str, option: str
+    classifier_dir: Path, polygraphy: Run, backends: str, option: str
 ) -> None:
     done = polygraphy(
         f"polygraphy run -v model.onnx {backends} {option} --save-outputs layer_outputs.json"
@@ -36,13 +36,13 @@ def test_every_layer_is_compared_in_the_order_of_the_model(
     assert done.out.count("Loading model") <= 2, "both backends share the marked model"
 
 
-def test_the_first_layer_that_fails_is_named(g1_dir: Path, polygraphy: Run) -> None:
-    model = g1.classifier()
+def test_the_first_layer_that_fails_is_named(classifier_dir: Path, polygraphy: Run) -> None:
+    model = classifier_files.classifier()
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     bias = onnx.numpy_helper.to_array(weights["conv2.bias"]) + np.float32(0.01)
     polygraphy("polygraphy run -v model.onnx --onnxrt --mark-all --save-outputs good.json")
     weights["conv2.bias"].CopyFrom(onnx.numpy_helper.from_array(bias, "conv2.bias"))
-    models.save(model, g1_dir / "bad.onnx")
+    models.save(model, classifier_dir / "bad.onnx")
     done = polygraphy("polygraphy run -v bad.onnx --onnxrt --mark-all --load-outputs good.json")
     assert done.code == 1
     assert "9 of 13 outputs differ; first to fail: 'intermediate'" in done.out
@@ -57,7 +57,7 @@ def test_the_first_layer_that_fails_is_named(g1_dir: Path, polygraphy: Run) -> N
     assert float(table["intermediate"][2]) == pytest.approx(0.01, rel=1e-3)
 
 
-def test_a_handful_of_outputs_needs_no_table(g1_dir: Path, polygraphy: Run) -> None:
+def test_a_handful_of_outputs_needs_no_table(classifier_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run -v model.onnx --onnxrt --onnx")
     assert "max abs  max rel" not in done.out
     assert (
@@ -67,7 +67,7 @@ def test_a_handful_of_outputs_needs_no_table(g1_dir: Path, polygraphy: Run) -> N
 
 
 def test_marking_all_compares_what_both_sides_have_and_counts_the_rest(
-    g1_dir: Path, polygraphy: Run
+    classifier_dir: Path, polygraphy: Run
 ) -> None:
     polygraphy("polygraphy run -v model.onnx --onnxrt --save-outputs plain.json")
     done = polygraphy("polygraphy run -v model.onnx --onnxrt --mark-all --load-outputs plain.json")
@@ -80,7 +80,7 @@ def test_marking_all_compares_what_both_sides_have_and_counts_the_rest(
     assert strict.code == 1
 
 
-def test_only_particular_layers(g1_dir: Path, polygraphy: Run) -> None:
+def test_only_particular_layers(classifier_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run -v model.onnx --onnxrt --onnx --onnx-outputs output2 output1")
     assert (done.code, compared(done)) == (0, ["output1", "output2"])
     done = polygraphy(
@@ -108,13 +108,15 @@ def test_only_particular_layers(g1_dir: Path, polygraphy: Run) -> None:
         ("--save-onnx x --external-data-size-threshold many", "'many' is not a size in bytes"),
     ],
 )
-def test_mistakes_about_outputs(g1_dir: Path, polygraphy: Run, option: str, text: str) -> None:
+def test_mistakes_about_outputs(
+    classifier_dir: Path, polygraphy: Run, option: str, text: str
+) -> None:
     done = polygraphy(f"polygraphy run model.onnx --onnxrt {option}")
     assert done.code == 2
     assert text in done.out + done.err
 
 
-def test_intermediate_tensors_are_validated(g2_dir: Path, polygraphy: Run) -> None:
+def test_intermediate_tensors_are_validated(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run --onnxrt identity_fp16.onnx --validate --onnx-outputs '*' -v")
     assert done.code == 0
     for name in ("x_fp16", "y_fp16", "y"):
@@ -141,7 +143,7 @@ def test_nan_inside_a_model_is_found(tmp_path: Path, polygraphy: Run) -> None:
     assert "FAILED  1 of 3 outputs holds NaN or infinity, first 'log' of onnxrt." in done.out
 
 
-def test_the_model_that_is_run_is_saved(g1_dir: Path, polygraphy: Run) -> None:
+def test_the_model_that_is_run_is_saved(classifier_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
         "polygraphy run -v model.onnx --onnxrt --onnx-outputs output1 --shape-inference"
         " --save-onnx saved.onnx --save-external-data weights.bin"
@@ -151,14 +153,14 @@ def test_the_model_that_is_run_is_saved(g1_dir: Path, polygraphy: Run) -> None:
     saved = onnx_from_path("saved.onnx")
     assert [value.name for value in saved.graph.output] == ["output1"]
     assert "conv1_output" in {value.name for value in saved.graph.value_info}
-    assert saved.graph.initializer == g1.classifier().graph.initializer
+    assert saved.graph.initializer == classifier_files.classifier().graph.initializer
     assert Path("weights.bin").stat().st_size > 1000
     again = polygraphy("polygraphy run saved.onnx --onnxrt --onnx")
     assert (again.code, compared(again)) == (0, ["output1"])
 
 
-def test_weights_that_are_elsewhere(g1_dir: Path, polygraphy: Run) -> None:
-    save_onnx(g1.classifier(), "there/model.onnx", "weights.bin", size_threshold=100)
+def test_weights_that_are_elsewhere(classifier_dir: Path, polygraphy: Run) -> None:
+    save_onnx(classifier_files.classifier(), "there/model.onnx", "weights.bin", size_threshold=100)
     Path("there/model.onnx").rename("bare.onnx")
     command = "polygraphy run bare.onnx --onnxrt --onnx"
     done = polygraphy(f"{command} --onnx-outputs output")
@@ -167,8 +169,8 @@ def test_weights_that_are_elsewhere(g1_dir: Path, polygraphy: Run) -> None:
     assert polygraphy(f"{command} --load-external-data there").code == 0
 
 
-def test_the_structure_alone_can_be_saved(g1_dir: Path, polygraphy: Run) -> None:
-    save_onnx(g1.classifier(), "bare.onnx", "weights.bin", size_threshold=0)
+def test_the_structure_alone_can_be_saved(classifier_dir: Path, polygraphy: Run) -> None:
+    save_onnx(classifier_files.classifier(), "bare.onnx", "weights.bin", size_threshold=0)
     Path("weights.bin").unlink()
     done = polygraphy(
         "polygraphy run bare.onnx --onnx --ignore-external-data --save-onnx structure.onnx"
@@ -178,7 +180,7 @@ def test_the_structure_alone_can_be_saved(g1_dir: Path, polygraphy: Run) -> None
     assert structure.graph.node[0].name == "conv1"
 
 
-def test_optimization_is_switched_off(g1_dir: Path, polygraphy: Run) -> None:
+def test_optimization_is_switched_off(classifier_dir: Path, polygraphy: Run) -> None:
     for level in ("ORT_DISABLE_ALL", "enable_basic"):
         done = polygraphy(
             f"polygraphy run -v model.onnx --onnxrt --onnx --graph-optimization-level {level}"

@@ -16,7 +16,7 @@ from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import AccuracyResults, Comparator, RunResults
 from polygraphy.ports.reporting import Console
-from tests.support import g1
+from tests.support import classifier_files
 from tests.support.helpers.layer_runs import LAYERS, compared
 
 Run = Callable[..., Any]
@@ -26,7 +26,7 @@ BUDGET = "--memory-budget 20K"
 @pytest.mark.parametrize("backends", ["--onnxrt --onnx", "--onnxrt --onnxrt"])
 @pytest.mark.parametrize("marked", ["--mark-all", "--onnx-outputs '*'"])
 def test_a_budget_changes_nothing_but_memory(
-    g1_dir: Path, polygraphy: Run, backends: str, marked: str
+    classifier_dir: Path, polygraphy: Run, backends: str, marked: str
 ) -> None:
     done = polygraphy(f"polygraphy run -v model.onnx {backends} {marked} {BUDGET} --iterations 2")
     assert done.code == 0
@@ -37,7 +37,9 @@ def test_a_budget_changes_nothing_but_memory(
 
 
 @pytest.mark.parametrize("budget", ["", BUDGET, "--memory-budget 1"])
-def test_a_weight_that_is_an_output_is_compared(g1_dir: Path, polygraphy: Run, budget: str) -> None:
+def test_a_weight_that_is_an_output_is_compared(
+    classifier_dir: Path, polygraphy: Run, budget: str
+) -> None:
     model = onnx.load("model.onnx")
     weight = next(each for each in model.graph.initializer if each.data_type == 1)
     kind = onnx.helper.make_tensor_value_info(weight.name, 1, list(weight.dims))
@@ -48,7 +50,7 @@ def test_a_weight_that_is_an_output_is_compared(g1_dir: Path, polygraphy: Run, b
     assert sorted(compared(done)) == sorted([*LAYERS, weight.name])
 
 
-def test_without_need_the_model_is_loaded_once(g1_dir: Path, polygraphy: Run) -> None:
+def test_without_need_the_model_is_loaded_once(classifier_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run -v model.onnx --onnxrt --onnx --mark-all --no-unmarked")
     assert done.code == 0
     assert done.out.count("Loading model") == 1
@@ -56,7 +58,7 @@ def test_without_need_the_model_is_loaded_once(g1_dir: Path, polygraphy: Run) ->
     assert "segments" not in done.out
 
 
-def test_what_differs_is_found_saved_and_drawn(g1_dir: Path, polygraphy: Run) -> None:
+def test_what_differs_is_found_saved_and_drawn(classifier_dir: Path, polygraphy: Run) -> None:
     pytest.importorskip("matplotlib")
     done = polygraphy(
         f"polygraphy run -v model.onnx --onnxrt --onnx --mark-all {BUDGET} --rtol 0 --atol 0"
@@ -78,7 +80,7 @@ def test_what_differs_is_found_saved_and_drawn(g1_dir: Path, polygraphy: Run) ->
     assert Path("depth.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_model_that_is_changed_first(g1_dir: Path, polygraphy: Run) -> None:
+def test_a_model_that_is_changed_first(classifier_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
         f"polygraphy run -v model.onnx --onnxrt --onnx --mark-all --fp-to-fp16 {BUDGET} --rtol auto"
         " --atol auto --exclude-outputs output1"
@@ -88,9 +90,13 @@ def test_a_model_that_is_changed_first(g1_dir: Path, polygraphy: Run) -> None:
     assert "segments of layers" in done.out
 
 
-def test_weights_beside_the_model(g1_dir: Path, polygraphy: Run) -> None:
+def test_weights_beside_the_model(classifier_dir: Path, polygraphy: Run) -> None:
     onnx.save(
-        g1.classifier(), "split.onnx", save_as_external_data=True, location="w", size_threshold=0
+        classifier_files.classifier(),
+        "split.onnx",
+        save_as_external_data=True,
+        location="w",
+        size_threshold=0,
     )
     done = polygraphy(f"polygraphy run -v split.onnx --onnxrt --onnx --mark-all {BUDGET}")
     assert (done.code, compared(done)) == (0, LAYERS)
@@ -118,7 +124,7 @@ def test_weights_beside_the_model(g1_dir: Path, polygraphy: Run) -> None:
     ],
 )
 def test_where_a_budget_means_nothing(
-    g1_dir: Path, polygraphy: Run, options: str, text: str
+    classifier_dir: Path, polygraphy: Run, options: str, text: str
 ) -> None:
     done = polygraphy(f"polygraphy run -v model.onnx {options} {BUDGET}")
     assert done.code == 2
@@ -140,14 +146,14 @@ def test_where_a_budget_means_nothing(
     ],
 )
 def test_mistakes_about_what_is_kept(
-    g1_dir: Path, polygraphy: Run, options: str, text: str
+    classifier_dir: Path, polygraphy: Run, options: str, text: str
 ) -> None:
     done = polygraphy(f"polygraphy run model.onnx {options}")
     assert done.code in (2, 3)
     assert text in done.out + done.err
 
 
-def test_the_worst_are_saved_of_any_comparison(g1_dir: Path, polygraphy: Run) -> None:
+def test_the_worst_are_saved_of_any_comparison(classifier_dir: Path, polygraphy: Run) -> None:
     polygraphy("polygraphy run -v model.onnx --onnxrt --save-outputs good.json")
     done = polygraphy("polygraphy run -v model.onnx --onnx --load-outputs good.json --save-worst 1")
     assert done.code == 0

@@ -20,7 +20,7 @@ sys.exit(main())
 """
 
 
-def test_a_missing_backend_says_how_to_install_it(g2_dir: Path) -> None:
+def test_a_missing_backend_says_how_to_install_it(identity_dir: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=False
     )
@@ -29,8 +29,8 @@ def test_a_missing_backend_says_how_to_install_it(g2_dir: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_autoinstall_runs_the_install_command(g2_dir: Path) -> None:
-    recorder = g2_dir / "install.py"
+def test_autoinstall_runs_the_install_command(identity_dir: Path) -> None:
+    recorder = identity_dir / "install.py"
     recorder.write_text("import sys; open('asked.txt', 'w').write(' '.join(sys.argv[1:]))")
     done = subprocess.run(
         [sys.executable, "-c", HIDDEN],
@@ -43,19 +43,21 @@ def test_autoinstall_runs_the_install_command(g2_dir: Path) -> None:
             "POLYGRAPHY_INSTALL_CMD": f"{sys.executable} {recorder}",
         },
     )
-    assert "onnxruntime" in (g2_dir / "asked.txt").read_text()
+    assert "onnxruntime" in (identity_dir / "asked.txt").read_text()
     assert done.returncode == 3
 
 
-def test_an_openvino_that_is_too_old_is_one_line(g2_dir: Path) -> None:
-    (g2_dir / "openvino").mkdir()
-    (g2_dir / "openvino/__init__.py").write_text("__version__ = '2023.3.0-13775-releases/2023/3'")
+def test_an_openvino_that_is_too_old_is_one_line(identity_dir: Path) -> None:
+    (identity_dir / "openvino").mkdir()
+    (identity_dir / "openvino/__init__.py").write_text(
+        "__version__ = '2023.3.0-13775-releases/2023/3'"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "polygraphy", "run", "identity.onnx", "--openvino"],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(g2_dir)},
+        env={**os.environ, "PYTHONPATH": str(identity_dir)},
     )
     assert done.returncode == 3
     said = "This OpenVINO is too old: 2024.0 or later is required. pip install -U openvino"

@@ -86,7 +86,7 @@ def test_a_name_that_no_file_can_have(polygraphy: Run, command: str) -> None:
     assert critical(done).endswith("'. Choose a different path.")
 
 
-def test_a_folder_without_a_model(g2_dir: Path, polygraphy: Run) -> None:
+def test_a_folder_without_a_model(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run replays --onnxrt")
     assert done.code == 3
     assert critical(done) == "[!] Model replays is a folder. Use the path of the file itself."
@@ -134,11 +134,11 @@ def test_weights_in_a_file_that_is_not_there(
 
 
 @pytest.mark.parametrize("runner", ["--onnxrt", "--onnx"])
-def test_a_truncated_model(g2_dir: Path, polygraphy: Run, runner: str) -> None:
-    whole = (g2_dir / "identity.onnx").read_bytes()
+def test_a_truncated_model(identity_dir: Path, polygraphy: Run, runner: str) -> None:
+    whole = (identity_dir / "identity.onnx").read_bytes()
     for length in range(1, len(whole), 7):
-        (g2_dir / "cut.onnx").write_bytes(whole[:length])
-    (g2_dir / "cut.onnx").write_bytes(whole[: len(whole) // 2])
+        (identity_dir / "cut.onnx").write_bytes(whole[:length])
+    (identity_dir / "cut.onnx").write_bytes(whole[: len(whole) // 2])
     done = polygraphy(f"polygraphy run cut.onnx {runner}")
     assert done.code == 3
     assert "cut.onnx" in critical(done)
@@ -166,24 +166,24 @@ def test_a_truncated_model(g2_dir: Path, polygraphy: Run, runner: str) -> None:
     ],
 )
 def test_options_that_do_not_fit(
-    g2_dir: Path, polygraphy: Run, options: str, code: int, message: str
+    identity_dir: Path, polygraphy: Run, options: str, code: int, message: str
 ) -> None:
-    before = {path: path.read_bytes() for path in g2_dir.rglob("*") if path.is_file()}
+    before = {path: path.read_bytes() for path in identity_dir.rglob("*") if path.is_file()}
     done = polygraphy(f"polygraphy run identity.onnx --onnxrt {options}")
     assert message in critical(done)
     assert done.code == code
     assert done.lines[-1].startswith(f"FAILED  Exit code {code}.")
-    assert {path: path.read_bytes() for path in g2_dir.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in identity_dir.rglob("*") if path.is_file()} == before
 
 
-def test_legacy_exit_codes(g2_dir: Path, polygraphy: Run) -> None:
+def test_legacy_exit_codes(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
         "polygraphy run missing.onnx --onnxrt", env={"POLYGRAPHY_EXIT_CODES": "legacy"}
     )
     assert done.code == 1
 
 
-def test_outputs_that_only_one_side_has_fail(g2_dir: Path, polygraphy: Run) -> None:
+def test_outputs_that_only_one_side_has_fail(identity_dir: Path, polygraphy: Run) -> None:
     saved = polygraphy(
         "polygraphy run identity.onnx --onnxrt --save-outputs one.json --iterations 2"
     )
@@ -270,9 +270,11 @@ def test_a_model_that_makes_no_sense_is_reported_in_a_line(
     assert "shows the traceback" not in done.out + done.err
 
 
-def test_an_interruption_that_becomes_another_error_is_one(g2_dir: Path, polygraphy: Run) -> None:
+def test_an_interruption_that_becomes_another_error_is_one(
+    identity_dir: Path, polygraphy: Run
+) -> None:
     # As extension modules do that are interrupted while they are imported.
-    (g2_dir / "d.py").write_text(
+    (identity_dir / "d.py").write_text(
         "import os, signal\n"
         "def load_data():\n"
         "    try:\n"
@@ -287,28 +289,28 @@ def test_an_interruption_that_becomes_another_error_is_one(g2_dir: Path, polygra
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_with_130_and_harms_nothing(g2_dir: Path) -> None:
-    before = set(os.listdir(g2_dir))
-    code, output = interrupted(g2_dir, signal.SIGINT)
+def test_ctrl_c_ends_with_130_and_harms_nothing(identity_dir: Path) -> None:
+    before = set(os.listdir(identity_dir))
+    code, output = interrupted(identity_dir, signal.SIGINT)
     assert code == 130
     assert "INTERRUPTED" in output
     assert "Traceback" not in output
-    assert (g2_dir / "out.json").read_text() == "precious"
-    assert set(os.listdir(g2_dir)) - before == {"endless.py", "out.json"}
+    assert (identity_dir / "out.json").read_text() == "precious"
+    assert set(os.listdir(identity_dir)) - before == {"endless.py", "out.json"}
 
 
 @pytest.mark.slow
-def test_sigterm_leaves_no_partial_file(g2_dir: Path) -> None:
-    before = set(os.listdir(g2_dir))
-    code, output = interrupted(g2_dir, signal.SIGTERM)
+def test_sigterm_leaves_no_partial_file(identity_dir: Path) -> None:
+    before = set(os.listdir(identity_dir))
+    code, output = interrupted(identity_dir, signal.SIGTERM)
     assert code == 143
     assert "Traceback" not in output
-    assert set(os.listdir(g2_dir)) - before == {"endless.py", "out.json"}
+    assert set(os.listdir(identity_dir)) - before == {"endless.py", "out.json"}
 
 
 @pytest.mark.slow
-def test_a_full_disk_harms_nothing(g2_dir: Path, polygraphy: Run) -> None:
-    (g2_dir / "out.json").write_text("precious")
+def test_a_full_disk_harms_nothing(identity_dir: Path, polygraphy: Run) -> None:
+    (identity_dir / "out.json").write_text("precious")
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200));"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -321,10 +323,10 @@ def test_a_full_disk_harms_nothing(g2_dir: Path, polygraphy: Run) -> None:
     assert done.returncode == 3
     assert "out.json" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-    assert (g2_dir / "out.json").read_text() == "precious"
+    assert (identity_dir / "out.json").read_text() == "precious"
 
 
-def test_a_log_file_that_cannot_be_is_one_line(g2_dir: Path, polygraphy: Run) -> None:
+def test_a_log_file_that_cannot_be_is_one_line(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run identity.onnx --onnxrt --log-file .")
     assert done.code == 3
     assert "log file" in critical(done)
@@ -332,7 +334,7 @@ def test_a_log_file_that_cannot_be_is_one_line(g2_dir: Path, polygraphy: Run) ->
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["-m", "polygraphy", "doctor"], ["saved.py"]])
-def test_an_output_that_is_full_is_one_line(g2_dir: Path, words: list[str]) -> None:
+def test_an_output_that_is_full_is_one_line(identity_dir: Path, words: list[str]) -> None:
     Path("saved.py").write_text("from polygraphy import program\nprogram.run(lambda: True)\n")
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -342,14 +344,14 @@ def test_an_output_that_is_full_is_one_line(g2_dir: Path, words: list[str]) -> N
     assert done.stderr == ("[!] Could not write: No space left on device. Free some disk space.\n")
 
 
-def test_what_failed_is_not_summed_up_as_equal(g2_dir: Path, polygraphy: Run) -> None:
+def test_what_failed_is_not_summed_up_as_equal(identity_dir: Path, polygraphy: Run) -> None:
     polygraphy("polygraphy run identity.onnx --onnxrt --save-outputs one.json --iterations 2")
     done = polygraphy("polygraphy run identity.onnx --onnxrt --load-outputs one.json")
     assert done.code == 1
     assert "every element is equal" not in done.out
 
 
-def test_averages_that_were_saved_can_be_judged_anew(g2_dir: Path, polygraphy: Run) -> None:
+def test_averages_that_were_saved_can_be_judged_anew(identity_dir: Path, polygraphy: Run) -> None:
     polygraphy(
         "polygraphy run identity.onnx --onnxrt --onnx --check-average --check-error-stat max"
         " --save-accuracy-results verdicts.json"
@@ -357,8 +359,8 @@ def test_averages_that_were_saved_can_be_judged_anew(g2_dir: Path, polygraphy: R
     assert polygraphy("polygraphy check accuracy verdicts.json").code == 0
 
 
-def test_an_interrupted_import_is_an_interrupt(g2_dir: Path) -> None:
-    (g2_dir / "onnxruntime.py").write_text(
+def test_an_interrupted_import_is_an_interrupt(identity_dir: Path) -> None:
+    (identity_dir / "onnxruntime.py").write_text(
         "try:\n    raise KeyboardInterrupt\n"
         "except KeyboardInterrupt as e:\n    raise ImportError('initialization failed') from e\n"
     )
@@ -367,13 +369,13 @@ def test_an_interrupted_import_is_an_interrupt(g2_dir: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(g2_dir)},
+        env={**os.environ, "PYTHONPATH": str(identity_dir)},
     )
     assert done.returncode == 130
 
 
 def test_the_answer_says_that_the_cpu_ran_instead_of_a_provider(
-    g2_dir: Path, polygraphy: Run
+    identity_dir: Path, polygraphy: Run
 ) -> None:
     import onnxruntime
 

@@ -66,7 +66,7 @@ def anonymous(line: str) -> str:
     return re.sub(r"Command: .*", "Command: ...", line)
 
 
-def test_the_transcript_is_reproduced(g2_dir: Path, polygraphy: Callable[..., Any]) -> None:
+def test_the_transcript_is_reproduced(identity_dir: Path, polygraphy: Callable[..., Any]) -> None:
     first = polygraphy(
         "polygraphy run --onnxrt identity.onnx --save-inputs inputs.json --save-outputs outputs_fp32.json"
     )
@@ -82,7 +82,7 @@ def test_the_transcript_is_reproduced(g2_dir: Path, polygraphy: Callable[..., An
 
 
 def test_the_default_tolerance_fails_and_says_what_would_pass(
-    g2_dir: Path, polygraphy: Callable[..., Any]
+    identity_dir: Path, polygraphy: Callable[..., Any]
 ) -> None:
     polygraphy("polygraphy run --onnxrt identity.onnx --save-inputs i.json --save-outputs o.json")
     done = polygraphy(
@@ -107,7 +107,7 @@ def test_the_default_tolerance_fails_and_says_what_would_pass(
 
 
 def test_nan_and_infinity_check_passes_on_the_fp16_model(
-    g2_dir: Path, polygraphy: Callable[..., Any]
+    identity_dir: Path, polygraphy: Callable[..., Any]
 ) -> None:
     done = polygraphy("polygraphy run --onnxrt identity_fp16.onnx --validate")
     assert done.code == 0

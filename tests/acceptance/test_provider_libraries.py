@@ -32,7 +32,7 @@ def has_device(polygraphy: Run) -> bool:
     ],
 )
 def test_it_runs_or_says_that_it_has_no_device(
-    g1_dir: Path, polygraphy: Run, has_device: bool, command: str
+    classifier_dir: Path, polygraphy: Run, has_device: bool, command: str
 ) -> None:
     done = polygraphy(f"polygraphy {command} {_LIBRARY} --providers openvino cpu")
     if has_device:
@@ -42,7 +42,7 @@ def test_it_runs_or_says_that_it_has_no_device(
         assert "is registered, but no device for it was found" in done.out + done.err
 
 
-def test_a_diagnosis_takes_it(g1_dir: Path, polygraphy: Run, has_device: bool) -> None:
+def test_a_diagnosis_takes_it(classifier_dir: Path, polygraphy: Run, has_device: bool) -> None:
     if not has_device:
         pytest.skip("there is no device")
     done = polygraphy(
@@ -53,7 +53,7 @@ def test_a_diagnosis_takes_it(g1_dir: Path, polygraphy: Run, has_device: bool) -
 
 
 def test_without_the_package_the_message_says_what_to_install(
-    g1_dir: Path, polygraphy: Run
+    classifier_dir: Path, polygraphy: Run
 ) -> None:
     done = polygraphy("polygraphy run model.onnx --onnxrt --provider-library a=a_b --providers a")
     assert done.code == 3

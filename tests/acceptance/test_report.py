@@ -19,7 +19,7 @@ from onnx import numpy_helper
 
 from tests.acceptance.conftest import Done
 from tests.codegen.commands import COMMANDS
-from tests.support import g2, models, replays
+from tests.support import identity_files, models, replays
 
 Run = Callable[..., Done]
 
@@ -61,7 +61,7 @@ def test_every_command_prints_a_valid_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    g2.build(tmp_path)
+    identity_files.build(tmp_path)
     shutil.copy(SAVED_ACCURACY, "accuracy.json")
     replays.write(tmp_path / "replays" / "bad" / "0.json", {"conv": replays.algorithm(2)})
     for name in (

@@ -27,7 +27,7 @@ def test_the_readme_snippet() -> None:
     assert namespace["verdict"].mismatches.worst.index == (2,)
 
 
-def test_two_frameworks_on_a_dynamic_model(g3_dir: Path, polygraphy: Run) -> None:
+def test_two_frameworks_on_a_dynamic_model(dynamic_image_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run dynamic_identity.onnx --onnx --onnxrt")
     assert done.code == 0
     warning = "[W] Input tensor: X (dtype=float32, shape=(1, 2, 'height', 'width'))"
@@ -35,7 +35,9 @@ def test_two_frameworks_on_a_dynamic_model(g3_dir: Path, polygraphy: Run) -> Non
     assert done.out.count("No shapes provided") == 1
 
 
-def test_shapes_that_are_given_silence_the_warning(g3_dir: Path, polygraphy: Run) -> None:
+def test_shapes_that_are_given_silence_the_warning(
+    dynamic_image_dir: Path, polygraphy: Run
+) -> None:
     done = polygraphy(
         "polygraphy run dynamic_identity.onnx --onnx --onnxrt --input-shapes X:[1,2,4,4]"
     )
@@ -44,7 +46,7 @@ def test_shapes_that_are_given_silence_the_warning(g3_dir: Path, polygraphy: Run
     assert "{X [dtype=float32, shape=(1, 2, 4, 4)]}" in done.out
 
 
-def test_default_data_are_what_they_always_were(g2_dir: Path, polygraphy: Run) -> None:
+def test_default_data_are_what_they_always_were(identity_dir: Path, polygraphy: Run) -> None:
     from polygraphy.comparator import RunResults
     from polygraphy.json import load_json
 
@@ -60,7 +62,9 @@ def test_default_data_are_what_they_always_were(g2_dir: Path, polygraphy: Run) -
 
 
 @pytest.mark.parametrize("kind", ["files.json", "folders"])
-def test_iterations_are_saved_and_loaded_again(g2_dir: Path, polygraphy: Run, kind: str) -> None:
+def test_iterations_are_saved_and_loaded_again(
+    identity_dir: Path, polygraphy: Run, kind: str
+) -> None:
     inputs, outputs = f"in_{kind}", f"out_{kind}"
     saved = polygraphy(
         f"polygraphy run identity.onnx --onnxrt --onnx --iterations 3 --save-inputs {inputs} --save-outputs {outputs}"
@@ -74,7 +78,7 @@ def test_iterations_are_saved_and_loaded_again(g2_dir: Path, polygraphy: Run, ki
     assert loaded.out.count("Passed: 3/3 iterations") == 2
 
 
-def test_other_seeds_and_ranges_give_other_data(g2_dir: Path, polygraphy: Run) -> None:
+def test_other_seeds_and_ranges_give_other_data(identity_dir: Path, polygraphy: Run) -> None:
     from polygraphy.json import load_json
 
     for options, path in (("--seed 2", "a.json"), ("--val-range [5,6]", "b.json")):
@@ -86,7 +90,7 @@ def test_other_seeds_and_ranges_give_other_data(g2_dir: Path, polygraphy: Run) -
     assert 5 <= shifted["x"].min() <= shifted["x"].max() <= 6
 
 
-def test_saved_runs_are_compared_without_a_backend(g2_dir: Path, polygraphy: Run) -> None:
+def test_saved_runs_are_compared_without_a_backend(identity_dir: Path, polygraphy: Run) -> None:
     for model, path in (("identity", "a.json"), ("identity_fp16", "b.json")):
         polygraphy(f"polygraphy run {model}.onnx --onnxrt --save-outputs {path}")
     assert polygraphy("polygraphy run --load-outputs a.json b.json").code == 1
@@ -108,20 +112,20 @@ def test_saved_runs_are_compared_without_a_backend(g2_dir: Path, polygraphy: Run
         ("--check-error-stat y:max --atol y:0.00011 --rtol 0", 0),
     ],
 )
-def test_statistics_decide(g2_dir: Path, polygraphy: Run, options: str, code: int) -> None:
+def test_statistics_decide(identity_dir: Path, polygraphy: Run, options: str, code: int) -> None:
     polygraphy("polygraphy run identity.onnx --onnxrt --save-outputs o.json")
     done = polygraphy(f"polygraphy run identity_fp16.onnx --onnxrt --load-outputs o.json {options}")
     assert done.code == code
 
 
-def test_the_log_is_quiet_when_asked(g2_dir: Path, polygraphy: Run) -> None:
+def test_the_log_is_quiet_when_asked(identity_dir: Path, polygraphy: Run) -> None:
     assert polygraphy("polygraphy run identity.onnx --onnxrt --onnx --silent").out == ""
     loud = polygraphy("polygraphy run identity.onnx --onnxrt --onnx -v --log-file run.log")
     assert "[V] " in loud.out
-    assert (g2_dir / "run.log").read_text(encoding="utf-8") == loud.out
+    assert (identity_dir / "run.log").read_text(encoding="utf-8") == loud.out
 
 
-def test_log_lines_may_be_objects(g2_dir: Path, polygraphy: Run) -> None:
+def test_log_lines_may_be_objects(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run identity.onnx --onnxrt --onnx --log-format json")
     messages = [json.loads(line) for line in done.lines]
     assert messages[0]["message"].startswith("RUNNING | Command: ")
@@ -130,12 +134,12 @@ def test_log_lines_may_be_objects(g2_dir: Path, polygraphy: Run) -> None:
     )
 
 
-def test_one_module_may_say_more(g2_dir: Path, polygraphy: Run) -> None:
+def test_one_module_may_say_more(identity_dir: Path, polygraphy: Run) -> None:
     quiet = polygraphy("polygraphy run identity.onnx --onnx --verbosity WARNING backend/onnx:INFO")
     assert [line[:18] for line in quiet.lines] == ["[I] Loading model:"]
 
 
-def test_warm_up_runs_are_not_counted(g2_dir: Path, polygraphy: Run) -> None:
+def test_warm_up_runs_are_not_counted(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
         "polygraphy run identity.onnx --onnxrt --onnx -v --warm-up-runs 10 --iterations 20"
     )
@@ -146,7 +150,7 @@ def test_warm_up_runs_are_not_counted(g2_dir: Path, polygraphy: Run) -> None:
     assert first < next(i for i, line in enumerate(done.lines) if "Completed" in line) < second
 
 
-def test_runners_may_have_processes_of_their_own(g2_dir: Path, polygraphy: Run) -> None:
+def test_runners_may_have_processes_of_their_own(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
         "polygraphy run identity.onnx --onnxrt --onnx --use-subprocess --iterations 3"
         " --save-inputs i.json --save-outputs o.json"
@@ -159,7 +163,7 @@ def test_runners_may_have_processes_of_their_own(g2_dir: Path, polygraphy: Run) 
     assert again.code == 0
 
 
-def test_the_others_survive_the_crash_of_a_runner(g2_dir: Path) -> None:
+def test_the_others_survive_the_crash_of_a_runner(identity_dir: Path) -> None:
     program = """
 import os, signal
 from polygraphy import program
@@ -178,7 +182,11 @@ def main():
 program.run(main)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=g2_dir
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=identity_dir,
     )
     assert done.returncode == 3
     assert "crashing crashed: its process was ended by SIGKILL" in done.stdout
@@ -186,11 +194,11 @@ program.run(main)
 
     from polygraphy.comparator import RunResults
 
-    assert RunResults.load(str(g2_dir / "o.json")).keys() == ["sound"]
+    assert RunResults.load(str(identity_dir / "o.json")).keys() == ["sound"]
 
 
-def test_a_runner_that_hangs_is_ended(g2_dir: Path, polygraphy: Run) -> None:
-    (g2_dir / "slow.py").write_text(
+def test_a_runner_that_hangs_is_ended(identity_dir: Path, polygraphy: Run) -> None:
+    (identity_dir / "slow.py").write_text(
         "import time\nimport numpy as np\n\n\n"
         "def load_data():\n"
         "    yield {'x': np.ones((1, 1, 2, 2), np.float32)}\n"
@@ -205,14 +213,14 @@ def test_a_runner_that_hangs_is_ended(g2_dir: Path, polygraphy: Run) -> None:
     assert (done.code, "--subprocess-timeout requires --use-subprocess" in done.err) == (2, True)
 
 
-def test_a_saved_program_does_what_the_command_does(g2_dir: Path, polygraphy: Run) -> None:
+def test_a_saved_program_does_what_the_command_does(identity_dir: Path, polygraphy: Run) -> None:
     polygraphy("polygraphy run identity.onnx --onnxrt --onnx --gen-script saved.py")
     done = subprocess.run([sys.executable, "saved.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "PASSED | All outputs matched | Outputs: ['y']" in done.stdout
 
 
-def test_a_silent_run_still_writes_its_log_file(g2_dir: Path, polygraphy: Run) -> None:
+def test_a_silent_run_still_writes_its_log_file(identity_dir: Path, polygraphy: Run) -> None:
     """The file was empty."""
     command = "polygraphy run identity.onnx --onnxrt --onnx --silent --log-file log.txt"
     done = polygraphy(command)
@@ -229,7 +237,7 @@ def test_a_silent_run_still_writes_its_log_file(g2_dir: Path, polygraphy: Run) -
                 "--onnxrt --onnx --use-subprocess"]
 )  # fmt: skip
 def test_models_are_made_and_saved_where_no_iteration_is_asked_for(
-    g2_dir: Path, polygraphy: Run, options: str
+    identity_dir: Path, polygraphy: Run, options: str
 ) -> None:
     done = polygraphy(
         f"polygraphy run identity.onnx {options} --iterations 0"
@@ -242,7 +250,7 @@ def test_models_are_made_and_saved_where_no_iteration_is_asked_for(
     assert Path("made.onnx").exists() == (options == "--onnxrt")
 
 
-def test_other_commands_need_data(g2_dir: Path, polygraphy: Run) -> None:
+def test_other_commands_need_data(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy diagnose identity.onnx --onnxrt --onnx --iterations 0")
     assert done.code == 2 and "There are no input data" in done.err
     done = polygraphy("polygraphy run identity.onnx --onnxrt --iterations -1")
@@ -250,7 +258,7 @@ def test_other_commands_need_data(g2_dir: Path, polygraphy: Run) -> None:
 
 
 @pytest.mark.cold
-def test_a_saved_program_answers_its_arguments(g2_dir: Path, polygraphy: Run) -> None:
+def test_a_saved_program_answers_its_arguments(identity_dir: Path, polygraphy: Run) -> None:
     assert polygraphy("polygraphy run identity.onnx --onnxrt --gen-script saved.py").code == 0
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -439,7 +439,7 @@ def test_doctor_names_versions_providers_and_variables(polygraphy: Run) -> None:
 # Native files
 
 
-def test_native_files_take_part_everywhere(g2_dir: Path, polygraphy: Run) -> None:
+def test_native_files_take_part_everywhere(identity_dir: Path, polygraphy: Run) -> None:
     saved = polygraphy(
         "polygraphy run identity.onnx --onnxrt --save-inputs i.safetensors"
         " --save-outputs o.safetensors"

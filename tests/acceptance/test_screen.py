@@ -59,7 +59,7 @@ def gold(polygraphy: Run, model: str, iterations: int = 1) -> None:
     ("iterations", "switch"), [(1, ""), (1, "legacy"), (2, "legacy"), (4, "legacy"), (4, "log")]
 )
 def test_one_comparison_is_told_by_the_transcript_and_more_are_with_a_switch(
-    g2_dir: Path, polygraphy: Run, iterations: int, switch: str
+    identity_dir: Path, polygraphy: Run, iterations: int, switch: str
 ) -> None:
     gold(polygraphy, "identity.onnx", iterations)
     done = polygraphy(

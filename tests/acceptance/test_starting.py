@@ -51,8 +51,8 @@ def test_help_imports_no_other_package(tmp_path: Path) -> None:
     assert len(ours(loaded)) <= 15
 
 
-def test_a_plain_run_imports_what_it_needs(g2_dir: Path) -> None:
-    loaded = imported(COMMAND.format(words=["run", "identity.onnx", "--onnxrt"]), g2_dir)
+def test_a_plain_run_imports_what_it_needs(identity_dir: Path) -> None:
+    loaded = imported(COMMAND.format(words=["run", "identity.onnx", "--onnxrt"]), identity_dir)
     assert "polygraphy.application.run.inference" in loaded
     assert not {"onnx", "ml_dtypes", "black", "rich"} & set(loaded)
     assert not [name for name in loaded if name.startswith("polygraphy.domain.compare")]
@@ -60,9 +60,9 @@ def test_a_plain_run_imports_what_it_needs(g2_dir: Path) -> None:
     assert len(ours(loaded)) <= 212
 
 
-def test_showing_a_model_imports_nothing_that_compares(g2_dir: Path) -> None:
+def test_showing_a_model_imports_nothing_that_compares(identity_dir: Path) -> None:
     words = ["inspect", "model", "identity.onnx", "--show", "layers"]
-    loaded = imported(COMMAND.format(words=words), g2_dir)
+    loaded = imported(COMMAND.format(words=words), identity_dir)
     assert "polygraphy.adapters.onnx.describe.reading" in loaded
     assert not {"concurrent.futures", "polygraphy.domain.arithmetic"} & set(loaded)
     assert not [name for name in loaded if name.startswith("polygraphy.domain.compare")]

@@ -374,7 +374,7 @@ def test_the_state_that_corrects_the_step_by_itself_is_named(
     assert culprit["nodes"] == ["n_present.0.value"]
     facts = {fact["kind"]: fact for fact in culprit["facts"]}
     assert facts["first_wrong_step"]["step"] == 1
-    assert facts["exchanged_states"]["states"] == ["past.0.value"]
+    assert facts["match_with_reference_states"]["states"] == ["past.0.value"]
 
 
 def test_page_markdown_junit_and_notebook_show_the_table_of_the_terminal(

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 
-from tests.support import g1, models
+from tests.support import classifier_files, models
 
 Run = Callable[..., Any]
 
@@ -21,7 +21,7 @@ Run = Callable[..., Any]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Go to a folder with a classifier and a model with an unknown operator."""
     monkeypatch.chdir(tmp_path)
-    models.save(g1.classifier(), tmp_path / "model.onnx")
+    models.save(classifier_files.classifier(), tmp_path / "model.onnx")
     models.save(models.custom_op(), tmp_path / "custom_op.onnx")
     return tmp_path
 
@@ -163,7 +163,7 @@ def test_mistakes_are_reported_in_a_line_and_harm_nothing(folder: Path, polygrap
     Path("old.onnx").write_text("old")
     Path("folder").mkdir()
     Path("truncated.onnx").write_bytes(Path("model.onnx").read_bytes()[:5000])
-    circle = g1.classifier()
+    circle = classifier_files.classifier()
     circle.graph.node[0].input[0] = "output"
     models.save(circle, Path("circle.onnx"))
     for command, (code, text) in MISTAKES.items():

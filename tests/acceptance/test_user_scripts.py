@@ -29,7 +29,7 @@ def script(name: str) -> Path:
 
 
 def test_saved_inputs_and_results_are_read_by_a_script(
-    g2_dir: Path, polygraphy: Callable[..., Any]
+    identity_dir: Path, polygraphy: Callable[..., Any]
 ) -> None:
     assert (
         polygraphy(
@@ -70,9 +70,9 @@ def test_data_loader_scripts_yield_feed_dictionaries(
 
 
 def test_a_script_saves_inputs_that_a_run_loads(
-    g3_dir: Path, polygraphy: Callable[..., Any]
+    dynamic_image_dir: Path, polygraphy: Callable[..., Any]
 ) -> None:
-    shutil.copy(script("R01"), g3_dir / "make_inputs.py")
+    shutil.copy(script("R01"), dynamic_image_dir / "make_inputs.py")
     subprocess.run([sys.executable, "make_inputs.py"], check=True)
     done = polygraphy(
         "polygraphy run -v dynamic_identity.onnx --onnxrt --onnx --load-inputs custom_inputs.json"

@@ -16,7 +16,7 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.ports import ResultStore
 from polygraphy.ports.models import ModelReports, describe_file
-from tests.support import g1
+from tests.support import classifier_files
 from tests.support.diagnosis.quantized_chain import SIZE, build_quantized, plain
 
 
@@ -42,7 +42,7 @@ class Shown:
 
 def inspected(tmp_path: Path, **options: Any) -> tuple[int, dict[str, Any]]:
     path = tmp_path / "m.onnx"
-    path.write_bytes(g1.classifier().SerializeToString())
+    path.write_bytes(classifier_files.classifier().SerializeToString())
     reader, shown = Counting(), Shown()
     with bind(describe_file, reader, key="onnx"), bind(ModelReports, shown):  # type: ignore[arg-type]
         inspect_model(str(path), **options)

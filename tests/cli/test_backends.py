@@ -18,7 +18,7 @@ from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.commands.listing import load_command
 from polygraphy.codegen.signatures import SIGNATURES
 from polygraphy.domain.catalog.formats import FORMATS
-from tests.support import g1
+from tests.support import classifier_files
 
 PRODUCT = Path(polygraphy.__file__).parent
 OWN = (PRODUCT / "cli" / "backends", PRODUCT / "cli" / "commands" / "trt")
@@ -109,7 +109,7 @@ def without(tmp_path: Path) -> Tree:
                 shutil.rmtree(cli / room / name)
         else:
             (cli / "backends" / f"{name}.py").unlink()
-        (tmp_path / "m.onnx").write_bytes(g1.classifier().SerializeToString())
+        (tmp_path / "m.onnx").write_bytes(classifier_files.classifier().SerializeToString())
         return tmp_path
 
     return copied

@@ -275,7 +275,7 @@ def test_the_help_of_sub_commands_imports_no_numpy(words: list[str]) -> None:
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
-def test_running_imports_only_what_the_run_needs(g2_dir: Path) -> None:
+def test_running_imports_only_what_the_run_needs(identity_dir: Path) -> None:
     code = (
         "import sys; sys.argv = ['polygraphy', 'run', 'identity.onnx', '--onnxrt', '--silent']\n"
         "from polygraphy.cli.main import main\n"
@@ -283,20 +283,20 @@ def test_running_imports_only_what_the_run_needs(g2_dir: Path) -> None:
         "print('LOADED', [m for m in ('onnx', 'torch', 'rich', 'black', 'tensorrt', 'tensorflow',"
         " 'ml_dtypes', 'matplotlib', 'polygraphy.adapters.onnx.run.reference') if m in sys.modules])"
     )
-    done = run_python(code, g2_dir)
+    done = run_python(code, identity_dir)
     assert done.stdout.splitlines()[-1] == "LOADED []", done.stdout + done.stderr
 
 
-def test_packages_that_a_run_does_not_need_are_not_even_looked_into(g2_dir: Path) -> None:
+def test_packages_that_a_run_does_not_need_are_not_even_looked_into(identity_dir: Path) -> None:
     for name in ("torch", "tensorrt", "tensorflow", "onnx"):
-        (g2_dir / "shadow" / name).mkdir(parents=True)
-        (g2_dir / "shadow" / name / "__init__.py").write_text("raise SystemExit(99)")
+        (identity_dir / "shadow" / name).mkdir(parents=True)
+        (identity_dir / "shadow" / name / "__init__.py").write_text("raise SystemExit(99)")
     done = subprocess.run(
         [sys.executable, "-m", "polygraphy", "run", "identity.onnx", "--onnxrt", "--onnxrt"],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(g2_dir / "shadow")},
+        env={**os.environ, "PYTHONPATH": str(identity_dir / "shadow")},
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -11,7 +11,7 @@ import pytest
 
 from polygraphy.codegen.render import format_source
 from tests.codegen.commands import COMMANDS, RENDERED, rendered
-from tests.support import g2, replays
+from tests.support import identity_files, replays
 from tests.support.forked import ForkServer
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,7 +38,7 @@ def test_there_is_no_golden_file_without_its_command() -> None:
 
 @pytest.mark.slow
 def test_every_program_runs(tmp_path: Path, fork_server: ForkServer) -> None:
-    g2.build(tmp_path)
+    identity_files.build(tmp_path)
     shutil.copy(SAVED_ACCURACY, tmp_path / "accuracy.json")
     replays.write(tmp_path / "replays" / "bad" / "0.json", {"conv": replays.algorithm(2)})
     for name, (_, expected) in COMMANDS.items():

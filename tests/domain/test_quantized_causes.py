@@ -63,6 +63,16 @@ def test_a_range_of_few_calibration_samples_is_not_wrong() -> None:
     assert is_suspect(site, activation_loss(site, np.repeat(scores, 8)))
 
 
+def test_a_moved_or_clipped_range_is_wrong_although_little_is_lost() -> None:
+    array = np.append(RNG.normal(scale=1.2, size=4000).clip(-4.2, 2.1), [-4.2, 2.1])
+    site = Site("t", "activation", scheme("uint8", 0.0326, 95))  # The range is -3.1 to 5.2.
+    loss = activation_loss(site, array)
+    assert loss.loss < 0.1 and cause_of(site, loss) == ZERO_POINT and is_suspect(site, loss)
+    site = Site("t", "activation", scheme("int16", 2.5 / 32767, 0))
+    loss = activation_loss(site, np.abs(array))
+    assert loss.loss < 0.28 and cause_of(site, loss) == CLIPPED and is_suspect(site, loss)
+
+
 @pytest.mark.parametrize(
     ("exact", "stored", "is_stored_here", "cause"),
     [
@@ -90,6 +100,9 @@ def test_the_line_for_the_genai_builder_has_the_option_that_it_reads() -> None:
     # Release 0.18 ignores int4_nodes_to_exclude without a word.
     line = exclusion("genai", ["/lm_head/MatMul", "/model/MatMul"])
     assert line.startswith("--extra_options nodes_to_exclude=/lm_head/MatMul,/model/MatMul (")
+    assert "'nodes_to_exclude=/a b'" in exclusion("genai", ["/a b"])
+    # The command line separates names by commas; the function takes a list.
+    assert exclusion("genai", ["a,b"]) == "create_model(..., nodes_to_exclude=['a,b'])"
 
 
 NAMES = ["/a/b/Conv 1", "x[0].conv+(2)", 'it\'s "q"', "a,b=c\\*", "größe→ü", "{n}|^m$", "tab\tx"]

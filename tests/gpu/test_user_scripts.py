@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
-from tests.support import g2, g4
+from tests.support import dynamic_batch_files, identity_files
 
 FOLDER = Path(os.environ.get("POLYGRAPHY_USER_SCRIPTS", "there-is-none"))
 
@@ -34,8 +34,8 @@ FIRST = {"S02": "S01", "S09": "S08"}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("scripts")
-    g2.build(made)
-    g4.build(made)
+    identity_files.build(made)
+    dynamic_batch_files.build(made)
     shutil.copy(made / "identity.onnx", made / "model.onnx")
     return made
 

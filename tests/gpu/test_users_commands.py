@@ -14,7 +14,7 @@ from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.cli.main import main
 from tests.acceptance.users_commands import COMMANDS
-from tests.support import g1, g2, g3, g4
+from tests.support import classifier_files, dynamic_batch_files, dynamic_image_files, identity_files
 
 pytestmark = [
     pytest.mark.gpu,
@@ -93,24 +93,29 @@ ORDER = [*COMMANDS, *MORE]
 def group_of(name: str) -> str:
     """Return the group of files that a command is about."""
     if name in ("C083", "C091"):
-        return "G4"
+        return "dynamic_batch"
     number = int(name[1:4])
-    return "G1" if number < 79 else "G2" if number < 102 else "G3"
+    return "classifier" if number < 79 else "identity" if number < 102 else "dynamic_image"
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
-    for name, group in {"G1": g1, "G2": g2, "G3": g3, "G4": g4}.items():
+    for name, group in {
+        "classifier": classifier_files,
+        "identity": identity_files,
+        "dynamic_image": dynamic_image_files,
+        "dynamic_batch": dynamic_batch_files,
+    }.items():
         root = tmp_path_factory.mktemp(name)
         made[name] = root / "examples" / "cli" / "convert"
         made[name].mkdir(parents=True)
         group.build(made[name])
-        if group is g2:
+        if group is identity_files:
             calibration = root / "api" / "04_int8_calibration_in_tensorrt"
             calibration.mkdir(parents=True)
-            g2.build_calibration_example(calibration)
-    (made["G2"] / "identity_fp16.onnx").unlink()
+            identity_files.build_calibration_example(calibration)
+    (made["identity"] / "identity_fp16.onnx").unlink()
     return made
 
 

@@ -29,7 +29,7 @@ _SMALL_ERROR = 1e-4
 
 
 def save_g1_json_files(folder: Path) -> None:
-    """Write the data files of group G1 into `folder`, where the group was built.
+    """Write the data files of the classifier into `folder`, where the group was built.
 
     * inputs.json, one iteration of synthetic data, and outputs.json, ONNX Runtime's answer;
     * real_data.json, the calibration pictures, one iteration each;
@@ -50,7 +50,7 @@ def save_g1_json_files(folder: Path) -> None:
 
 
 def save_g2_json_files(folder: Path) -> None:
-    """Write the data files of group G2 into `folder`, where the group was built.
+    """Write the data files of the static identity into `folder`, where the group was built.
 
     * inputs.json, one iteration of synthetic data;
     * outputs.json and inference_results.json, the answers of two runners;

@@ -17,10 +17,15 @@ import onnxruntime
 import pytest
 from onnx import checker, shape_inference
 
-from tests.support import g1, g2, g3, g4
+from tests.support import classifier_files, dynamic_batch_files, dynamic_image_files, identity_files
 
 Array = npt.NDArray[Any]
-BUILDERS = {"g1": g1.build, "g2": g2.build, "g3": g3.build, "g4": g4.build}
+BUILDERS = {
+    "classifier": classifier_files.build,
+    "identity": identity_files.build,
+    "dynamic_image": dynamic_image_files.build,
+    "dynamic_batch": dynamic_batch_files.build,
+}
 
 
 def run(path: Path, feed: dict[str, Array]) -> dict[str, Array]:
@@ -73,15 +78,19 @@ def test_models_are_valid_and_small(group: str, built_group: Callable[[str], Pat
         assert path.stat().st_size < 100_000
 
 
-def test_each_test_gets_its_own_copy(g3_dir: Path, built_group: Callable[[str], Path]) -> None:
-    assert Path.cwd() == g3_dir
-    (g3_dir / "dynamic_identity.onnx").unlink()
-    assert (built_group("g3") / "dynamic_identity.onnx").is_file()
+def test_each_test_gets_its_own_copy(
+    dynamic_image_dir: Path, built_group: Callable[[str], Path]
+) -> None:
+    assert Path.cwd() == dynamic_image_dir
+    (dynamic_image_dir / "dynamic_identity.onnx").unlink()
+    assert (built_group("dynamic_image") / "dynamic_identity.onnx").is_file()
 
 
 class TestG1:
-    def test_signature_and_tensor_names(self, g1_dir: Path) -> None:
-        model = shape_inference.infer_shapes(onnx.load(g1_dir / "model.onnx"), strict_mode=True)
+    def test_signature_and_tensor_names(self, classifier_dir: Path) -> None:
+        model = shape_inference.infer_shapes(
+            onnx.load(classifier_dir / "model.onnx"), strict_mode=True
+        )
         assert signature(model.graph.input) == {"input": ("FLOAT", "batch", 3, 224, 224)}
         assert signature(model.graph.output) == {
             "output": ("FLOAT", "batch", 10),
@@ -90,27 +99,29 @@ class TestG1:
         inner = {value.name for value in model.graph.value_info}
         assert {"conv1_output", "relu1_output", "intermediate", "output1", "output2"} <= inner
 
-    def test_every_model_file_is_the_classifier(self, g1_dir: Path) -> None:
-        files = {(g1_dir / name).read_bytes() for name in g1.MODEL_FILES}
+    def test_every_model_file_is_the_classifier(self, classifier_dir: Path) -> None:
+        files = {(classifier_dir / name).read_bytes() for name in classifier_files.MODEL_FILES}
         assert len(files) == 1
 
     @pytest.mark.parametrize("batch", [1, 4])
-    def test_it_runs_for_any_batch(self, g1_dir: Path, batch: int) -> None:
+    def test_it_runs_for_any_batch(self, classifier_dir: Path, batch: int) -> None:
         image = np.random.RandomState(0).rand(batch, 3, 224, 224).astype(np.float32)
-        outputs = run(g1_dir / "model.onnx", {"input": image})
+        outputs = run(classifier_dir / "model.onnx", {"input": image})
         assert outputs["output"].shape == (batch, 10)
         assert outputs["final_output"].shape == (batch, 4)
         np.testing.assert_allclose(outputs["output"].sum(axis=1), 1, rtol=1e-5)
 
-    def test_the_outputs_depend_on_the_input(self, g1_dir: Path) -> None:
+    def test_the_outputs_depend_on_the_input(self, classifier_dir: Path) -> None:
         zeros = np.zeros((1, 3, 224, 224), dtype=np.float32)
         ones = np.ones_like(zeros)
-        dark, bright = (run(g1_dir / "model.onnx", {"input": image}) for image in (zeros, ones))
+        dark, bright = (
+            run(classifier_dir / "model.onnx", {"input": image}) for image in (zeros, ones)
+        )
         for name, array in dark.items():
             assert np.abs(array - bright[name]).max() > 0.01
 
-    def test_one_inference_takes_milliseconds(self, g1_dir: Path) -> None:
-        session = onnxruntime.InferenceSession(str(g1_dir / "model.onnx"))
+    def test_one_inference_takes_milliseconds(self, classifier_dir: Path) -> None:
+        session = onnxruntime.InferenceSession(str(classifier_dir / "model.onnx"))
         image = np.zeros((1, 3, 224, 224), dtype=np.float32)
         fastest = float("inf")
         for _ in range(10):
@@ -119,20 +130,20 @@ class TestG1:
             fastest = min(fastest, perf_counter() - start)
         assert fastest < 0.05
 
-    def test_multi_input_model(self, g1_dir: Path) -> None:
+    def test_multi_input_model(self, classifier_dir: Path) -> None:
         image = np.full((2, 3, 224, 224), 4, dtype=np.float32)
         mask = np.zeros((2, 1, 224, 224), dtype=np.float32)
         mask[:, :, :112] = 1
-        outputs = run(g1_dir / "multi_input_model.onnx", {"image": image, "mask": mask})
+        outputs = run(classifier_dir / "multi_input_model.onnx", {"image": image, "mask": mask})
         np.testing.assert_allclose(outputs["output"], np.full((2, 3, 1, 1), 2), rtol=1e-5)
 
-    def test_custom_op_model_does_not_run(self, g1_dir: Path) -> None:
+    def test_custom_op_model_does_not_run(self, classifier_dir: Path) -> None:
         assert [n.op_type for n in onnx.load("custom_op.onnx").graph.node] == ["CustomOp", "Relu"]
         with pytest.raises(Exception, match="CustomOp"):
-            onnxruntime.InferenceSession(str(g1_dir / "custom_op.onnx"))
+            onnxruntime.InferenceSession(str(classifier_dir / "custom_op.onnx"))
 
-    def test_data_loader_yields_different_noise_each_time(self, g1_dir: Path) -> None:
-        first, second = (load_data(g1_dir, "data_loader.py") for _ in range(2))
+    def test_data_loader_yields_different_noise_each_time(self, classifier_dir: Path) -> None:
+        first, second = (load_data(classifier_dir, "data_loader.py") for _ in range(2))
         assert len(first) == len(second) == 10
         for feed in first:
             assert list(feed) == ["input"]
@@ -140,8 +151,8 @@ class TestG1:
             assert feed["input"].shape == (1, 3, 224, 224)
         assert not np.array_equal(first[0]["input"], second[0]["input"])
 
-    def test_calibration_data_are_the_normalized_pictures(self, g1_dir: Path) -> None:
-        batches = load_data(g1_dir, "calibration_data.py")
+    def test_calibration_data_are_the_normalized_pictures(self, classifier_dir: Path) -> None:
+        batches = load_data(classifier_dir, "calibration_data.py")
         assert len(batches) == len(list(Path("calibration_images").iterdir())) == 4
         for index, feed in enumerate(batches):
             image = feed["input"]
@@ -152,9 +163,9 @@ class TestG1:
             np.testing.assert_allclose(image[0, 1, -1], (1 - 0.456) / 0.224, rtol=1e-5)
             np.testing.assert_allclose(image[0, 2], (64 * index / 255 - 0.406) / 0.225, rtol=1e-5)
 
-    def test_replays_differ_in_the_bad_tactic_only(self, g1_dir: Path) -> None:
+    def test_replays_differ_in_the_bad_tactic_only(self, classifier_dir: Path) -> None:
         good, bad, excluded = (
-            json.loads((g1_dir / name).read_text(encoding="utf-8"))["replay"]
+            json.loads((classifier_dir / name).read_text(encoding="utf-8"))["replay"]
             for name in ("build1.json", "build2.json", "bad_tactics.json")
         )
         assert good.keys() == bad.keys()
@@ -162,42 +173,42 @@ class TestG1:
 
 
 class TestG2:
-    def test_identity(self, g2_dir: Path) -> None:
-        model = onnx.load(g2_dir / "identity.onnx")
+    def test_identity(self, identity_dir: Path) -> None:
+        model = onnx.load(identity_dir / "identity.onnx")
         assert model.ir_version == 3
         assert [(i.domain, i.version) for i in model.opset_import] == [("", 8)]
         assert model.graph.name == "test_identity"
         assert signature(model.graph.input) == {"x": ("FLOAT", 1, 1, 2, 2)}
         assert signature(model.graph.output) == {"y": ("FLOAT", 1, 1, 2, 2)}
         x = np.array([[[[0.1, -2.5], [1e30, 0]]]], dtype=np.float32)
-        np.testing.assert_array_equal(run(g2_dir / "identity.onnx", {"x": x})["y"], x)
+        np.testing.assert_array_equal(run(identity_dir / "identity.onnx", {"x": x})["y"], x)
 
-    def test_identity_fp16_rounds_to_float16(self, g2_dir: Path) -> None:
-        model = onnx.load(g2_dir / "identity_fp16.onnx")
+    def test_identity_fp16_rounds_to_float16(self, identity_dir: Path) -> None:
+        model = onnx.load(identity_dir / "identity_fp16.onnx")
         assert [node.op_type for node in model.graph.node] == ["Cast", "Identity", "Cast"]
         assert model.opset_import[0].version == 8
         x = np.array([[[[0.1, -2.5], [1e-3, 7]]]], dtype=np.float32)
-        y = run(g2_dir / "identity_fp16.onnx", {"x": x})["y"]
+        y = run(identity_dir / "identity_fp16.onnx", {"x": x})["y"]
         np.testing.assert_array_equal(y, x.astype(np.float16).astype(np.float32))
         assert not np.array_equal(x, y)
 
-    def test_data_loader(self, g2_dir: Path) -> None:
-        feeds = load_data(g2_dir, "data_loader.py")
+    def test_data_loader(self, identity_dir: Path) -> None:
+        feeds = load_data(identity_dir, "data_loader.py")
         assert len(feeds) == 5
         for feed in feeds:
             ones = np.ones((1, 1, 2, 2), dtype=np.float32)
             np.testing.assert_array_equal(feed["x"], ones, strict=True)
 
-    def test_scripts_are_where_commands_look_for_them(self, g2_dir: Path) -> None:
-        assert {"load_network", "create_network"} <= functions(g2_dir / "example.py")
+    def test_scripts_are_where_commands_look_for_them(self, identity_dir: Path) -> None:
+        assert {"load_network", "create_network"} <= functions(identity_dir / "example.py")
         relative = "../../../api/04_int8_calibration_in_tensorrt/example.py"
         assert "calib_data" in functions(Path(relative))
 
-    def test_replays(self, g2_dir: Path) -> None:
-        good = sorted((g2_dir / "replays" / "good").iterdir())
+    def test_replays(self, identity_dir: Path) -> None:
+        good = sorted((identity_dir / "replays" / "good").iterdir())
         assert len(good) == 2
-        assert list((g2_dir / "replays" / "bad").iterdir()) == []
-        for path in [*good, g2_dir / "replay.json"]:
+        assert list((identity_dir / "replays" / "bad").iterdir()) == []
+        for path in [*good, identity_dir / "replay.json"]:
             record = json.loads(path.read_text(encoding="utf-8"))
             assert record["polygraphy_class"] == "TacticReplayData"
             assert record["replay"]["node_of_y"]["tactic"] == 0
@@ -206,8 +217,8 @@ class TestG2:
 @pytest.mark.parametrize(
     ("group", "dims", "concrete"),
     [
-        ("g3", (1, 2, "height", "width"), (1, 2, 28, 5)),
-        ("g4", ("batch_size", 3, 28, 28), (16, 3, 28, 28)),
+        ("dynamic_image", (1, 2, "height", "width"), (1, 2, 28, 5)),
+        ("dynamic_batch", ("batch_size", 3, 28, 28), (16, 3, 28, 28)),
     ],
 )
 def test_dynamic_identity(

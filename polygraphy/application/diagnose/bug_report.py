@@ -130,7 +130,7 @@ def _describe_failure(case: Case, failure: Failure | None, program: str) -> str:
     if failure is None:
         return steps.NO_PART_FAILS
     program_file = PROGRAM_FILE if program else ""
-    return steps.shown_by(failure.nodes, len(case.model.nodes), program_file)
+    return steps.nodes_that_show_fault(failure.nodes, len(case.model.nodes), program_file)
 
 
 def _is_shown(failure: Failure, folder: str, program: str) -> bool:

@@ -251,7 +251,7 @@ class Counterparts:
         values = ChainMap(self._changed, self._compute_with(self._changed), self.own)  # type: ignore[arg-type]
         differing = self.off(values)
         if not differing:
-            return [evidence.replaced_by_program(len(tensors))]
+            return [evidence.match_with_program_tensors(len(tensors))]
         return [evidence.still_differ(len(tensors), differing[:4])]
 
 

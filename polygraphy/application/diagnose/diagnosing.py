@@ -24,6 +24,7 @@ from polygraphy.application.diagnose.outcome import (
     Found,
     Step,
     Unexplained,
+    ending_from,
     step_from,
     take_steps,
 )
@@ -54,6 +55,10 @@ ORACLES: Sequence[Step[Request]] = (
 )
 """What is right, where it is given; else backends are compared with each other."""
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
+    ending_from(
+        "oracles.over_steps:compare_own_states",
+        lambda found, request: request.reference is not None,
+    ),
     blame_model,
     compare_other_versions,
     find_ignored_violations,

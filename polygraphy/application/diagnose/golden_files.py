@@ -132,7 +132,7 @@ def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Valu
         saved_names, own_names = (
             ", ".join(map(repr, values)) for values in (held_values, model.outputs)
         )
-        raise errors.unrelated_results(saved_names, own_names)
+        raise errors.results_without_tensors(saved_names, own_names)
     inner = common - set(model.outputs)
     kept_results = [
         (values, "") if inner else replace_lost_numbers(values, pair)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.domain.diagnosis.culprit import DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 
 
 @frozen
@@ -79,6 +79,27 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
         return used_step(case, comparison)
 
     return step
+
+
+def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
+    """Return an ending whose module is imported when it applies to a verdict that is not "agree".
+
+    Args:
+        name: the module below `application/diagnose`, a colon, and the function.
+        applies: whether the ending is asked.
+    """
+
+    def ending(found: Found, request: T) -> Found:
+        """Return what the ending makes of the answer."""
+        if found.result.verdict == AGREE or not applies(found, request):
+            return found
+        module, _, function = name.partition(":")
+        used_ending: Ending[T] = getattr(
+            import_module(f"polygraphy.application.diagnose.{module}"), function
+        )
+        return used_ending(found, request)
+
+    return ending
 
 
 def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutcome:

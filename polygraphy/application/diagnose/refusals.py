@@ -97,7 +97,9 @@ def diagnose_refusals(
             if refused_nodes is not None:
                 refused_nodes = _blame_names(refused_nodes)
                 culprits.append(refused_nodes)
-                result.append(steps.refused_nodes(len(refused_nodes.nodes), len(case.model.nodes)))
+                result.append(
+                    steps.count_of_refusals(len(refused_nodes.nodes), len(case.model.nodes))
+                )
     if lacking := _describe_lost_operators(culprits, refusals.values()):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=lacking), case)
     if not culprits:
@@ -128,10 +130,10 @@ def _describe_lost_operators(
     if not culprits or not all("." in culprit.op for culprit in culprits):
         return ""
     lacks = " ".join(
-        reasons.lost_operator(culprit.party, culprit.op, culprit.op.startswith(_STANDARD))
+        reasons.missing_operator(culprit.party, culprit.op, culprit.op.startswith(_STANDARD))
         for culprit in culprits
     )
-    return reasons.lost_operators(lacks)
+    return reasons.missing_operators(lacks)
 
 
 def find_refused_nodes(
@@ -171,14 +173,14 @@ def find_refused_nodes(
         return _whole_refusal_culprit(case, party, known, message, others)
     firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
-        facts = [evidence.refused(party.name, message), evidence.each_node_refused()]
+        facts = [evidence.refusal(party.name, message), evidence.each_node_refused()]
         return Culprit([], None, party.name, "refusal", facts=facts, op="Model")
     start = end - (_smallest_number(end, lambda count: refuses(range(end - count, end))) or end)
     chosen = ddmin(
         range(start, end), lambda some: Outcome.BAD if some and refuses(some) else Outcome.GOOD
     )
     if (wrong := _wrong_node_before(case, party, known, chosen[:-1])) is not None:
-        refusal = evidence.refused(party.name, message, because=True)
+        refusal = evidence.refusal(party.name, message, because=True)
         return evolve(wrong, facts=[*wrong.facts, refusal])
     plain = bool(party.rewrites) and not refuses(chosen, plain=True)
     return _part_refusal_culprit(
@@ -222,14 +224,14 @@ def _part_refusal_culprit(
     elif plain and (healed := _runs_model(case, party, *feeds, whole=True, plain=True)):
         command = case.command(party, plain=True)
     facts = [
-        evidence.refused(party.name, message),
+        evidence.refusal(party.name, message),
         evidence.runs(known_name.party.name),
         evidence.part_refused(len(chosen)),
     ]
     if passes:
         facts.append(evidence.runs_without(passes, party.name, is_whole))
     elif not plain and party.rewrites:
-        facts.append(evidence.refused_without_rewrites())
+        facts.append(evidence.refusal_without_rewrites())
     return Culprit(
         [nodes[index].name for index in chosen],
         next(iter(nodes[chosen[-1]].makes), None),
@@ -257,7 +259,7 @@ def _whole_refusal_culprit(
         return None
     command = case.command(party, plain=not passes, without=passes)
     facts = [
-        evidence.refused(party.name, message),
+        evidence.refusal(party.name, message),
         evidence.runs(known_case.party.name),
         evidence.no_part_refused(),
         evidence.runs_without(passes, party.name),
@@ -332,6 +334,6 @@ def half_refusal(case: Case, wide: SuspectedParty, message: str) -> Culprit:
     """Return the culprit for a model that a backend refuses in half precision but runs in
     float32.
     """
-    facts = [evidence.refused(wide.name, message), evidence.runs_in_float32()]
+    facts = [evidence.refusal(wide.name, message), evidence.runs_in_float32()]
     remedy = Remedy(case.command(wide, is_auto=True) or None, True)
     return Culprit([], None, wide.name, "refusal", None, facts, remedy, "Model")

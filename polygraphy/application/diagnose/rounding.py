@@ -180,7 +180,7 @@ def diagnose_rounding(
         ):
             return DiagnosisResult(
                 INCONCLUSIVE,
-                reason=reasons.unexplained(worst),
+                reason=reasons.no_explanation(worst),
             )
     culprit = _amplifier(case, trace)
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])

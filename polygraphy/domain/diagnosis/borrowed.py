@@ -73,7 +73,9 @@ def variants_from_donor(
         for array in weights.values():
             if array.ndim == 1 and is_float(array):
                 held_node = evolve(node, inputs=(*node.inputs, "bias"))
-                yield Variant("structure", changes.lost_bias(node.op), held_node, {"bias": array})
+                yield Variant(
+                    "structure", changes.missing_bias(node.op), held_node, {"bias": array}
+                )
     numbers = [
         np.asarray(attribute.value)
         for n in twins

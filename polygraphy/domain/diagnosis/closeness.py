@@ -91,7 +91,7 @@ def replace_lost_numbers(saved: Values, outputs: Values) -> tuple[dict[str, Any]
         is_lost = ~np.isfinite(array) & np.isfinite(output)
         if is_lost.any():
             values[name] = np.where(is_lost, output, array).astype(output.dtype)
-            statements.append(reasons.lost_elements(int(is_lost.sum()), is_lost.size, name))
+            statements.append(reasons.missing_elements(int(is_lost.sum()), is_lost.size, name))
     return values, ", ".join(statements)
 
 

@@ -326,14 +326,14 @@ def weight_relation(value: Any, expected: Any) -> Fact | None:
         turned = np.transpose(expected, order)
         if turned.shape == value.shape and not deviation(value, turned):
             return (
-                program_evidence.transposed()
+                program_evidence.transposition()
                 if value.ndim == 2
                 else program_evidence.other_axis_order(order)
             )
     for axis in range(value.ndim):
         if not deviation(value, np.flip(expected, axis)):
-            return program_evidence.reversed_axis(axis)
+            return program_evidence.axis_reversal(axis)
     factor = float(np.vdot(value, expected)) / max(float(np.vdot(expected, expected)), 1e-30)
     if factor and not deviation(value, (expected * factor).astype(value.dtype)):
-        return program_evidence.scaled(factor)
+        return program_evidence.scale_factor(factor)
     return None

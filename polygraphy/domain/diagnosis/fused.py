@@ -102,12 +102,12 @@ def _trace_suspect(
         return _trace_folded(suspect, suspects, pairing, model, indices)
     if suspect.cause in ("attribute", "epsilon"):
         return _attribute(suspect, pairing, model, indices)
-    if suspect.change.kind == "lost_node" and len(suspect.nodes) == 1:
+    if suspect.change.kind == "missing_node" and len(suspect.nodes) == 1:
         # What is missing stands behind the last of the nodes that were fused.
         outputs = (model.producer.get(name) for name in fused.nodes[suspect.nodes[0]].outputs)
         last = tuple(index for index in outputs if index in indices)
         if last and model.nodes[last[0]].op != fused.nodes[suspect.nodes[0]].op:
-            fact = changes.lost_node(suspect.change.values["op"], [model.nodes[last[0]].op])
+            fact = changes.missing_node(suspect.change.values["op"], [model.nodes[last[0]].op])
             return evolve(suspect, nodes=last[:1], change=fact)
     ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
     same_op_indices = tuple(index for index in indices if model.nodes[index].op in ops)

@@ -343,7 +343,7 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
         ]
         if sum(present[0]) != sum(present[1]):
             is_less = sum(present[0]) < sum(present[1])
-            change = changes.lost_input(node.op) if is_less else changes.extra_input(node.op)
+            change = changes.missing_input(node.op) if is_less else changes.extra_input(node.op)
             yield Suspect((index,), "structure", change, twins=((index, other_node),))
             continue
         moved = [
@@ -427,7 +427,7 @@ def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
         }
         beside = tuple(sorted(before or after))
         if beside:
-            change = changes.lost_node(node.op, [model.nodes[index].op for index in beside[:2]])
+            change = changes.missing_node(node.op, [model.nodes[index].op for index in beside[:2]])
             twins = tuple(sorted((index, twin_indices[index]) for index in after))
             yield Suspect(beside, "structure", change, twins=twins)
 

@@ -31,6 +31,10 @@ _CLIPPED_LOSS = 0.28
 """Calibration may cut off elements on purpose: NNCF's and ModelOpt's lose up to 0.239, 50 times the
 least (seed 5, 47 healthy models); planted ranges that are too narrow begin at 0.334.
 """
+_CERTAIN_LOSS = 0.5
+"""No calibration gives up so much of an activation on purpose."""
+_CLIPPED_LOSS_OF_16_BITS = 0.05
+"""The same for 16 bits, whose calibrations cut off nothing on purpose (healthy: up to 0.012)."""
 _LEAST_LOSS = 0.015
 """A smaller loss is never wrong: with 16 bits, a few elements that the calibration did not see are
 hundreds of times the least loss (healthy: up to 0.012).
@@ -63,6 +67,10 @@ _GAP = 0.1, 0.2
 calibration samples: healthy models reach 0.041 and 0.127 (a tensor of 128 elements, six samples);
 wrong zero points that lose less than 0.1 begin at 0.35 of the range.
 """
+_MOVED = 0.1, 2.0
+"""With this share, and so many times as much free at the other end, a range is moved: one of few
+samples is too narrow at both ends.
+"""
 _FEW, _CHANCE = 32, 3
 """Of so few elements over all inputs, such as those of a single score, this number may exceed the
 range by chance: the largest of as many calibration values is below theirs half of the time.
@@ -88,8 +96,22 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
         return False
     cause = cause_of(site, loss)
     if cause == ZERO_POINT and site.kind == "activation" and site.scheme is not None:
-        return loss.loss > _GAP[0] or _gap(site.scheme, loss) > _GAP[1]
-    return cause != CLIPPED or loss.loss > _CLIPPED_LOSS
+        gap, free = _gap(site.scheme, loss)
+        is_moved = gap > _GAP[1] or (gap > _MOVED[0] and free > _MOVED[1] * gap)
+        return loss.loss > _GAP[0] or is_moved
+    return cause != CLIPPED or loss.loss > _clipped_loss(site)
+
+
+def _clipped_loss(site: Site) -> float:
+    """Return how much a calibration may cut off on purpose."""
+    stored = None if site.scheme is None else site.scheme.stored
+    is_wide = stored is not None and stored.minifloat is None and stored.most > 255
+    return _CLIPPED_LOSS_OF_16_BITS if is_wide else _CLIPPED_LOSS
+
+
+def is_certain(site: Site, loss: SiteLoss) -> bool:
+    """Return whether a suspect is wrong even if other losses hide most of its effect."""
+    return site.kind != "activation" or site.read is not None or loss.loss > _CERTAIN_LOSS
 
 
 def cause_of(site: Site, loss: SiteLoss) -> str:
@@ -164,11 +186,14 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     return WIDE
 
 
-def _gap(scheme: Scheme, loss: SiteLoss) -> float:
-    """Return by how much the data exceed the range, as a share of it; 0 if they do not."""
+def _gap(scheme: Scheme, loss: SiteLoss) -> tuple[float, float]:
+    """Return by how much the data exceed the range, and how much of it is free at the other end, as
+    shares of the range.
+    """
     low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
-    least, most = loss.spread
-    return max(low - least, most - high, 0.0) / ((high - low) or 1.0)
+    below, above = low - loss.spread[0], loss.spread[1] - high
+    size = (high - low) or 1.0
+    return max(below, above, 0.0) / size, max(-min(below, above), 0.0) / size
 
 
 def _is_moved(low: float, high: float, loss: SiteLoss) -> bool:

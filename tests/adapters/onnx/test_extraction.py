@@ -16,7 +16,7 @@ from polygraphy.domain.errors import PolygraphyException, UnknownNameError, Usag
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.adapters.onnx.running import alike, run
-from tests.support import g1, models
+from tests.support import classifier_files, models
 
 
 def named(*names: str) -> TensorMetadata:
@@ -35,7 +35,9 @@ def parsed(text: str) -> onnx.ModelProto:
 
 
 def test_what_lies_between_is_left_with_its_weights() -> None:
-    made = extract_subgraph(g1.classifier(), named("relu1_output"), named("intermediate"))
+    made = extract_subgraph(
+        classifier_files.classifier(), named("relu1_output"), named("intermediate")
+    )
     onnx.checker.check_model(made, full_check=True)
     assert [node.name for node in made.graph.node] == ["pool1", "sensitive_layer"]
     assert {tensor.name for tensor in made.graph.initializer} == {"conv2.weight", "conv2.bias"}
@@ -45,27 +47,29 @@ def test_what_lies_between_is_left_with_its_weights() -> None:
 
 def test_both_halves_compute_what_the_whole_does() -> None:
     feed = {"input": np.random.default_rng(0).random((2, 3, 224, 224), np.float32)}
-    first = extract_subgraph(g1.classifier(), None, named("intermediate"))
-    second = extract_subgraph(g1.classifier(), named("intermediate"), None)
-    assert alike(run(g1.classifier(), **feed), run(second, **run(first, **feed)), rtol=1e-5)
+    first = extract_subgraph(classifier_files.classifier(), None, named("intermediate"))
+    second = extract_subgraph(classifier_files.classifier(), named("intermediate"), None)
+    assert alike(
+        run(classifier_files.classifier(), **feed), run(second, **run(first, **feed)), rtol=1e-5
+    )
 
 
 def test_given_types_and_shapes_count() -> None:
     inputs = TensorMetadata().add("relu1_output", DataType.FLOAT32, ["n", 8, None, 56])
-    made = extract_subgraph(g1.classifier(), inputs, named("intermediate"))
+    made = extract_subgraph(classifier_files.classifier(), inputs, named("intermediate"))
     assert shape_of(made.graph.input[0]) == ["n", 8, 0, 56]
     wrong = TensorMetadata().add("relu1_output", DataType.FLOAT16, None)
     with pytest.raises(UsageError, match="float32, not float16"):
-        extract_subgraph(g1.classifier(), wrong)
+        extract_subgraph(classifier_files.classifier(), wrong)
 
 
 def test_mistakes_are_reported() -> None:
     with pytest.raises(UnknownNameError, match="relu1_output"):
-        extract_subgraph(g1.classifier(), named("relu1_outputs"))
+        extract_subgraph(classifier_files.classifier(), named("relu1_outputs"))
     with pytest.raises(UsageError, match="'mask', which is not among"):
-        extract_subgraph(g1.masked_mean(), named("image"))
+        extract_subgraph(classifier_files.masked_mean(), named("image"))
     with pytest.raises(UsageError, match="without outputs"):
-        extract_subgraph(g1.classifier(), None, TensorMetadata())
+        extract_subgraph(classifier_files.classifier(), None, TensorMetadata())
 
 
 def test_what_is_not_known_is_an_error_or_found_out_by_running() -> None:
@@ -132,7 +136,7 @@ def test_what_branches_take_from_outside_is_needed() -> None:
 
 
 def test_nothing_else_of_the_model_is_lost() -> None:
-    model = g1.classifier()
+    model = classifier_files.classifier()
     model.doc_string, model.producer_name = "about", "exporter"
     model.metadata_props.add(key="k", value="v")
     model.opset_import.add(domain="other", version=2)
@@ -151,7 +155,7 @@ def test_nothing_else_of_the_model_is_lost() -> None:
 
 
 def test_weights_of_old_models_stay_among_the_inputs() -> None:
-    model = g1.classifier()
+    model = classifier_files.classifier()
     model.ir_version = 3
     for tensor in model.graph.initializer:
         model.graph.input.append(
@@ -168,7 +172,7 @@ def test_weights_of_old_models_stay_among_the_inputs() -> None:
 
 def test_graphsurgeon_graphs_come_and_go() -> None:
     gs = pytest.importorskip("onnx_graphsurgeon")
-    graph = gs_from_onnx(g1.classifier())
+    graph = gs_from_onnx(classifier_files.classifier())
     made = extract_subgraph(graph, named("relu1_output"), named("intermediate"))
     assert isinstance(made, gs.Graph) and [node.op for node in made.nodes] == ["MaxPool", "Conv"]
 

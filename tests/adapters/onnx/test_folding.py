@@ -20,7 +20,7 @@ from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.ports.editing import evaluate_constants
 from tests.adapters.onnx.running import alike, copied, run
-from tests.support import g1, models
+from tests.support import classifier_files, models
 from tests.support.examples import scaled
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -191,7 +191,7 @@ def test_models_of_old_versions_list_new_weights_among_the_inputs() -> None:
 
 
 def test_a_given_model_is_changed_when_asked_for_only() -> None:
-    model = g1.classifier()
+    model = classifier_files.classifier()
     before = copied(model)
     made = fold_constants(model)
     assert model == before and len(made.graph.node) == len(model.graph.node) - 1

@@ -21,7 +21,7 @@ from polygraphy.comparator import Comparator, SimpleCompareFunc
 from polygraphy.constants import MARK_ALL
 from polygraphy.domain.errors import FileError, UnknownNameError
 from polygraphy.domain.search.layers import Budget, Layer, Segment, plan_segments
-from tests.support import g1, models
+from tests.support import classifier_files, models
 
 RUNNERS: list[Callable[[Any], Any]] = [
     OnnxReferenceRunner,
@@ -108,7 +108,7 @@ def sequences() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("make", RUNNERS)
-@pytest.mark.parametrize("build", [g1.classifier, branching, sequences])
+@pytest.mark.parametrize("build", [classifier_files.classifier, branching, sequences])
 def test_segments_make_what_the_whole_model_makes(build: Any, make: Any) -> None:
     model = build()
     rng = np.random.RandomState(1)
@@ -145,18 +145,20 @@ def test_real_architectures(name: str) -> None:
 def test_weights_of_a_file_are_read_per_segment(tmp_path: Path, threshold: int | None) -> None:
     path = tmp_path / "model.onnx"
     if threshold is None:
-        onnx.save(g1.classifier(), path)
+        onnx.save(classifier_files.classifier(), path)
     else:
-        save_onnx(g1.classifier(), str(path), "weights.bin", size_threshold=threshold)
-    shape = [d.dim_value for d in g1.classifier().graph.input[0].type.tensor_type.shape.dim]
-    feed = {g1.classifier().graph.input[0].name: np.ones(shape, np.float32)}
-    expected = at_once(g1.classifier(), feed, RUNNERS[1])
+        save_onnx(classifier_files.classifier(), str(path), "weights.bin", size_threshold=threshold)
+    shape = [
+        d.dim_value for d in classifier_files.classifier().graph.input[0].type.tensor_type.shape.dim
+    ]
+    feed = {classifier_files.classifier().graph.input[0].name: np.ones(shape, np.float32)}
+    expected = at_once(classifier_files.classifier(), feed, RUNNERS[1])
     found = in_segments(str(path), feed, RUNNERS[1])
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     layered = open_layered(str(path), ())
     layers = layered.layers({})
     assert layered.resident_weights == 0
-    assert open_layered(g1.classifier(), ()).resident_weights > 0
+    assert open_layered(classifier_files.classifier(), ()).resident_weights > 0
     [first, *_] = plan_segments(layers, layered.outputs, Budget(0))
     part = part_of(layered, layers, first)
     assert {tensor.name for tensor in part.graph.initializer} == set(layers[0].weights)
@@ -194,7 +196,7 @@ def test_what_is_no_tensor_or_of_no_known_type_is_not_handed_over() -> None:
 
 
 def test_the_whole_model_is_that_of_a_loader_or_a_copy() -> None:
-    model = g1.classifier()
+    model = classifier_files.classifier()
     count = len(model.graph.output)
     whole = open_layered(model, ()).whole()
     assert len(model.graph.output) == count < len(whole.graph.output)
@@ -205,8 +207,8 @@ def test_mistakes_are_reported_when_the_model_is_opened(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="does not exist"):
         open_layered(str(tmp_path / "missing.onnx"), ())
     with pytest.raises(UnknownNameError):
-        open_layered(g1.classifier(), ["nothing"])
-    opened = open_layered(g1.classifier(), ["output?"])
+        open_layered(classifier_files.classifier(), ["nothing"])
+    opened = open_layered(classifier_files.classifier(), ["output?"])
     assert not {"output1", "output2"} & set(opened.outputs)
 
 

@@ -9,20 +9,20 @@ from onnx import helper
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.running import input_metadata, observe_tensors, output_names
-from tests.support import g1, models
+from tests.support import classifier_files, models
 
 FEED = {"image": np.full((2, 3, 4, 4), 0.5, np.float32), "mask": np.ones((2, 1, 4, 4), np.float32)}
 
 
 def test_inputs_and_outputs_are_described() -> None:
-    inputs = input_metadata(g1.masked_mean())
+    inputs = input_metadata(classifier_files.masked_mean())
     assert list(inputs) == ["image", "mask"] and inputs["mask"].dtype == DataType.FLOAT32
     assert inputs["mask"].shape == ["b", 1, 224, 224]
-    assert output_names(g1.masked_mean()) == ["output"]
+    assert output_names(classifier_files.masked_mean()) == ["output"]
 
 
 def test_tensors_are_observed_wherever_they_are() -> None:
-    model = g1.masked_mean()
+    model = classifier_files.masked_mean()
     before = model.SerializeToString(deterministic=True)
     found = observe_tensors(model, FEED, ["output", "masked", "image"])
     assert list(found) == ["output", "masked", "image"]
@@ -42,6 +42,6 @@ def test_scalars_stay_scalars() -> None:
 
 def test_what_cannot_be_observed_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="'nope'"):
-        observe_tensors(g1.masked_mean(), FEED, ["nope"])
+        observe_tensors(classifier_files.masked_mean(), FEED, ["nope"])
     with pytest.raises(BackendError):
         observe_tensors(models.custom_op(), {"x": np.ones((1, 4), np.float32)}, ["y"])

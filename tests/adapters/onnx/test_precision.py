@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.cast.precision import (
 from polygraphy.domain.errors import ModelError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from tests.adapters.onnx.running import alike, copied, run
-from tests.support import g1, models
+from tests.support import classifier_files, models
 
 X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
 
@@ -52,7 +52,7 @@ def test_identity_becomes_three_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [models.mlp, models.conv_net, g1.classifier], ids=lambda f: f.__name__
+    "make", [models.mlp, models.conv_net, classifier_files.classifier], ids=lambda f: f.__name__
 )
 def test_everything_inside_computes_in_float16(make: Callable[[], onnx.ModelProto]) -> None:
     model = make()
@@ -227,7 +227,7 @@ def test_weights_that_are_not_loaded_are_refused() -> None:
 
 
 def test_what_is_said_about_tensors_inside_is_said_of_their_new_type() -> None:
-    model = onnx.shape_inference.infer_shapes(g1.classifier())
+    model = onnx.shape_inference.infer_shapes(classifier_files.classifier())
     made = cast(model)
     types = {value.name: value.type.tensor_type.elem_type for value in made.graph.value_info}
     assert set(types.values()) == {TensorProto.FLOAT16} and "intermediate" in types

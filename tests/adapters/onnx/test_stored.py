@@ -303,7 +303,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_onnx(weighty(), path)
 
     class Full:
-        def opened(self) -> None:
+        def open(self) -> None:
             raise AssertionError
 
         def append(self, _: object) -> int:

@@ -27,7 +27,7 @@ from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import FileError, ModelError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.adapters.onnx.running import alike, copied, run
-from tests.support import g1, models
+from tests.support import classifier_files, models
 from tests.support.examples import scaled
 
 X = np.array([-2, -1, 1, 2], np.float32)
@@ -106,7 +106,7 @@ def test_removed_nodes_are_bridged_everywhere() -> None:
 
 def test_removing_what_cannot_be_removed_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="'Relus'"):
-        remove_nodes(g1.classifier(), ["Relus"])
+        remove_nodes(classifier_files.classifier(), ["Relus"])
     with pytest.raises(UsageError, match="cannot be removed: it has no input"):
         remove_nodes(parsed("a = RandomNormal<shape=[4]>()  y = Add(a, x)"), ["RandomNormal"])
     with pytest.raises(UsageError, match="its other outputs are used: j"):
@@ -181,13 +181,13 @@ def test_limits_for_what_does_not_grow_are_refused() -> None:
 
 
 def test_overridden_shapes_count_and_others_are_forgotten() -> None:
-    model = override_input_shapes(g1.classifier(), {"in*": [2, 3, "side", None]})
+    model = override_input_shapes(classifier_files.classifier(), {"in*": [2, 3, "side", None]})
     [value] = model.graph.input
     dims = [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
     assert dims == [2, 3, "side", 0]
     assert not model.graph.output[0].type.tensor_type.shape.dim[0].dim_param
     with pytest.raises(UnknownNameError, match="'out'"):
-        override_input_shapes(g1.classifier(), {"out": [1]})
+        override_input_shapes(classifier_files.classifier(), {"out": [1]})
 
 
 def test_observed_shapes_are_those_of_the_data() -> None:
@@ -196,7 +196,7 @@ def test_observed_shapes_are_those_of_the_data() -> None:
         .add("image", None, (2, 3, 224, 224))
         .add("mask", None, (2, 1, 224, 224))
     )
-    model = observe_shapes(g1.masked_mean(), loader)
+    model = observe_shapes(classifier_files.masked_mean(), loader)
     check_model(model)
     shapes = {
         value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
@@ -213,16 +213,18 @@ def weights(model: onnx.ModelProto) -> dict[str, Any]:
 
 
 def test_pruned_weights_are_sparse_and_the_others_untouched() -> None:
-    before, model = weights(g1.classifier()), prune_weights(g1.classifier())
+    before, model = weights(classifier_files.classifier()), prune_weights(
+        classifier_files.classifier()
+    )
     after = weights(model)
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     assert changed == {"conv2.weight", "fc1.weight", "fc2.weight"}
     assert np.count_nonzero(after["conv2.weight"]) == before["conv2.weight"].size // 2
-    assert model.opset_import == g1.classifier().opset_import
+    assert model.opset_import == classifier_files.classifier().opset_import
 
 
 def test_weights_come_and_go(tmp_path: Path) -> None:
-    model = prune_weights(g1.classifier())
+    model = prune_weights(classifier_files.classifier())
     stripped = strip_weights(copied(model), exclude=["conv1.bias"])
     check_model(stripped)
     marks = {t.name: t.doc_string for t in stripped.graph.initializer}
@@ -247,16 +249,16 @@ def test_weights_come_and_go(tmp_path: Path) -> None:
 
 def test_stripping_what_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="'nope'"):
-        strip_weights(g1.classifier(), exclude=["nope"])
+        strip_weights(classifier_files.classifier(), exclude=["nope"])
     with pytest.raises(FileError, match=r"names\.txt"):
-        strip_weights(g1.classifier(), exclude_list=str(tmp_path / "names.txt"))
+        strip_weights(classifier_files.classifier(), exclude_list=str(tmp_path / "names.txt"))
     (tmp_path / "names.txt").write_bytes(b"a\n\x80")
     with pytest.raises(FileError, match=r"names\.txt is not a UTF-8 text file"):
-        strip_weights(g1.classifier(), exclude_list=str(tmp_path / "names.txt"))
+        strip_weights(classifier_files.classifier(), exclude_list=str(tmp_path / "names.txt"))
 
 
 def test_a_model_that_has_all_its_weights_stays_as_it_is() -> None:
-    assert reconstruct_weights(g1.classifier()) == g1.classifier()
+    assert reconstruct_weights(classifier_files.classifier()) == classifier_files.classifier()
 
 
 def test_typed_storage_and_quantized_weights_are_stripped_too() -> None:
@@ -323,7 +325,7 @@ def test_generated_indices_are_legal(rows: int, capsys: pytest.CaptureFixture[st
 
 
 def test_weights_that_were_taken_out_are_put_back_without_changing_the_model() -> None:
-    model = g1.classifier()
+    model = classifier_files.classifier()
     stripped = strip_weights(copied(model))
     before = copied(stripped)
     restored = restore_weights(stripped, model)
@@ -344,7 +346,7 @@ def test_a_model_that_gives_nan_or_infinity_does_not_pass() -> None:
 
 @pytest.mark.parametrize("dims", [[2**40, 2**20], [-1, 4]])
 def test_a_weight_of_an_absurd_shape_is_named(dims: list[int]) -> None:
-    model = strip_weights(g1.classifier())
+    model = strip_weights(classifier_files.classifier())
     del model.graph.initializer[0].dims[:]
     model.graph.initializer[0].dims.extend(dims)
     with pytest.raises(ModelError, match=r"conv1\.weight"):
@@ -353,7 +355,7 @@ def test_a_weight_of_an_absurd_shape_is_named(dims: list[int]) -> None:
 
 def test_attributes_of_an_inserted_node_keep_their_order() -> None:
     made = insert_node(
-        g1.classifier(), op="Foo", inputs=["input"], outputs=["input"], domain="own",
+        classifier_files.classifier(), op="Foo", inputs=["input"], outputs=["input"], domain="own",
         attrs={"b": 1, "a": 2.0, "c": [1, 2], "B": "text"},
     )  # fmt: skip
     [node] = [node for node in made.graph.node if node.op_type == "Foo"]

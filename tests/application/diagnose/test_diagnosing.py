@@ -8,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
@@ -21,6 +23,7 @@ from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.node_builder import Builder
 from tests.support.facts import facts_of
+from tests.support.models import make, value
 from tests.support.parties import WrongRewriter, command_of_fakes
 
 
@@ -319,3 +322,30 @@ def test_a_remedy_of_a_rewrite_is_proven_on_all_data(
     with bind(command_line, command_of_fakes):
         assert not diagnose(network(), [WrongOnSomeData(), OnnxParty()], data)
     assert [one["remedy"]["proven"] for one in kept.culprits] == [is_proven]
+
+
+def sums(factor: float, weight: float = 1.0) -> onnx.ModelProto:
+    """A state that grows by what is read, kept by a factor that is undone where it is used."""
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["h"], "weigh"),
+        helper.make_node("Mul", ["h", "f"], ["kept"], "keep"),
+        helper.make_node("Concat", ["past", "kept"], ["present"], "join", axis=1),
+        helper.make_node("Div", ["present", "f"], ["all"], "undo"),
+        helper.make_node("ReduceSum", ["all", "axes"], ["y"], "sum", keepdims=0),
+    ]
+    weights = {"w": np.float32(weight), "f": np.float32(factor), "axes": np.array([1])}
+    ends = [value("x", [1, "t", 4]), value("past", [1, "p", 4])], [
+        value("y", [1, 4]),
+        value("present", [1, "n", 4]),
+    ]
+    return make("sums", nodes, *ends, weights=weights)
+
+
+@pytest.mark.parametrize(("weight", "verdict"), [(1.0, "agree"), (1.5, "fault")])
+def test_states_that_hold_other_values_are_no_fault(
+    weight: float, verdict: str, kept: Kept
+) -> None:
+    diagnose(sums(3.0, weight), [OnnxParty()], reference=sums(1.0))
+    assert kept.verdict == verdict
+    if verdict == "agree":
+        assert "its own states" in kept.summary

@@ -104,11 +104,11 @@ def test_a_lost_attribute_is_the_fault_of_the_exporter(names: Any) -> None:
     assert culprit["origin"] == "net.py:2"
     facts = facts_of(culprit)
     became = {"operation": "aten.leaky_relu", "ops": ["LeakyRelu"], "others": []}
-    assert facts["exported"] == {"kind": "exported", **became}
+    assert facts["export_of_operation"] == {"kind": "export_of_operation", **became}
     assert (facts["other_attribute"]["value"], facts["other_attribute"]["expected"]) == (
         pytest.approx(0.3), 0.1,
     )  # fmt: skip
-    assert {"replaced_by_program", "framework_is_right"} <= facts.keys()
+    assert {"match_with_program_tensors", "framework_is_right"} <= facts.keys()
 
 
 @pytest.mark.parametrize("names", [None, LOST])
@@ -120,10 +120,10 @@ def test_a_weight_that_the_program_has_not_is_told(names: Any) -> None:
 
 OTHER = RANDOM.normal(size=(6, 6)).astype(np.float32)
 WRONG = {
-    "transposed": WEIGHT.T,
-    "reversed_axis": WEIGHT[:, ::-1],
+    "transposition": WEIGHT.T,
+    "axis_reversal": WEIGHT[:, ::-1],
     "other": OTHER,
-    "scaled": WEIGHT * np.float32(1.3),
+    "scale_factor": WEIGHT * np.float32(1.3),
     "": RANDOM.normal(size=(6, 6)).astype(np.float32),
 }
 

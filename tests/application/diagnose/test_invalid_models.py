@@ -169,3 +169,12 @@ def test_a_tensor_of_other_sizes_than_declared_is_the_fault_of_the_model() -> No
     assert (culprit["nodes"], culprit["party"]) == (["c"], "model")
     assert "where s is 1" in facts_of(culprit)["breaks_specification"]["message"]
     assert culprit["remedy"]["command"] is None
+
+
+def test_a_node_that_reads_the_shape_of_an_invalid_node_is_not_named() -> None:
+    model = model_of(
+        "(float[1,12] x) => (float[N,M,H,W] y) { a = Reshape(x,s) y = Conv(a,w) }",
+        s=np.array([7, 7, 7, 7]),
+        w=np.ones((2, 3, 1, 1), F),
+    )
+    assert blamed(model, OnnxrtParty(), OnnxParty())["nodes"] == ["a"]

@@ -29,7 +29,7 @@ class Kept:
         self.verdict: Any = None
         self.culprits: Any = ()
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Something was found."""
 
     def conclude(self, verdict: Any = None, culprits: Any = (), summary: str = "") -> None:
@@ -202,3 +202,13 @@ class Old(OnnxrtParty):
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         compute = super().load(model, plain=plain, without=without)
         return lambda feed: {k: v + (not plain) * self._by for k, v in compute(feed).items()}
+
+
+@pytest.mark.parametrize("parties", [(), (OnnxrtParty(),)])
+def test_an_invalid_model_is_at_fault_though_a_backend_computes_in_half_precision(
+    parties: Any,
+) -> None:
+    model = network("overflow")
+    del next(node for node in model.graph.node if node.op_type in ("MatMul", "Gemm")).input[1:]
+    verdict, [culprit] = diagnosed(model, Builder(), *parties)
+    assert (verdict, culprit["party"], culprit["cause"]) == ("fault", "model", "refusal")

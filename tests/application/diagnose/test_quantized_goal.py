@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -224,6 +225,15 @@ def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
         diagnose(build_quantized(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
     assert [one for one in kept.culprits if one["party"] == "model"] == []
     assert "match with all rewrites of onnxrt disabled" in kept.summary
+
+
+def test_other_ways_to_quantize_are_tried_if_many_nodes_lose_a_little() -> None:
+    kept = found(build_quantized(), within=0.006)
+    assert kept.verdict == "inconclusive"
+    tried = kept.summary.partition("Tried with this model")[2]
+    values = {name: float(value) for value, name in re.findall(r"([\d.e-]+) with ([\w-]+)", tried)}
+    assert values.keys() == {"a", "16-bit", "the", "activations"}
+    assert 0.006 < values["activations"] <= values["16-bit"] < 1.5 * values["activations"] < 0.0351
 
 
 class SaturatingParty(OnnxrtParty):

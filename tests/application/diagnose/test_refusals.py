@@ -88,7 +88,7 @@ def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, n
         assert not diagnose(network(), [OneRowMore(op), OnnxParty()])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([name], "wide", "kernel")
-    assert facts_of(culprit)["refused"]["because"]
+    assert facts_of(culprit)["refusal"]["because"]
 
 
 @pytest.mark.parametrize(
@@ -333,5 +333,5 @@ def test_a_remedy_of_a_refusal_works_on_all_data(largest: int, is_proven: bool) 
 def test_the_reason_of_a_refusal_is_kept_and_the_types_of_inputs_are_not() -> None:
     inputs = ", ".join(f"weight_{number} float32[1,3,12,12]" for number in range(20))
     for node in (f"(Conv of opset 13 on {inputs})", f"(Conv, opset 13) on {inputs}"):
-        said = str(evidence.refused("ort", f"It could not run node 'c' {node}: 3 (not 4) channels"))
+        said = str(evidence.refusal("ort", f"It could not run node 'c' {node}: 3 (not 4) channels"))
         assert said == "ort refuses the model: It could not run node 'c' (Conv): 3 (not 4) channels"

@@ -40,7 +40,7 @@ class Kept:
         self.culprits: list[Mapping[str, Any]] = []
         self.verdict: str | None = None
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None: ...
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None: ...
 
     def conclude(
         self, verdict: str, culprits: Sequence[Mapping[str, Any]] = (), summary: str = ""

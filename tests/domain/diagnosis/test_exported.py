@@ -178,8 +178,8 @@ def test_gates_biases_and_directions_are_stacked_as_in_onnx(
 
 def test_what_a_weight_is_of_another_is_said() -> None:
     weight = drawn(7, 3, 3)
-    assert weight_relation(weight.T, weight) == program_evidence.transposed()
-    assert weight_relation(weight[::-1], weight) == program_evidence.reversed_axis(0)
+    assert weight_relation(weight.T, weight) == program_evidence.transposition()
+    assert weight_relation(weight[::-1], weight) == program_evidence.axis_reversal(0)
     assert str(weight_relation(weight * np.float32(-0.5), weight)) == "scaled by -0.5"
     assert (
         weight_relation(drawn(8, 3, 3), weight) is weight_relation(drawn(7, 3, 2), weight) is None

@@ -32,7 +32,7 @@ OFF = Deviation(9.0, 0.1, 3, 0.72, 0.5, (0, 2), 1.24, 0.52)
 SCALED = changes.other_weight("weight", "w", changes.is_scaled(1.5), "Conv")
 SENTENCES = [
     (SCALED, "the weight 'w' of Conv is scaled by 1.5"),
-    (evidence.changed(SCALED), "The weight 'w' of Conv is scaled by 1.5."),
+    (evidence.change_of_node(SCALED), "The weight 'w' of Conv is scaled by 1.5."),
     (changes.other_attribute("Conv", "pads", None, (1, 1)),
      "attribute 'pads' of Conv is the default instead of (1, 1)"),
     (evidence.wrong_by_itself("y", OFF, 30, "onnxrt", "onnx"),
@@ -40,11 +40,11 @@ SENTENCES = [
      " 0.52 (3 of 30 elements)."),
     (evidence.wrong_from_saved("y", OFF, "saved", ["onnx", "onnxrt"]),
      "Computed from its saved inputs, 'y' is 1.24 at [0, 2], expected 0.52 (in onnx and onnxrt)."),
-    (evidence.restored(2), "Restoring only these 2 differences makes all outputs match."),
+    (evidence.match_after_restoring(2), "Restoring only these 2 differences makes all outputs match."),
     (evidence.right_without_rewrites([]), "With only all rewrites disabled, all outputs match."),
-    (evidence.refused("onnxrt", "no kernel", because=True),
+    (evidence.refusal("onnxrt", "no kernel", because=True),
      "onnxrt refuses the model because of this: no kernel"),
-    (program_evidence.weight_is_not("w", ["Gemm"], ["fc.weight"], OFF, relation=program_evidence.transposed()),
+    (program_evidence.weight_is_not("w", ["Gemm"], ["fc.weight"], OFF, relation=program_evidence.transposition()),
      "The weight 'w' of Gemm is not the program's 'fc.weight'; it is transposed: it is 1.24 at"
      " [0, 2], expected 0.52."),
     (evidence.reference_is_wrong("formulas in float64", "onnxrt", "onnx", "y", OFF),
@@ -52,10 +52,10 @@ SENTENCES = [
      " [0, 2], expected 0.52."),
     (evidence.versions_tried(Span("1.2", "1.2", "1.1", None)),
      "Versions tried: correct in 1.1, incorrect in 1.2, correct in no newer version."),
-    (precision.lost(precision.too_large("a", 3, 9, 7e4, "float16", 65504.0)),
+    (precision.half_precision_loss(precision.too_large("a", 3, 9, 7e4, "float16", 65504.0)),
      "3 of 9 elements of 'a' are too large, up to 7e+04; the largest float16 value is 65504."),
     (evidence.quantization_cost(0.2, 0.03, 1, 5),
-     "Quantization changes the outputs by 20 % of their RMS, and by 3 % if this node is not"
+     "Quantization changes the outputs by 20% of their RMS, and by 3% if this node is not"
      " quantized."),
 ]  # fmt: skip
 
@@ -68,15 +68,19 @@ def test_a_fact_is_written_in_english(fact: Fact, sentence: str) -> None:
 
 
 def test_facts_are_data_with_the_facts_in_them() -> None:
-    data = json.loads(json.dumps(plain(evidence.changed(SCALED).data())))
-    assert data["kind"] == "changed"
+    data = json.loads(json.dumps(plain(evidence.change_of_node(SCALED).data())))
+    assert data["kind"] == "change_of_node"
     assert (data["change"]["name"], data["change"]["difference"]["factor"]) == ("w", 1.5)
     measured = plain(evidence.wrong_part("y", OFF).data())
     assert measured["deviation"]["value"] == 1.24
 
 
 def test_facts_are_equal_if_they_say_the_same_and_survive_a_process() -> None:
-    assert evidence.restored(2) == evidence.restored(count=2) != evidence.restored(3)
+    assert (
+        evidence.match_after_restoring(2)
+        == evidence.match_after_restoring(count=2)
+        != evidence.match_after_restoring(3)
+    )
     assert pickle.loads(pickle.dumps(SCALED)) == SCALED
     assert str(pickle.loads(pickle.dumps(SCALED))) == str(SCALED)
 
@@ -91,10 +95,10 @@ def test_reasons_and_notes_are_texts_that_keep_their_facts() -> None:
     assert facts_of(reason)[1].data()["error"] == "too large"
     again = pickle.loads(pickle.dumps(reason))
     assert (again, list(map(str, facts_of(again)))) == (reason, list(map(str, facts_of(reason))))
-    note = remedies.undo([evidence.changed(SCALED)])
+    note = remedies.undo([evidence.change_of_node(SCALED)])
     culprit = Culprit(["n"], "y", "model", "weight", remedy=Remedy(None, True, note))
     [row] = DiagnosisResult("fault", [culprit]).facts()
-    assert row["remedy"]["facts"][0]["changes"][0]["kind"] == "changed"
+    assert row["remedy"]["facts"][0]["changes"][0]["kind"] == "change_of_node"
     assert Attempt("a step", steps.differences(2), 0.1).facts == [
         {"kind": "differences", "count": 2}
     ]
@@ -103,10 +107,17 @@ def test_reasons_and_notes_are_texts_that_keep_their_facts() -> None:
 def test_two_weights_of_a_node_are_one_culprit_with_both_sentences() -> None:
     bias = changes.other_weight("weight", "b", changes.is_scaled(2.0), "Conv")
     of_conv = [
-        Culprit(["conv"], "y", "model", "weight", facts=[evidence.changed(change), restored])
-        for change, restored in ((SCALED, evidence.restored(3)), (bias, evidence.restored(3)))
+        Culprit(["conv"], "y", "model", "weight", facts=[evidence.change_of_node(change), restored])
+        for change, restored in (
+            (SCALED, evidence.match_after_restoring(3)),
+            (bias, evidence.match_after_restoring(3)),
+        )
     ]
-    other = Culprit(["head"], "z", "model", "weight", facts=[evidence.restored(3)])
+    other = Culprit(["head"], "z", "model", "weight", facts=[evidence.match_after_restoring(3)])
     first, second = merge_same_nodes([of_conv[0], other, of_conv[1]])
-    assert first.facts == [evidence.changed(SCALED), evidence.changed(bias), evidence.restored(3)]
+    assert first.facts == [
+        evidence.change_of_node(SCALED),
+        evidence.change_of_node(bias),
+        evidence.match_after_restoring(3),
+    ]
     assert second == other

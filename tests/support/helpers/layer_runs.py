@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support import g1
+from tests.support import classifier_files
 
-LAYERS = [name for node in g1.classifier().graph.node for name in node.output]
+LAYERS = [name for node in classifier_files.classifier().graph.node for name in node.output]
 
 
 def compared(done: Any) -> list[str]:

@@ -22,6 +22,7 @@ onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+_MICROSOFT, _OPSET_OF_16_BITS = "com.microsoft", 21
 EXACT = "//exact"
 """What is added to the name of a weight for its form in floating point."""
 _PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
@@ -114,7 +115,7 @@ def producer_of(model: ModelProto) -> str:
     for name in ("nncf", "modelopt", "olive", "genai"):
         if name in maker:
             return _nncf_function(nodes) if name == "nncf" else name
-    names = {name for node in nodes for name in node.output}
+    makes = {name for node in nodes for name in node.output}
     reads = [node for node in nodes if node.op_type == DEQUANTIZE]
     if any(node.output[0].startswith("dq_output_") for node in reads):
         return _nncf_function(nodes)
@@ -123,14 +124,15 @@ def producer_of(model: ModelProto) -> str:
     blocks = [node for node in nodes if node.op_type in ("MatMulNBits", "GatherBlockQuantized")]
     if blocks:
         ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
-        return "nbits" if any(node.name.endswith(ends) for node in blocks) else ""
+        names = [name for node in blocks for name in (node.name, *node.input)]
+        return "nbits" if any(name.endswith(ends) for name in names) else ""
     if model.producer_name != "onnx.quantize":
         return ""
     if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):
         return "dynamic"
     weights = {weight.name for weight in model.graph.initializer}
     pairs = [node for node in nodes if node.op_type == QUANTIZE and node.input[0] in weights]
-    stored = any(one.input[0] not in names for one in reads)
+    stored = any(one.input[0] not in makes for one in reads)
     # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs, and
     # infers shapes by itself, which ONNX Runtime notes.
     is_modelopt = not stored and (
@@ -142,6 +144,16 @@ def producer_of(model: ModelProto) -> str:
 def _nncf_function(nodes: Sequence[NodeProto]) -> str:
     """Return the quantizer of NNCF: it compresses weights if no activation is quantized."""
     return "nncf" if any(node.op_type == QUANTIZE for node in nodes) else "nncf-weights"
+
+
+def quantizer_name(twin: NodeProto, region: Sequence[NodeProto]) -> str:
+    """Return the name that a quantizer gives the node that an operator replaces: ONNX Runtime's
+    dynamic one first replaces a Gemm by a MatMul and an Add.
+    """
+    for node in region:
+        if node.op_type in ("ConvInteger", "MatMulInteger") and node.name.endswith("_quant"):
+            return node.name.removesuffix("_quant")
+    return twin.name
 
 
 def makers_of(graph: GraphProto) -> dict[str, NodeProto]:
@@ -221,6 +233,15 @@ def set_axis(node: NodeProto, scheme: Scheme) -> None:
         node.attribute.append(onnx.helper.make_attribute("axis", scheme.axis))
         if scheme.block:
             node.attribute.append(onnx.helper.make_attribute("block_size", scheme.block))
+
+
+def set_domain(model: ModelProto, node: NodeProto, scheme: Scheme) -> None:
+    """Give a node the domain in which ONNX Runtime supports the type of its codes."""
+    opset = {one.domain: one.version for one in model.opset_import}
+    if scheme.dtype in ("int16", "uint16") and opset.get("", 1) < _OPSET_OF_16_BITS:
+        node.domain = _MICROSOFT
+        if _MICROSOFT not in opset:
+            model.opset_import.append(onnx.helper.make_opsetid(_MICROSOFT, 1))
 
 
 def weights_between(

@@ -220,11 +220,11 @@ class ChangeSearch:
                     for at, input_name in enumerate(node.inputs)
                 )
                 if candidate.op:
-                    change = changes.lost_node(candidate.op, [node.op])
+                    change = changes.missing_node(candidate.op, [node.op])
                 elif candidate.is_in_model:
                     change = changes.other_input(node.op, operand, candidate.name)
                 else:
-                    change = changes.lost_node_between(node.op, candidate.name, operand)
+                    change = changes.missing_node_between(node.op, candidate.name, operand)
                 yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _load_reading(

@@ -78,7 +78,7 @@ class Explanation:
     def lost(self) -> Sequence[str]:
         """Return the reference tensor whose node is missing, if that was changed."""
         change = self.variant.change
-        return [str(change.values["expected"])] if change.kind == "lost_node_between" else []
+        return [str(change.values["expected"])] if change.kind == "missing_node_between" else []
 
 
 def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
@@ -435,7 +435,7 @@ def find_changes(
             reasons.append(reason)
             new_culprits.append(_culprit_of_change(case, reason, divergences.same))
             is_open |= bool(reason.others)
-        notes.append(steps.explained_changes(len(reasons), len(new_culprits), is_late))
+        notes.append(steps.count_of_explanations(len(reasons), len(new_culprits), is_late))
     is_open |= (
         sum(
             parting.cause == "structure" and parting not in known_culprits
@@ -595,11 +595,14 @@ def _culprit_of_change(
     remedy = Remedy(None, True, remedies.undo([variant.change]))
     extra = None if reason.others else _extra_node(case, variant, equal_tensors)
     if extra is not None:
-        facts = [evidence.changed(changes.extra_node(extra.op)), evidence.changed(variant.change)]
+        facts = [
+            evidence.change_of_node(changes.extra_node(extra.op)),
+            evidence.change_of_node(variant.change),
+        ]
         return Culprit([extra.name], extra.makes[0], MODEL, "structure", facts=[*facts, proof],
                        remedy=remedy, op=extra.op)  # fmt: skip
     names = [case.model.nodes[index].name for index in reason.others]
-    facts = [evidence.changed(variant.change), proof]
+    facts = [evidence.change_of_node(variant.change), proof]
     if names:
         facts.append(evidence.change_elsewhere(names))
     return Culprit(
@@ -657,14 +660,11 @@ def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) ->
     last = group[-1].border.tensor
     op = nodes[unproven[-1]].op if unproven else ""
     if len(names) == 1:
-        facts = [evidence.computes_differently(tensors, 1), evidence.replaced(tensors)]
+        fault = evidence.computes_differently(tensors, 1)
     else:
         given_inputs = dict.fromkeys(name for parting in group for name in parting.given)
-        facts = [
-            evidence.one_of_nodes([*given_inputs], tensors, len(names)),
-            evidence.replaced(tensors),
-        ]
-        op = ""
+        fault, op = evidence.one_of_nodes([*given_inputs], tensors, len(names)), ""
+    facts = [fault, evidence.match_with_reference_tensors(tensors)]
     return Culprit(names[:_MANY], last, MODEL, "structure", facts=facts, op=op)
 
 

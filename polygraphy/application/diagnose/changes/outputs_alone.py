@@ -172,7 +172,7 @@ class _Guesses:
         if arrays[0].size == arrays[1].size:
             reshaped = {name: arrays[0].reshape(arrays[1].shape)}
             if not self._case.differing(reshaped, self._saved):
-                return reasons.reshaped(name, computed, saved)
+                return reasons.different_shape(name, computed, saved)
         return reasons.other_shape(name, computed, saved)
 
     def _blame_data(self, fact: Fact) -> DiagnosisResult:
@@ -270,7 +270,7 @@ class _Guesses:
     def _culprit(self, index: int, variant: Variant) -> Culprit:
         """Return the culprit for a variant that explains the outputs."""
         node = self._side.nodes[index]
-        facts = [evidence.changed(variant.change), evidence.undone_matches_outputs()]
+        facts = [evidence.change_of_node(variant.change), evidence.undone_matches_outputs()]
         return Culprit(
             [self._side.identity(index)], next(filter(None, node.outputs)), MODEL, variant.cause,
             facts=facts, remedy=self._case.undo_changes(self._side, [variant]), op=node.op,

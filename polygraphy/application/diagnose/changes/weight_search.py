@@ -51,7 +51,7 @@ def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator
         at = names[name]
         read = [*node.inputs, *("" for _ in range(at + 1 - len(node.inputs)))]
         read[at] = name
-        change = changes.lost_bias(node.op) if is_bias else changes.lost_input(node.op)
+        change = changes.missing_bias(node.op) if is_bias else changes.missing_input(node.op)
         return Variant("structure", change, evolve(node, inputs=tuple(read)), {name: values})
 
     yield from _fit_weight(

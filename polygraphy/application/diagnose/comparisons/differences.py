@@ -152,7 +152,7 @@ def add_copy_command(
         str(fact.values["change"])
         for culprit in culprits
         for fact in culprit.facts
-        if fact.kind == "changed"
+        if fact.kind == "change_of_node"
     }
     changes = [suspect.change for suspect in chosen if str(suspect.change) not in named_changes]
     copied = [evolve(culprit, remedy=remedy) for culprit in culprits]
@@ -202,7 +202,7 @@ def _describe_difference(side: Side, suspect: Suspect, number: int) -> Culprit:
     """Return the culprit for a difference; restoring `number` of them makes all outputs match."""
     nodes = suspect_names(side, suspect)
     last = side.nodes[suspect.nodes[-1]]
-    facts = [evidence.changed(suspect.change), evidence.restored(number)]
+    facts = [evidence.change_of_node(suspect.change), evidence.match_after_restoring(number)]
     tensor = next(filter(None, last.outputs), None)
     note = remedies.take(suspect.change, [name for name, _ in suspect.weights])
     remedy = Remedy(None, True, note)

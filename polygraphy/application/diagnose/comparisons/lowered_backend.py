@@ -108,7 +108,7 @@ def compare_lowering(
         exact = [compute(feed) for feed in feeds]
         try_alone(party, proto, case.feed)
         worst = tolerance.worst(exact, map(run or party.load(proto), feeds))
-        notes.append(steps.judged(worst.is_tolerable, worst))
+        notes.append(steps.is_error_tolerable(worst.is_tolerable, worst))
     if worst.is_tolerable:
         return Found(DiagnosisResult(AGREE), case)
     with case.attempt(f"float32, {party.name}") as notes:

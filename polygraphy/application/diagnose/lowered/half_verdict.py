@@ -126,7 +126,7 @@ def half_culprits(
     """
     for culprit in half.culprits:
         fault = culprit.fault
-        facts = [precision.lost(fault.loss), *proof]
+        facts = [precision.half_precision_loss(fault.loss), *proof]
         if is_cast and culprit.beside:
             hidden = max(len(culprit.beside) - _NAMED, 0)
             facts.insert(1, precision.stay_in_float32([*culprit.beside[:_NAMED]], hidden))
@@ -454,7 +454,9 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
             continue
         name, value = finite_epsilons[0]
         label = side.identity(index)
-        facts = [precision.lost_epsilon(node.op, label, name, value, limits.name, limits.smallest)]
+        facts = [
+            precision.epsilon_below_range(node.op, label, name, value, limits.name, limits.smallest)
+        ]
         note = remedies.raise_epsilon(name, limits.normal)
         nodes, remedy = [side.identity(index)], Remedy(note=note)
         culprit = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)

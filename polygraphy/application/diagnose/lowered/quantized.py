@@ -133,7 +133,7 @@ class Quantized:
         with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
             alike = self._named(self._party.load(self.quantize_reference())(feeds[number]))
             apart = self._rms_difference(alike, outputs[number])
-            notes.append(steps.quantized_alike(apart))
+            notes.append(steps.match_of_quantized_reference(apart))
         if apart > _BESIDE * self._rms_difference(outputs[number], goals[number]):
             return Skip("the models differ in more than quantization")
         ranked = self._rank_nodes(feeds[number])

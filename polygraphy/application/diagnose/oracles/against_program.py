@@ -147,7 +147,7 @@ def _explain_refusal(
     answer = explain_by_file(case, comparison)
     if not isinstance(answer, Found):
         return refused
-    fact = evidence.refused(case.parties[0].name, str(error), because=True)
+    fact = evidence.refusal(case.parties[0].name, str(error), because=True)
     culprits = [evolve(culprit, facts=[*culprit.facts, fact]) for culprit in answer.result.culprits]
     case.record_comparison(request.program.name)
     return evolve(answer, result=evolve(answer.result, culprits=culprits))
@@ -207,6 +207,6 @@ def _notes(case: Case, program: OpenedProgram, values: Sequence[Values]) -> str:
         shape = inputs[name].shape or ()
         fixed = [axis for axis in dims if axis < len(shape) and isinstance(shape[axis], int)]
         if fixed:
-            notes.append(reasons.fixed_dimension(name, shape, fixed))
+            notes.append(reasons.static_dimension(name, shape, fixed))
     notes.append(describe_constant_outputs(constant_outputs(values, case.model.outputs)))
     return join_statements(*notes)

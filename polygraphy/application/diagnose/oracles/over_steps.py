@@ -43,6 +43,7 @@ from polygraphy.application.diagnose.steps.states.wrong_step import (
     explain_by_single_step,
 )
 from polygraphy.domain.data.loading import describe_model
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import (
     errors,
@@ -51,11 +52,11 @@ from polygraphy.domain.diagnosis.words import (
     steps,
     titles,
 )
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.loading import StepLoader
-from polygraphy.domain.states.pairs import Conflict, describe_pairs
+from polygraphy.domain.states.pairs import Conflict, describe_pairs, state_pairs
 from polygraphy.domain.states.plan import StatePlan
 from polygraphy.ports.editing import open_model
 
@@ -66,6 +67,8 @@ STEPS_ON_WRONG_STEP: Sequence[Step[StepComparison]] = (
     blame_output,
 )
 """What explains that a step differs, in order."""
+_OWN_STEPS = 6
+"""Steps in which outputs have to match where only states differ."""
 _SETS = 4
 """Steps whose data the search of a single step gets."""
 
@@ -164,6 +167,32 @@ def compare_side_by_side(case: Case, states: ModelWithStates) -> StepOutcome:
     return Found(DiagnosisResult(AGREE), case)
 
 
+def compare_own_states(found: Found, request: Request) -> Found:
+    """Return that nothing is wrong if a model and its reference only keep other values in their
+    states: on generated states they differ, with its own states each gives the same outputs.
+    """
+    case, given = found.case, request.data_loader
+    is_asked = request.reference is None or request.goal is not None or request.has_states
+    if is_asked or found.result.verdict == AGREE or not isinstance(given, DataLoader | None):
+        return found
+    if len(case.model.inputs) < 2 or not state_pairs(case.model.indexed_graph.graph)[0]:
+        return found
+    loader = StepLoader(case.model.proto, _OWN_STEPS, data_loader=given)
+    try:
+        states = _open_states(case, request, loader)
+        if states.right is None or states.conflicts:
+            return found
+        with case.attempt(titles.OWN_STATES) as notes:
+            beside = run_side_by_side(Judge.between(case, states.own, states.right))
+            notes.append(_describe_steps(states.own, beside))
+    except PolygraphyException:
+        return found
+    if beside.first is not None or beside.unread or not beside.states:
+        return found
+    reason = reasons.states_hold_other_values(beside.states, _OWN_STEPS)
+    return Found(DiagnosisResult(AGREE, reason=reason), case)
+
+
 def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:
     """Return that a program is no reference if two runs of a step differ; else a skip."""
     reference = states.right
@@ -227,8 +256,8 @@ def _compare_parties(
         exchanged = _correcting_states(judge, wrong, harmless)
         if exchanged:
             with case.attempt(titles.STATES_EXCHANGED) as notes:
-                notes.append(steps.exchanged_states(exchanged, wrong.at))
-            facts.append(state_evidence.exchanged_states(exchanged, wrong.at))
+                notes.append(steps.effect_of_reference_states(exchanged, wrong.at))
+            facts.append(state_evidence.match_with_reference_states(exchanged, wrong.at))
     sets = StepData(data, states.loader.options())
     return StepComparison(states, judge, wrong, at, different, sets, facts)
 

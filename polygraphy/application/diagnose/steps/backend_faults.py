@@ -171,7 +171,7 @@ def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
             except REFUSALS as error:
                 notes.append(steps.party_cannot(party.name, error))
                 continue
-            notes.append(steps.traced(len(tensors.values), party.name))
+            notes.append(steps.count_of_tensors(len(tensors.values), party.name))
             return tensors
     return None
 
@@ -259,7 +259,7 @@ def _ask_jurors(
             }
             notes.append(steps.verdicts(juror, len(opinions), wrong))
         if undecided_nodes := sum(not opinion.juror for opinion in votes):
-            notes.append(steps.undecided(undecided_nodes))
+            notes.append(steps.nodes_without_decision(undecided_nodes))
     return votes
 
 
@@ -271,7 +271,7 @@ def _inconclusive_result(
     """
     names = [*dict.fromkeys(culprit.nodes[-1] for culprit in candidates[:4])]
     ops = [*dict.fromkeys(culprit.op for culprit in candidates[:4])]
-    reason = reasons.undecided(candidates[0].party, ops, names)
+    reason = reasons.disagreement(candidates[0].party, ops, names)
     return DiagnosisResult(INCONCLUSIVE, [*candidates, *wrong], reason=reason)
 
 

@@ -114,7 +114,7 @@ class _File:
         ops = ", ".join(dict.fromkeys(node.op for node in trained))
         facts = [
             program_evidence.computes_as_in_training(len(trained), ops),
-            program_evidence.exported_again(self._again.words),
+            program_evidence.match_after_new_export(self._again.words),
         ]
         remedy = self._remedy(remedies.EXPORT_IN_EVAL)
         return self._culprit(trained, "training", facts, remedy)
@@ -313,7 +313,7 @@ class _File:
                 origin = str(Origin(decision.path, decision.line))
         else:
             facts.insert(0, program_evidence.file_of_other_example())
-        facts.append(program_evidence.exported_again(self._again.words))
+        facts.append(program_evidence.match_after_new_export(self._again.words))
         remedy = Remedy(None, False, remedies.KEEP_BRANCH)
         culprit = self._culprit(nodes, "constant", facts, remedy, EXPORTER, origin)
         return culprit if len(nodes) == 1 else evolve(culprit, op="")
@@ -337,7 +337,7 @@ class _File:
         facts = [
             program_evidence.frozen_number(first.node.op, first.name, *values),
             program_evidence.other_example(text),
-            program_evidence.exported_again(self._again.words),
+            program_evidence.match_after_new_export(self._again.words),
         ]
         operation, origin = self._operation(first.twin)
         by_size = not _follows_from_values(self._program)
@@ -345,7 +345,7 @@ class _File:
             read = [node for node in self._program.nodes if node.op in _READ_BY_PYTHON]
             origin = nearest_origin(self._program.nodes, read[0]) or origin
         if operation:
-            facts.insert(0, program_evidence.exported(operation, [first.node.op]))
+            facts.insert(0, program_evidence.export_of_operation(operation, [first.node.op]))
         note = remedies.KEEP_SIZE if by_size and self._again.exporter.sizes else ""
         remedy = Remedy(None, False, note or remedies.KEEP_NUMBER)
         readers = [*{spot.node.label: spot.node for spot in spots}.values()]
@@ -359,7 +359,9 @@ class _File:
 
     def _file(self, differences: TwinDifferences) -> Culprit:
         """Return that the file is not an export of the program."""
-        spots, exported = differences.spots, program_evidence.exported_again(self._again.words)
+        spots, exported = differences.spots, program_evidence.match_after_new_export(
+            self._again.words
+        )
         weights = [spot for spot in spots if spot.is_weight]
         note, facts, origin = remedies.EXPORT_AGAIN, [], ""
         if weights:

@@ -102,10 +102,10 @@ def blame_model(found: Found, request: Request) -> Found:
             culprits.append(_describe(case, nodes[0], culprit.facts, feeds))
         else:
             at = next(i for i, one in enumerate(culprits) if one.tensor == culprit.tensor)
-            refusals = [fact for fact in culprit.facts if fact.kind == "refused"]
+            refusals = [fact for fact in culprit.facts if fact.kind == "refusal"]
             culprits[at] = evolve(culprits[at], facts=[*culprits[at].facts, *refusals])
     if not culprits:
-        reason = reasons.generated_data_invalid(unknown[0].node.message)
+        reason = reasons.invalid_data(unknown[0].node.message)
         return evolve(found, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
     return evolve(found, result=evolve(found.result, culprits=culprits))
 
@@ -123,15 +123,29 @@ def diagnose_invalid_model(
     """
     if isinstance(error, UnavailableError) or (not case.feed and case.model.inputs):
         return None
-    broken = [one for one in _find_broken(case, None) if one.is_known]
+    broken = _without_followers(case, [one for one in _find_broken(case, None) if one.is_known])
     if not broken:
         return None
-    facts = [evidence.refused(_refusing(case, error), str(error))]
+    facts = [evidence.refusal(_refusing(case, error), str(error))]
     culprits = [
         _describe(case, one, facts if number == 0 else [], feeds)
         for number, one in enumerate(broken)
     ]
     return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
+    """Return violations except those of a shape that a node before, which is invalid, computes."""
+    nodes = case.model.nodes
+    invalid = {one.node.index for one in broken}
+    return [
+        one
+        for one in broken
+        if one.node.kind != SHAPE
+        or not any(
+            invalid & {*region_before(nodes, name, ())} for name in nodes[one.node.index].reads
+        )
+    ]
 
 
 def find_ignored_violations(found: Found, request: Request) -> Found:
@@ -168,7 +182,7 @@ def _whole_model_error(result: DiagnosisResult) -> str:
         for culprit in result.culprits
         if culprit.cause == "refusal" and not culprit.nodes
         for fact in culprit.facts
-        if fact.kind == "refused"
+        if fact.kind == "refusal"
     ]
     return next(iter([*reason, *refusals]), "")
 
@@ -195,14 +209,14 @@ def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequenc
     notes = [
         evidence.accepts_more(fact.values["party"]) if fact.kind == "runs" else fact
         for fact in facts
-        if fact.kind in ("refused", "runs", "accepts_more")
+        if fact.kind in ("refusal", "runs", "accepts_more")
     ]
     remedy = Remedy() if broken.is_of_data else _sanitize_remedy(case, feeds)
     if broken.is_of_data:
         party, cause = DATA, DATA
     else:
         is_attribute = broken.node.kind == ATTRIBUTE
-        is_refused = any(fact.kind == "refused" for fact in notes)
+        is_refused = any(fact.kind == "refusal" for fact in notes)
         party, cause = MODEL, "refusal" if is_refused else "invalid"
         cause = "attribute" if is_attribute else cause
     notes = [evidence.breaks_specification(broken.node.message), *notes]

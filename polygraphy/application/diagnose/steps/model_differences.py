@@ -74,8 +74,10 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
 
 def _open_reason(culprits: Sequence[Culprit]) -> Callable[[int], Statement]:
     """Return the sentence that says why the node at fault is unknown."""
-    if all(any(fact.kind == "restored" for fact in culprit.facts) for culprit in culprits):
-        return reasons.restored_together
+    if all(
+        any(fact.kind == "match_after_restoring" for fact in culprit.facts) for culprit in culprits
+    ):
+        return reasons.nodes_to_restore_together
     is_any = all(culprit.remedy.proven for culprit in culprits)
     return reasons.any_of_nodes if is_any else reasons.not_narrowed_down
 

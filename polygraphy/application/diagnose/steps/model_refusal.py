@@ -47,12 +47,12 @@ def explain_refusal(
     differences = add_copy_command(case, pair, differences, feed, expected)
     case = evolve(case, repaired=differences.repaired)
     if differences.culprits:
-        refusal = evidence.refused(pair.party.name, str(error), because=True)
+        refusal = evidence.refusal(pair.party.name, str(error), because=True)
         culprits = [
             evolve(culprit, facts=[*culprit.facts, refusal]) for culprit in differences.culprits
         ]
         return Found(DiagnosisResult(FAULT, culprits), case)
-    refusal = evidence.refused(pair.party.name, str(error))
+    refusal = evidence.refusal(pair.party.name, str(error))
     cast = _describe_cast(case, pair, feeds, refusal)
     if cast is not None:
         return Found(DiagnosisResult(FAULT, [cast]), case)

@@ -198,7 +198,7 @@ class _ProgramTensors:
             ops = dict.fromkeys(nodes[i].op for i in region if nodes[i].op != "Constant")
             facts.insert(
                 0,
-                program_evidence.exported(
+                program_evidence.export_of_operation(
                     first.op, [*ops], _other_operations(finished_operations, first)
                 ),
             )
@@ -261,7 +261,7 @@ class _ProgramTensors:
         became, origin = single_culprit.facts[0], single_culprit.origin
         if others.operation is not None:
             ops = [*dict.fromkeys(node.op for node in nodes)]
-            became = program_evidence.exported(others.operation.op, ops)
+            became = program_evidence.export_of_operation(others.operation.op, ops)
             origin = nearest_origin(self._program.nodes, others.operation) or origin
         pair = self._found.pairs.get(str(single_culprit.tensor), "")
         # A number that stands in a branch of Python's is another one in the other branch.
@@ -486,7 +486,7 @@ class _ProgramTensors:
         condition = (
             self._program.condition_of(pair) if culprit.cause == "translation" and pair else ""
         )
-        return program_evidence.decided_by_python(pair, condition) if condition else None
+        return program_evidence.python_condition(pair, condition) if condition else None
 
     def _other_export(self) -> tuple[str, str]:
         """Return the name and command of the first other export that is correct on the data; empty
@@ -582,7 +582,7 @@ def _blame_file(culprits: Sequence[Culprit], again: ExportedAgain) -> list[Culpr
         nodes=[*dict.fromkeys(name for culprit in blamed for name in culprit.nodes)],
         party=MODEL_FILE,
         cause="weight" if {culprit.cause for culprit in blamed} == {"weight"} else "structure",
-        facts=[*dict.fromkeys(facts), program_evidence.exported_again(again.words)],
+        facts=[*dict.fromkeys(facts), program_evidence.match_after_new_export(again.words)],
         remedy=remedy,
     )
     return [file, *(culprit for culprit in culprits if culprit not in blamed)]

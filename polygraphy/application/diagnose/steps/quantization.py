@@ -75,7 +75,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
     besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
     if len(suspects(besides.pairing)) <= FEW_DIFFERENCES:
         return pair.diagnose(case, besides, feeds)
-    reason = reasons.quantized_otherwise(compared.most)
+    reason = reasons.different_quantized_nodes(compared.most)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 

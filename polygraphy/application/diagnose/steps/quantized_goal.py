@@ -30,10 +30,22 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.words import errors, titles
 from polygraphy.domain.diagnosis.words import quantization as words
-from polygraphy.domain.errors import BackendError
-from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
+from polygraphy.domain.errors import BackendError, ModelError
+from polygraphy.domain.quantization.alternatives import alternatives
+from polygraphy.domain.quantization.causes import (
+    CALIBRATION,
+    CLIPPED,
+    cause_of,
+    is_certain,
+    is_suspect,
+)
 from polygraphy.domain.quantization.goal import QuantizedGoal
-from polygraphy.domain.quantization.lines import exclusion, halves_another_range
+from polygraphy.domain.quantization.lines import (
+    excluded_names,
+    exclusion,
+    halves_another_range,
+    has_unnamed,
+)
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.measuring import measure_losses
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
@@ -71,7 +83,7 @@ _EXACT = 1e-3
 _HELPS = 0.5
 """A repair counts if it leaves no more than this share of the loss."""
 _CERTAIN = 0.9
-"""The same for weights, whose values show by themselves that they are wrong."""
+"""The same for parameters that are wrong by themselves, such as weights of other values."""
 _ALMOST = 1.5
 """A parameter is not named if the others leave less than so many times as much."""
 _MANY = 3
@@ -208,17 +220,19 @@ class _GoalSearch:
         powers = self._site_powers(model, rules, switches, losses)
         search, after = self._search_fewest(model, rules, switches, powers)
         notes = words.search_notes(search, len(rules.candidates))
-        if search.kept is None or len(search.kept) > max(_FEW, len(rules.candidates) // 2):
+        count = len(rules.candidates)
+        is_all = search.kept is not None and len(search.kept) == count > 2
+        if search.kept is None or is_all or len(search.kept) > max(_FEW, count // 2):
             return Found(
-                self._diffuse_result(model, search, rules, switches, before, culprits), case
+                self._diffuse_result(model, search, losses, switches, before, culprits), case
             )
         kept_names = list(search.kept)
-        cost = words.kept_nodes(
+        cost = words.metric_with_float_nodes(
             goal.name, before, after, kept_names, len(rules.candidates), goal.within
         )
         facts = [
             cost,
-            words.tried_sets(search.runs, search.proven, len(kept_names), search.is_cut_short),
+            words.size_of_search(search.runs, search.proven, len(kept_names), search.is_cut_short),
         ]
         if not kept_names:
             return Found(
@@ -237,14 +251,18 @@ class _GoalSearch:
             if shared is not None and shared[0] > max(_SHARED, _SHARED_RATIO * shared[1]):
                 facts.append(words.shared_scale(model.sites[number].name, *shared))
         is_full = halves_another_range(model.producer, model.nodes, model.sites, kept_names)
-        line = exclusion(model.producer, kept_names, keeps_full_range=is_full)
-        again, why = self._quantize_again(model, kept_names, before, is_full=is_full)
+        excluded = excluded_names(model.nodes, kept_names)
+        line = exclusion(model.producer, excluded, keeps_full_range=is_full)
+        is_unnamed = has_unnamed(model.nodes, kept_names)
+        reference = model.named_reference() if is_unnamed else model.reference
+        again, why = self._quantize_again(model, reference, excluded, before, is_full=is_full)
         ops = {node.name: node.op for node in model.nodes}
         op = ops.get(kept_names[-1], "")
         note = words.keep_in_float(
             kept_names,
             line,
             is_known=bool(model.producer),
+            is_unnamed=is_unnamed,
             again=again,
             why=why,
             within=goal.within,
@@ -293,18 +311,24 @@ class _GoalSearch:
         return DiagnosisResult(FAULT, [culprit])
 
     def _quantize_again(
-        self, model: QuantizedModel, kept_names: Sequence[str], before: float, *, is_full: bool
+        self,
+        model: QuantizedModel,
+        reference: Any,
+        excluded: Sequence[str],
+        before: float,
+        *,
+        is_full: bool,
     ) -> tuple[float | None, str]:
         """Return the metric after running the quantizer again without some nodes; None, and the
         reason, if that is not possible.
         """
         request = Requantization(
             model.producer,
-            model.reference,
+            reference,
             model.float_at_sites(()),
             model.sites,
             [self._comparison.pair.feed_reference(feed) for feed in self._feeds],
-            [[], kept_names],
+            [[], excluded],
             [False, is_full],
             _AGAIN if self._goal.seconds is None else max(self._time_left(), _LEAST_AGAIN),
         )
@@ -438,7 +462,7 @@ class _GoalSearch:
 
             whole_loss = self._judge(self._comparison.values, rms_ratio)
             count, every, limit, together = len(suspects), inf, target, remaining_loss(suspects)
-            certain = [number for number in suspects if model.sites[number].kind != "activation"]
+            certain = [n for n in suspects if is_certain(model.sites[n], losses[n])]
             for numbers, by_metric in product((suspects, certain), (True, False)):
                 share = _CERTAIN if numbers == certain else _HELPS
                 first = before if by_metric else whole_loss
@@ -480,7 +504,7 @@ class _GoalSearch:
                 ):
                     chosen = remaining_chosen
             fixed, after, _ = tried[tuple(sorted(chosen))]
-            notes.append(words.repaired(len(chosen), count, after))
+            notes.append(words.metric_after_correction(len(chosen), count, after))
         return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 
     def _can_try(self, tried: Sized) -> bool:
@@ -586,18 +610,36 @@ class _GoalSearch:
         self,
         model: QuantizedModel,
         search: Search,
-        rules: Rules,
+        losses: Mapping[int, SiteLoss],
         switches: Switches,
         before: float,
         culprits: list[Culprit],
     ) -> DiagnosisResult:
         """Return the result that many nodes lose a little each, with possible remedies."""
         curve = curve_at(search, (1, 2, 4, 8))
+        tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}
-        weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
-        wide = self._judge(switches.run(weights)) if {"activation", "weight"} <= kinds else None
-        reason = words.diffuse(self._goal.name, before, self._goal.within, curve, wide, search)
+        if {"activation", "weight"} <= kinds:
+            weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
+            tried[words.FLOAT] = self._judge(switches.run(weights))
+        reason = words.diffuse(self._goal.name, before, self._goal.within, curve, tried, search)
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
+
+    def _try_alternatives(
+        self, model: QuantizedModel, losses: Mapping[int, SiteLoss]
+    ) -> dict[str, float]:
+        """Return the metric of the model quantized in other ways."""
+        values: dict[str, float] = {}
+        for name, schemes in alternatives(model.sites, losses).items():
+            if self._time_left() <= 0:
+                break
+            try:
+                values[name] = self._judge(
+                    self._run(model.with_schemes(schemes).float_at_sites(()))
+                )
+            except (BackendError, ModelError):
+                continue  # Not every operator supports 16 bits.
+        return values
 
     def _save_model(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
         """Save the model that reaches the goal, if that is asked for."""
@@ -605,7 +647,7 @@ class _GoalSearch:
             return result
         save_to_file(model, self._goal.save)
         with self._case.attempt("saved") as notes:
-            notes.append(words.saved(self._goal.save))
+            notes.append(words.path_of_saved_model(self._goal.save))
         return result
 
 

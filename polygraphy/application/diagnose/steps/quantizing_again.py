@@ -34,7 +34,7 @@ def measure_again(
         return None, ""
     with case.attempt(titles.QUANTIZED_AGAIN) as notes:
         value, why = _measure_metric(package, request, measure, before)
-        notes.append(words.quantized_again(value, why))
+        notes.append(words.metric_after_quantizing_again(value, why))
     return value, why
 
 
@@ -51,7 +51,7 @@ def _measure_metric(
             return None, words.not_reproduced(package)
         value = measure(same)
         if abs(value - before) > _AS_BEFORE * before:
-            return None, words.quantized_differently(package, value, before)
+            return None, words.reason_of_other_metric(package, value, before)
         return measure(made), ""
     except Exception as error:
         # A quantizer of another release, or options that cannot be seen: nothing is tried then.

@@ -130,7 +130,7 @@ class _SavedTensors:
                 regions[name] = region
         if not regions and self._tf32:
             return Found(
-                DiagnosisResult(AGREE, reason=reasons.saved_in_tf32(len(self._tf32))), case
+                DiagnosisResult(AGREE, reason=reasons.results_in_tf32(len(self._tf32))), case
             )
         if not regions:
             feeds = comparison.feeds[: len(comparison.fitted.sets)]
@@ -285,7 +285,7 @@ class _SavedTensors:
                 cause, change = guess_cause(side, index, wrong[1], trace.values[name])
                 if not self._run.is_traced:
                     note = remedies.PASS_REFERENCE
-            facts.append(evidence.changed(change))
+            facts.append(evidence.change_of_node(change))
             if proven:
                 facts.append(evidence.undone_gives_expected(source=source))
         elif self._run.is_traced:
@@ -334,7 +334,7 @@ class _SavedTensors:
                 self._changed.append(variant)
                 source = "program" if self._run.is_traced else "saved"
                 proof = evidence.undone_gives_expected(len(computing), source)
-                return variant.cause, [evidence.changed(variant.change), proof], number
+                return variant.cause, [evidence.change_of_node(variant.change), proof], number
         return "changed", [], None
 
     def _find_inverted_condition(self, name: str, trace: Trace) -> str:

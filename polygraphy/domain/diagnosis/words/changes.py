@@ -133,7 +133,7 @@ def unlike_partner(node: str) -> str:
 
 
 @fact
-def lost_bias(op: str) -> str:
+def missing_bias(op: str) -> str:
     """Return the fact that an operator lacks its bias."""
     return f"{op} has no bias"
 
@@ -175,7 +175,7 @@ def other_input(op: str, name: str, expected: str) -> str:
 
 
 @fact
-def lost_node_between(op: str, expected: str, name: str = "") -> str:
+def missing_node_between(op: str, expected: str, name: str = "") -> str:
     """Return the fact that a node that should compute the input of an operator is missing."""
     before = f" from {name!r}" if name else ""
     return f"the node that computes {expected!r}{before} is missing before {op}"
@@ -188,7 +188,7 @@ def in_subgraph(change: Fact, op: str, node: str) -> str:
 
 
 @fact
-def lost_input(op: str) -> str:
+def missing_input(op: str) -> str:
     """Return the fact that an operator has one input less than expected."""
     return f"{op} has one input less"
 
@@ -212,7 +212,7 @@ def extra_node(op: str) -> str:
 
 
 @fact
-def lost_node(op: str, beside: Sequence[str]) -> str:
+def missing_node(op: str, beside: Sequence[str]) -> str:
     """Return the fact that an operator of the reference is missing, and its neighbors."""
     return f"{op} is missing next to {' and '.join(beside)}"
 

@@ -82,7 +82,7 @@ def reference_with_other_inputs(path: str, name: str, own: Any, shape: Any) -> U
     """Return the error that an input of the reference has another shape."""
     return UsageError(
         f"{path}: input {name!r} has shape {own}, but {shape} in the quantized model.",
-        hint="Pass the float model that it was made from as --reference.",
+        hint="Pass the original float model with --reference.",
     )
 
 
@@ -91,7 +91,7 @@ def reference_with_more_inputs(path: str, names: Sequence[str]) -> UsageError:
     listed = ", ".join(map(repr, names))
     return UsageError(
         f"{path}: the quantized model has no input that corresponds to {listed}.",
-        hint="Pass the float model that it was made from as --reference.",
+        hint="Pass the original float model with --reference.",
     )
 
 
@@ -99,7 +99,7 @@ def reference_without_input(path: str, name: str) -> UsageError:
     """Return the error that the reference has no such input."""
     return UsageError(
         f"{path}: the model has no input that corresponds to {name!r} of the quantized model.",
-        hint="Pass the float model that it was made from as --reference.",
+        hint="Pass the original float model with --reference.",
     )
 
 
@@ -171,7 +171,7 @@ def steps_with_saved_results() -> UsageError:
     )
 
 
-def unrelated_results(saved: str, outputs: str) -> UsageError:
+def results_without_tensors(saved: str, outputs: str) -> UsageError:
     """Return the error that saved results have no tensor of the model."""
     return UsageError(
         f"The saved results contain no tensor of the model: they contain {saved or 'nothing'}, and"

@@ -134,7 +134,7 @@ def errors_grow(op: str, node: str) -> str:
 
 
 @fact
-def changed(change: Fact) -> str:
+def change_of_node(change: Fact) -> str:
     """Return the fact that something changed, as a sentence."""
     return sentence(str(change))
 
@@ -220,7 +220,7 @@ def rounding_has_same_effect() -> str:
 
 
 @fact
-def restored(count: int = 1) -> str:
+def match_after_restoring(count: int = 1) -> str:
     """Return the fact that all outputs match if only these differences are undone."""
     text = "this" if count == 1 else f"these {count} differences"
     return f"Restoring only {text} makes all outputs match."
@@ -234,13 +234,13 @@ def also_copied(changes: Sequence[Fact]) -> str:
 
 
 @fact
-def replaced(tensors: Sequence[str]) -> str:
+def match_with_reference_tensors(tensors: Sequence[str]) -> str:
     """Return the fact that all outputs match with only these reference tensors."""
     return f"With only {quote_all(tensors)} replaced by the reference's, all outputs match."
 
 
 @fact
-def replaced_by_program(count: int) -> str:
+def match_with_program_tensors(count: int) -> str:
     """Return the fact that all outputs match with only these program tensors."""
     text = "this tensor" if count == 1 else f"these {count} tensors"
     return f"With only {text} replaced by the program's, all outputs match."
@@ -315,7 +315,7 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 
 @fact
-def refused(party: str, message: str, because: bool = False) -> str:
+def refusal(party: str, message: str, because: bool = False) -> str:
     """Return the fact that a backend refuses the model, perhaps for a wrong value."""
     because_of = " because of this" if because else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
@@ -380,7 +380,7 @@ def runs_without(rewrites: Sequence[str], party: str, whole: bool = True) -> str
 
 
 @fact
-def refused_without_rewrites() -> str:
+def refusal_without_rewrites() -> str:
     """Return the fact that the model is refused with all rewrites disabled."""
     return "It refuses the model with all rewrites disabled, too."
 

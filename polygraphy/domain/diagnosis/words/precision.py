@@ -87,7 +87,7 @@ def not_finite(tensor: str, count: int, elements: int) -> str:
 
 
 @fact
-def lowered_alone(tensor: str, value: str, relative: float, dtype: str) -> str:
+def tensor_in_low_precision(tensor: str, value: str, relative: float, dtype: str) -> str:
     """Return the fact that a tensor differs if computed alone in low precision: its worst element,
     and the error relative to its RMS.
     """
@@ -98,7 +98,7 @@ def lowered_alone(tensor: str, value: str, relative: float, dtype: str) -> str:
 
 
 @fact
-def lowered_outputs(who: str, difference: float, option: str, is_explained: bool) -> str:
+def outputs_in_low_precision(who: str, difference: float, option: str, is_explained: bool) -> str:
     """Return the fact that a backend computes in low precision: the largest difference from
     float32, and the option that selects float32.
     """
@@ -107,7 +107,7 @@ def lowered_outputs(who: str, difference: float, option: str, is_explained: bool
 
 
 @fact
-def lost(loss: Fact) -> str:
+def half_precision_loss(loss: Fact) -> str:
     """Return the fact that something is lost in half precision, as a sentence."""
     return sentence(str(loss))
 
@@ -158,7 +158,9 @@ def right_with_nodes_in_float32(
 
 
 @fact
-def lost_epsilon(op: str, node: str, name: str, value: float, dtype: str, smallest: float) -> str:
+def epsilon_below_range(
+    op: str, node: str, name: str, value: float, dtype: str, smallest: float
+) -> str:
     """Return the fact that an epsilon is below the smallest value of a data type."""
     return (
         f"{op} {node!r} adds {name!r} = {value:.3g} to avoid zero, but the smallest {dtype} value"

@@ -10,7 +10,7 @@ from polygraphy.domain.tensors.naming import count_text, quote_all
 
 
 @fact
-def exported(operation: str, ops: Sequence[str], others: Sequence[str] = ()) -> str:
+def export_of_operation(operation: str, ops: Sequence[str], others: Sequence[str] = ()) -> str:
     """Return the fact that an operation of the program became these operators."""
     beside = f" (with {', '.join(others)})" if others else ""
     return f"{operation}{beside} became {', '.join(ops)}."
@@ -87,7 +87,7 @@ def weight_is_not(
 
 
 @fact
-def transposed() -> str:
+def transposition() -> str:
     """Return the relation of two weights, one of which is transposed."""
     return "transposed"
 
@@ -99,13 +99,13 @@ def other_axis_order(order: Sequence[int]) -> str:
 
 
 @fact
-def reversed_axis(axis: int) -> str:
+def axis_reversal(axis: int) -> str:
     """Return the fact that a weight is reversed along an axis."""
     return f"reversed along axis {axis}"
 
 
 @fact
-def scaled(factor: float) -> str:
+def scale_factor(factor: float) -> str:
     """Return the relation of two weights, one of which is scaled by a factor."""
     return f"scaled by {factor:.6g}"
 
@@ -128,7 +128,7 @@ def frozen_size(
 
 
 @fact
-def decided_by_python(operation: str, condition: str) -> str:
+def python_condition(operation: str, condition: str) -> str:
     """Return the fact that a Python condition decides whether an operation is computed."""
     return f"A Python condition decides whether {operation!r} is computed: {condition}."
 
@@ -155,7 +155,7 @@ def same_exporter_is_right() -> str:
 
 
 @fact
-def exported_again(exporter: str) -> str:
+def match_after_new_export(exporter: str) -> str:
     """Return the fact that the program, exported again, is correct."""
     return f"Exported again from this program by the same exporter ({exporter}), it is correct."
 

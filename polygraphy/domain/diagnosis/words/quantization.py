@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from polygraphy.domain.diagnosis.facts import fact
+from polygraphy.domain.quantization.alternatives import PER_CHANNEL, RANGES
+from polygraphy.domain.quantization.alternatives import WIDE as WIDE_TYPE
 from polygraphy.domain.quantization.causes import (
     BIAS,
     BIAS_CLIPPED,
@@ -48,6 +50,12 @@ _CAUSES = {
     CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differ from these"
     " inputs",
 }
+
+
+_NAME_NODES = (
+    "Nodes without a name cannot be excluded, so name them first:"
+    " for node in model.graph.node: node.name = node.name or node.output[0]."
+)
 
 
 def metric_value(name: str, value: float, within: float, count: int) -> str:
@@ -112,7 +120,7 @@ def repair_does_not_help(count: int, value: float) -> str:
     return f"{count_text(count, 'candidate')}, but correct ranges leave {value:.3g}."
 
 
-def repaired(chosen: int, suspects: int, value: float) -> str:
+def metric_after_correction(chosen: int, suspects: int, value: float) -> str:
     """Return the sentence with the number of corrected parameters, and the metric after that."""
     return f"{chosen} of {count_text(suspects, 'candidate')}; with correct values: {value:.3g}."
 
@@ -135,7 +143,7 @@ def search_notes(search: Search, nodes: int) -> str:
     return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
 
 
-def saved(path: str) -> str:
+def path_of_saved_model(path: str) -> str:
     """Return the sentence with the path of the saved model."""
     return f"The model that reaches the target: {path}"
 
@@ -156,7 +164,7 @@ AVOID_SATURATION = (
 
 
 @fact
-def kept_nodes(
+def metric_with_float_nodes(
     metric: str, before: float, after: float, kept: Sequence[str], nodes: int, within: float
 ) -> str:
     """Return the fact that the metric falls if some nodes stay in floating point."""
@@ -168,7 +176,7 @@ def kept_nodes(
 
 
 @fact
-def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
+def size_of_search(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
     """Return the fact that sets of nodes were tried, and up to which size none suffices."""
     text = f"{count_text(runs, 'set')} tried."
     if proven:
@@ -237,7 +245,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     )
 
 
-def quantized_again(value: float | None, why: str) -> str:
+def metric_after_quantizing_again(value: float | None, why: str) -> str:
     """Return the sentence with the metric after quantizing again, or why there is none."""
     return f"{value:.3g} with the printed line." if value is not None else f"Not tried: {why}."
 
@@ -252,7 +260,7 @@ def not_reproduced(package: str) -> str:
     return f"{package} does not reproduce this model, because its options are unknown"
 
 
-def quantized_differently(package: str, value: float, before: float) -> str:
+def reason_of_other_metric(package: str, value: float, before: float) -> str:
     """Return the reason that a model that is quantized again is less or more accurate."""
     return f"{not_reproduced(package)} ({value:.3g} instead of {before:.3g})"
 
@@ -268,6 +276,7 @@ def keep_in_float(
     line: str,
     *,
     is_known: bool,
+    is_unnamed: bool,
     again: float | None,
     why: str,
     within: float,
@@ -279,6 +288,7 @@ def keep_in_float(
         nodes: the nodes.
         line: what to give to the quantizer.
         is_known: whether it is known which quantizer made the model.
+        is_unnamed: whether a node has no name, so that no line can exclude it.
         again: the metric after the model was quantized again with that line; None if it was not.
         why: the reason why it was not; may be empty.
         within: the target.
@@ -292,7 +302,17 @@ def keep_in_float(
         tried += ", above the target." if again > within else "."
     unknown = "" if is_known else " The model does not say which quantizer made it."
     save = "" if is_saved else " Add --save PATH to write the mixed model."
-    return f"Quantize again without {which}: {line}. {tried}{unknown}{save}"
+    naming = f" {_NAME_NODES}" if is_unnamed else ""
+    return f"Quantize again without {which}: {line}.{naming} {tried}{unknown}{save}"
+
+
+FLOAT = "float"
+_ALTERNATIVES = {
+    PER_CHANNEL: "a scale for each channel of the weights",
+    WIDE_TYPE: "16-bit activations",
+    RANGES: "the ranges of these inputs",
+    FLOAT: "activations in float",
+}
 
 
 def diffuse(
@@ -300,26 +320,38 @@ def diffuse(
     before: float,
     within: float,
     curve: Sequence[tuple[int, float]],
-    wide: float | None,
+    tried: Mapping[str, float],
     search: Search,
 ) -> str:
-    """Return the sentence that many nodes lose a little accuracy each, and which change helps."""
+    """Return the sentence that many nodes lose a little accuracy each, and which change helps.
+
+    Args:
+        metric: its name.
+        before: the metric of the model.
+        within: the target.
+        curve: the best metric by number of nodes in float.
+        tried: the metric of the model quantized in other ways.
+        search: the search for nodes.
+    """
     points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
-    tried = f"{metric} from {before:.3g} to {within:g} ({count_text(search.runs, 'set')} tried)."
-    text = f"Many small losses: no small set of nodes brings {tried}"
+    goal = f"{metric} from {before:.3g} to {within:g} ({count_text(search.runs, 'set')} tried)."
+    text = f"Many small losses: no small set of nodes brings {goal}"
     if search.is_cut_short:
-        text = f"Within the limit of the search, no small set of nodes brings {tried}"
+        text = f"Within the limit of the search, no small set of nodes brings {goal}"
         text += " --budget allows more sets."
     if points:
         text += f" Best with nodes in float: {points}."
-    if wide is not None:
-        verb = "reach the target" if wide <= within else "are not enough"
-        text += f" Activations in float {verb}: {wide:.3g} with weights alone quantized."
-        text += (
-            " Not tried: 16-bit activations."
-            if wide <= within
-            else " Not tried: weights per channel, or with more bits."
-        )
+    enough = [name for name, value in tried.items() if value <= within]
+    if enough:
+        helps = ", ".join(f"{_ALTERNATIVES[name]} ({tried[name]:.3g})" for name in enough)
+        text += f" What reaches the target, tried with this model: {helps}."
+    rest = ", ".join(
+        f"{value:.3g} with {_ALTERNATIVES[name]}"
+        for name, value in tried.items()
+        if name not in enough
+    )
+    if rest:
+        text += f" {'Also tried' if enough else 'Tried with this model'}, not enough: {rest}."
     return text
 
 
@@ -377,9 +409,9 @@ def correct_without_rewrites(name: str) -> str:
 
 
 def _share(share: float) -> str:
-    """Return a share in percent; ``all`` for nearly 100 %."""
+    """Return a share in percent; ``all`` for nearly 100%."""
     percent = 100 * share
-    return f"{percent:.2g} %" if percent < 99.5 else "all"
+    return f"{percent:.2g}%" if percent < 99.5 else "all"
 
 
 def _plain(name: str) -> str:

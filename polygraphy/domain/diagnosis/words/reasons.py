@@ -95,7 +95,7 @@ def same_here(party: str, other: str) -> str:
 
 
 @statement
-def undecided(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
+def disagreement(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
     """Return the sentence that backends disagree on nodes, and nothing available decides between
     them.
     """
@@ -109,7 +109,7 @@ def undecided(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
 
 
 @statement
-def unexplained(relative: float) -> str:
+def no_explanation(relative: float) -> str:
     """Return the sentence that outputs differ although every node and part agrees by itself."""
     return (
         f"Outputs differ by {relative:.2g} x RMS, but every node and every part of the executed"
@@ -130,7 +130,7 @@ def not_comparable(party: str, kind: str) -> str:
 
 
 @statement
-def saved_in_tf32(count: int) -> str:
+def results_in_tf32(count: int) -> str:
     """Return the sentence that saved results only differ by the precision of products."""
     tensors = count_text(count, "saved tensor")
     return (
@@ -194,7 +194,7 @@ def model_or_data_changed(is_related: bool) -> str:
 
 
 @statement
-def reshaped(output: str, own: str, saved: str) -> str:
+def different_shape(output: str, own: str, saved: str) -> str:
     """Return the sentence that an output has the saved values in another shape."""
     return (
         f"Output {output!r} has the saved values, but a different shape: {own} instead of {saved}."
@@ -278,7 +278,7 @@ def no_part_refused(messages: str) -> str:
 
 
 @statement
-def generated_data_invalid(message: str) -> str:
+def invalid_data(message: str) -> str:
     """Return the sentence that generated data break the specification."""
     return (
         f"The generated data break the ONNX specification: {message} Pass real data"
@@ -302,13 +302,13 @@ def open_shapes(inputs: Sequence[str]) -> str:
 
 
 @statement
-def lost_operator(party: str, op: str, is_standard: bool) -> str:
+def missing_operator(party: str, op: str, is_standard: bool) -> str:
     """Return the sentence that a backend does not support an operator."""
     return f"{party} does not support {op}{'.' if is_standard else ', a non-standard operator.'}"
 
 
 @statement
-def lost_operators(operators: str) -> str:
+def missing_operators(operators: str) -> str:
     """Return the sentences about unsupported operators, with the advice on other comparisons."""
     return (
         f"{operators} Compare with a version of a backend that supports it (--environments), a"
@@ -389,7 +389,7 @@ def quantization_alone(relative: float) -> str:
 
 
 @statement
-def quantized_otherwise(relative: float) -> str:
+def different_quantized_nodes(relative: float) -> str:
     """Return the sentence that the reference is quantized in different nodes."""
     return (
         f"Quantization changes the outputs by {in_percent(relative)} of their RMS. The quantized"
@@ -407,7 +407,7 @@ def not_narrowed_down(count: int) -> str:
 
 
 @statement
-def restored_together(count: int) -> str:
+def nodes_to_restore_together(count: int) -> str:
     """Return the sentence that the fault is among nodes that can only be restored together."""
     return (
         f"The fault is in one or more of {count_text(count, 'node')}: the parts of the reference"
@@ -420,6 +420,17 @@ def any_of_nodes(count: int) -> str:
     """Return the sentence that a change of any of some nodes explains the fault."""
     return (
         f"The fault is in one of {count_text(count, 'node')}: a change of any of them explains it."
+    )
+
+
+@statement
+def states_hold_other_values(states: Sequence[str], steps: int) -> str:
+    """Return the sentence that only the states of two models differ."""
+    verb = "holds" if len(states) == 1 else "hold"
+    return (
+        f"{some_of(states)} {verb} different values in the model and the reference. If each reads"
+        f" its own states, all other outputs match in {count_text(steps, 'step')} (--steps"
+        f" {steps}): generated states fit only one of the models."
     )
 
 
@@ -471,7 +482,7 @@ def right_in_float32_by(command: str, why: str) -> str:
 
 
 @statement
-def fixed_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) -> str:
+def static_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) -> str:
     """Return the sentence that a dimension is dynamic only in the program."""
     named = " and ".join(map(str, axes))
     return (
@@ -578,7 +589,7 @@ def input_sets_cut(count: int, remedy: str) -> str:
 
 
 @statement
-def lost_elements(lost: int, size: int, name: str) -> str:
+def missing_elements(lost: int, size: int, name: str) -> str:
     """Return the clause with the number of saved elements that are lost."""
     return f"{lost} of {count_text(size, 'element')} of the saved {name!r}"
 
@@ -610,7 +621,7 @@ ONE_STEP = constant("one_step", "one step has nothing to compare with; add --ste
 
 
 @statement
-def fixed_chunk(length: int) -> str:
+def static_chunk_length(length: int) -> str:
     """Return the sentence that the model takes a fixed number of positions at a time."""
     return f"the model takes {count_text(length, 'position')} at a time, not all inputs at once"
 

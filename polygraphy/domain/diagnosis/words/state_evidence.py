@@ -49,7 +49,7 @@ def hands_on_another(output: str, source: str) -> str:
 
 
 @fact
-def exchanged_states(states: Sequence[str], step: int) -> str:
+def match_with_reference_states(states: Sequence[str], step: int) -> str:
     """Return the fact that a step is correct with some states of the reference."""
     return f"With only the reference's {quote_all(states)}, step {step} is correct."
 
@@ -64,7 +64,7 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 def continues_another(output: str, source: str, expected: str, by: str) -> str:
     """Return the fact that a state output continues another input than expected."""
     if not expected:
-        return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
+        return f"Output {output!r} returns input {source!r} unchanged, unlike other states."
     return (
         f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
         f" {by}: the outputs are wired wrongly."

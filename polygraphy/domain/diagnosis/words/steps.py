@@ -179,7 +179,7 @@ def differ(differing: str, data: int, output: str, largest: float, relative: flo
 
 
 @statement
-def traced(count: int, party: str) -> str:
+def count_of_tensors(count: int, party: str) -> str:
     """Return the sentence with the number of tensors that a backend computed."""
     return f"{count_text(count, 'tensor')}, computed by {party}."
 
@@ -212,7 +212,7 @@ def verdicts(juror: str, nodes: int, wrong: Mapping[str, int]) -> str:
 
 
 @statement
-def undecided(nodes: int) -> str:
+def nodes_without_decision(nodes: int) -> str:
     """Return the sentence with the number of nodes without a decision."""
     return f"Undecided: {count_text(nodes, 'node')}."
 
@@ -225,7 +225,7 @@ def remedy_tried(rewrites: Sequence[str], matches: bool, is_all: bool) -> str:
 
 
 @statement
-def refused_nodes(count: int, total: int) -> str:
+def count_of_refusals(count: int, total: int) -> str:
     """Return the sentence with the number of nodes that a backend refuses."""
     return f"{count or 'All'} of {count_text(total, 'node')}."
 
@@ -238,7 +238,7 @@ def equal_pairs(count: int, places: int) -> str:
 
 
 @statement
-def explained_changes(count: int, total: int, is_late: bool) -> str:
+def count_of_explanations(count: int, total: int, is_late: bool) -> str:
     """Return the sentence how many differences are explained."""
     addition = " Some changes were not tried: the limit was reached." if is_late else ""
     return f"{count} of {total} explained.{addition}"
@@ -326,7 +326,7 @@ def versions_run(count: int, total: int) -> str:
 
 
 @statement
-def shown_by(nodes: int, total: int, program: str = "") -> str:
+def nodes_that_show_fault(nodes: int, total: int, program: str = "") -> str:
     """Return the sentence with the number of nodes that show the fault."""
     ends = f"; {program} exits with 1" if program else ""
     return f"{nodes} of {count_text(total, 'node')} {'shows' if nodes == 1 else 'show'} it{ends}."
@@ -341,7 +341,7 @@ def idle_branches(branch: str, nodes: Sequence[str]) -> str:
 
 
 @statement
-def quantized_alike(share: float) -> str:
+def match_of_quantized_reference(share: float) -> str:
     """Return the sentence that a quantized reference reproduces the outputs of the model."""
     return f"It reproduces the model's outputs within {in_percent(share)} of their RMS."
 
@@ -353,13 +353,13 @@ def sets_tried(count: int, total: int, tried: int) -> str:
 
 
 @statement
-def kept_nodes(count: int, total: int, builds: int) -> str:
+def count_of_float_nodes(count: int, total: int, builds: int) -> str:
     """Return the sentence with the number of nodes that were kept, and of builds."""
     return f"{count} of {total}, after {count_text(builds, 'build')}."
 
 
 @statement
-def judged(is_tolerable: bool, error: object) -> str:
+def is_error_tolerable(is_tolerable: bool, error: object) -> str:
     """Return the sentence on whether an error is tolerable."""
     return f"{'Good enough' if is_tolerable else 'Not good enough'}: {error}."
 
@@ -402,13 +402,13 @@ def not_counted(causes: Sequence[str]) -> str:
 
 
 @statement
-def exchanged_states(states: Sequence[str], step: int) -> str:
+def effect_of_reference_states(states: Sequence[str], step: int) -> str:
     """Return the sentence that correct states alone correct a step."""
     return f"{some_of(states)} alone correct{'s' if len(states) == 1 else ''} step {step}."
 
 
 @statement
-def fixed_steps(count: int, wrong: int | None) -> str:
+def steps_with_fix(count: int, wrong: int | None) -> str:
     """Return the sentence on whether all steps match with the fix; `wrong` is the first that
     differs.
     """

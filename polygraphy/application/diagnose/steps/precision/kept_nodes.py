@@ -49,7 +49,7 @@ def explain_by_kept_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
         except REFUSALS as error:
             return Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
         passes, loads = len(opened.built.passes), opened.built.loads
-        notes.append(steps.kept_nodes(len(half.kept), passes, loads))
+        notes.append(steps.count_of_float_nodes(len(half.kept), passes, loads))
     return Found(_conclude(case, lowered, half), case)
 
 

@@ -19,7 +19,7 @@ from polygraphy.application.diagnose.refusals import half_refusal
 from polygraphy.application.diagnose.steps.precision.kept_nodes import STEPS
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
 
@@ -38,6 +38,8 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
             return _allow(answer)
     except BackendError as error:
         refused = error
+    except ModelError:
+        pass  # The float32 diagnosis says why the model is invalid.
     wide = lowering.in_float32()
     case = _exchange(case, lowering, wide).choose_data_again()
     lowering_first = request.diagnose(case, request)

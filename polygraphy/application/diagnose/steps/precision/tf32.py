@@ -32,7 +32,10 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact, Statement, join_statements
 from polygraphy.domain.diagnosis.words import reasons, steps
-from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
+from polygraphy.domain.diagnosis.words.precision import (
+    outputs_in_low_precision,
+    tensor_in_low_precision,
+)
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
@@ -93,7 +96,7 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
         is_explained = rounding_explains(judge_party, feeds, values, expected, by_steps=True)
         notes.append(steps.tf32_differs(worst.largest, is_explained))
     lowered = judge_party.facts.lowered or lowered
-    why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
+    why = outputs_in_low_precision(lowered.describe(), worst.largest, lowered.option, is_explained)
     if is_explained:
         return Found(DiagnosisResult(AGREE, reason=Statement(str(why), [why])), case)
     options = data_options(case.model, data_loader, at, feeds[at])
@@ -129,7 +132,9 @@ def _tf32_result(
             party.name,
             "precision",
             facts=[
-                lowered_alone(tensor, found_deviation.in_words(), found_deviation.relative, "TF32"),
+                tensor_in_low_precision(
+                    tensor, found_deviation.in_words(), found_deviation.relative, "TF32"
+                ),
                 why,
             ],
             remedy=remedy,

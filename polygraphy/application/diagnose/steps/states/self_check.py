@@ -111,7 +111,7 @@ def find_obstacle(case: Case, party: Party) -> str:
         return reasons.NO_PREFILL_STREAM
     chunk = plan.at(0).roles.chunk
     if chunk is not None:
-        return reasons.fixed_chunk(chunk)
+        return reasons.static_chunk_length(chunk)
     if not plan.is_decoder and (not plan.roles.inputs_of("chunk") or _mixes_positions(plan)):
         return reasons.NO_PREFILL_STREAM
     if len(party.feeds) < 2:

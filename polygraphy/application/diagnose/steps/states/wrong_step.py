@@ -113,7 +113,9 @@ def _prove_remedy(
     except REFUSALS:
         return result
     with case.attempt(titles.FIX_OVER_ALL_STEPS) as notes:
-        notes.append(steps.fixed_steps(len(judge.own.feeds), None if wrong is None else wrong.at))
+        notes.append(
+            steps.steps_with_fix(len(judge.own.feeds), None if wrong is None else wrong.at)
+        )
     if wrong is None:
         return result
     culprits = [

@@ -1,4 +1,4 @@
-"""Group G4: the identity model with a dynamic batch."""
+"""The identity model with a dynamic batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten batches of unseeded noise for the model of group G1.
+"""Ten batches of unseeded noise for the classifier.
 
 Two passes over the loader differ, so a comparison is fair only if it calls the loader once.
 """

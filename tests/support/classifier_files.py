@@ -1,4 +1,4 @@
-"""Group G1: an image classifier with two heads and the files that commands about it name.
+"""An image classifier with two heads, and the files that commands about it name.
 
 ``input`` -> conv1 -> ``conv1_output`` -> ``relu1_output`` -> ... -> ``intermediate`` -> ...
 -> ``output1`` -> ``output`` (softmax) and ``output2`` -> ``final_output`` (sigmoid).
@@ -52,8 +52,8 @@ def build(folder: Path) -> None:
         models.save(classifier(), path)
     models.save(masked_mean(), folder / "multi_input_model.onnx")
     models.save(models.custom_op(("batch", 3, 224, 224)), folder / "custom_op.onnx")
-    copy_script("g1_data_loader.py", folder / "data_loader.py")
-    copy_script("g1_calibration_data.py", folder / "calibration_data.py")
+    copy_script("classifier_data_loader.py", folder / "data_loader.py")
+    copy_script("classifier_calibration_data.py", folder / "calibration_data.py")
     (folder / "calibration_images").mkdir()
     for index in range(_PICTURES):
         picture = pictures.gradient(32, hue=64 * index)

@@ -1,4 +1,4 @@
-"""Group G2: the static identity model, scripts about it, and tactic replays of its builds."""
+"""The static identity model, scripts about it, and tactic replays of its builds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def build(folder: Path) -> None:
     """
     models.save(models.identity(), folder / "identity.onnx")
     models.save(models.identity_fp16(), folder / "identity_fp16.onnx")
-    copy_script("g2_data_loader.py", folder / "data_loader.py")
-    copy_script("g2_example.py", folder / "example.py")
-    copy_script("g2_compare.py", folder / "compare.py")
+    copy_script("identity_data_loader.py", folder / "data_loader.py")
+    copy_script("identity_example.py", folder / "example.py")
+    copy_script("identity_compare.py", folder / "compare.py")
     replays.write(folder / "replay.json", _REPLAY)
     replays.write_directory(folder / "replays", good=[_REPLAY, _REPLAY], bad=[])
 
 
 def build_calibration_example(folder: Path) -> None:
     """Write example.py with `calib_data`, which a command run elsewhere names by its path."""
-    copy_script("g2_calibration_example.py", folder / "example.py")
+    copy_script("identity_calibration_example.py", folder / "example.py")
