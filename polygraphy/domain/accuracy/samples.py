@@ -136,7 +136,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
         return Labels.of([row[0] for row in rows])
     odd = next((row for row in rows if len(row) != 2), None)
     if samples is None:
-        raise InputError(f"{path}: it names samples, but the data have no names.",
+        raise InputError(f"{path} names samples, but the data have no sample names.",
                          hint="Write one label per line, in the order of the data.")  # fmt: skip
     if odd is not None:
         raise InputError(

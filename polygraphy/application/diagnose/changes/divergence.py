@@ -469,7 +469,7 @@ class _Search:
         place, found = node.makes.index(name), []
         for other_node in self._by_reads.get((node.op, node.settings, twins), ()):
             twin = other_node.makes[place] if place < len(other_node.makes) else ""
-            if twin in self._theirs and not deviation(value, self._theirs[twin]):
+            if twin in self._theirs and not deviation(value, self._theirs[twin]).is_wrong:
                 found.append(twin)
         if not found or name in found or node.op not in MOVING:
             return found[0] if found else None

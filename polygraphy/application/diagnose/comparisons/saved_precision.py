@@ -12,9 +12,9 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.domain.catalog.compute import RECURRENT, TF32_OPERATORS
-from polygraphy.domain.diagnosis.culprit import TensorError
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.regions import producers, region_before
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import is_float, with_digits
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -39,7 +39,7 @@ def tf32_tensors(
     party: SuspectedParty,
     trace: Trace,
     wrong: Mapping[str, Any],
-    compared: Mapping[str, TensorError],
+    compared: Mapping[str, Deviation],
 ) -> set[str]:
     """Return the wrong tensors that TF32 explains; none unless most products of the model differ.
 

@@ -182,7 +182,7 @@ class _GoalSearch:
             why = words.rewrites_lose(goal.name, judge, before, goal.within)
             with case.attempt(titles.WITHOUT_REWRITES) as notes:
                 notes.append(why)
-            return Unexplained(why)
+            return Unexplained(why, ends=True)  # A backend is at fault.
         return self._result(model, before)
 
     def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
