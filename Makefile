@@ -16,7 +16,7 @@ OTHER_PYTHONS := python3.10 python3.13
 # Many tests start interpreters. Without bytecode, each of them would compile every package that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test env-test check check-extra check-versions env-test-all env-versions env-docs site lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
+.PHONY: demo black-all test env-test check check-extra check-versions env-test-all env-versions env-docs site lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -37,7 +37,11 @@ check: lint
 
 lint:
 	@$(MAKE) --no-print-directory -j 2 black ruff mypy lint-imports
+# ruff's formatter looks at all files in a second, black in a minute: black decides about those that ruff would format otherwise.
 black:
+	@files=$$($(BIN)/ruff format --diff --quiet . | sed -n '/^--- .*[.]pyi*$$/s/^--- //p'); \
+	[ -z "$$files" ] || $(BIN)/black --check --quiet $$files || { echo "black would reformat files: run $(BIN)/black ."; exit 1; }
+black-all:
 	$(BIN)/black --check --quiet .
 ruff:
 	$(BIN)/ruff check --quiet .
@@ -59,6 +63,7 @@ test-extra: SELECT = -m "extra and not packaging"
 EXTRA ?= test-extra
 TORCH = $(if $(filter test-extra,$(EXTRA)),torch==2.13.0+cpu)
 test-all test-extra: env-test-all
+	@[ "$(EXTRA)" != test-all ] || $(MAKE) --no-print-directory black-all BIN=$(TEST_ALL_VENV)/bin
 	@$(MAKE) --no-print-directory check-extra SELECT='$(SELECT)'
 # The same tests in an environment that exists.
 check-extra:

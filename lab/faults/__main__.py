@@ -43,6 +43,8 @@ def with_third(case: Case) -> Case:
 
 def on_providers(case: Case, providers: list[str]) -> Case:
     """Return the case with ONNX Runtime on other providers."""
+    if "--onnxrt" not in case.words:
+        return case._replace(version=HERE)
     place = case.words.index("--onnxrt") + 1
     words = (*case.words[:place], "--providers", *providers, *case.words[place:])
     return case._replace(version=HERE, words=words)

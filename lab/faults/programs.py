@@ -1,24 +1,40 @@
 """Files of other programs, and files in which the example input decided something.
 
-These need PyTorch, and are left out without it.
+These need PyTorch, and are left out without it. A process of its own exports them: what PyTorch
+starts there does not survive the forks of other cases.
 """
 
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from .case import Case, Culprit
+from .case import Case, Culprit, load
 from .environments import HERE
 
 PROGRAMS = ("frozen", "other program") if find_spec("torch") else ()
 
 
+SECONDS = 300
+
+
 def programs(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]:
+    """Yield the case that another process exports, if there is one."""
+    line = [sys.executable, "-m", "faults.programs", str(place), kind, str(rng.integers(2**31))]
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(line, cwd=Path(__file__).parents[1], check=False, timeout=SECONDS)
+    if (place / "case.json").exists():
+        yield load(place / "case.json")
+
+
+def exported(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]:
     """Export a drawn program, and yield the case of a file that does not compute it; of a healthy
     file where the kind is ``healthy``.
     """
@@ -36,3 +52,10 @@ def programs(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]
         culprits = (culprit,) if drawn.party else ()
         words = ("diagnose", *shlex.split(drawn.words), "--format", "json")
         yield Case(place.name, f"{kind}: {drawn.name}", "planted", HERE, words, culprits)
+
+
+if __name__ == "__main__":
+    folder, kind_name, seed = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    drawn_case = next(exported(folder, np.random.default_rng(seed), kind_name), None)
+    if drawn_case is not None:
+        drawn_case.save(folder)

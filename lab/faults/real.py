@@ -185,16 +185,22 @@ def _tiny_division(net: Net, t: str) -> str:
 
 
 def _odd_norm(kind: str) -> Callable[[Net, str], str]:
-    """A normalization written out over axes that the fused operator does not have."""
+    """A normalization written out over axes that fused operators do not have, or of mean - x."""
 
     def build(net: Net, t: str) -> str:
         a, b = int(net.rng.choice([2, 3])), 4
         small = net.squeeze(t, a, b, b)
-        first, second = {"middle": ([1], [1]), "mixed": ([-1], [1]), "rms": ([], [1])}[kind]
+        first, second = {
+            "middle": ([1], [1]),
+            "mixed": ([-1], [1]),
+            "turned": ([-1], [-1]),
+            "rms": ([], [1]),
+        }[kind]
         with net.culprit():
             centered = small
             if first:
-                centered = net.node("Sub", small, net.reduce("ReduceMean", small, first))
+                pair = (small, net.reduce("ReduceMean", small, first))
+                centered = net.node("Sub", *(pair[::-1] if kind == "turned" else pair))
             squared = net.node("Pow", centered, net.constant(2.0))
             variance = net.reduce("ReduceMean", squared, second)
             root = net.node("Sqrt", net.node("Add", variance, net.constant(1e-5)))
@@ -432,6 +438,13 @@ _PATTERNS = (
         _odd_norm("mixed"),
         FIRST,
         FIRST,
+        rewrites=("LayerNormFusion", "SimplifiedLayerNormFusion"),
+    ),
+    Fault(
+        "layer norm of the mean minus x",
+        _odd_norm("turned"),
+        FIRST,
+        LAST,
         rewrites=("LayerNormFusion", "SimplifiedLayerNormFusion"),
     ),
     Fault(

@@ -101,6 +101,16 @@ def _saved(model: onnx.ModelProto, feed: dict[str, np.ndarray], how: str) -> dic
     return dict(tensors)
 
 
+def _agree(case: Case) -> bool:
+    """Return whether the evaluator, which can round as in TF32, agrees with ONNX Runtime if it does
+    not.
+    """
+    made = dict(_Evaluated(case.right).with_nodes(lambda node, version, run: run)(case.feed))
+    right = OnnxrtParty().load(case.right)(case.feed)
+    pairs = [(np.asarray(made[name], np.float64), right[name]) for name in right]
+    return all(np.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs)
+
+
 def answer(case: Case, folder: Path, how: str = "") -> tuple[str, str]:
     """Diagnose a case; return the word of the table, and what was said."""
     marked = onnx.ModelProto()
@@ -156,6 +166,8 @@ def main() -> int:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for drawn_case in cases(given.seed, given.rounds, given.only):
+            if given.saved == "tf32" and not _agree(drawn_case):
+                continue
             case = drawn_case._replace(wrong=drawn_case.right) if given.healthy else drawn_case
             word, said = answer(case, Path(folder), given.saved)
             if given.healthy:

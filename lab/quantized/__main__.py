@@ -31,7 +31,7 @@ from polygraphy.domain.quantization.metrics import RmsRatio
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Findings
 
-from .cases import Case, healthy_cases, planted_cases, unlike_cases
+from .cases import Case, clipped_cases, healthy_cases, planted_cases, unlike_cases
 from .truth import RIVALS, Switches, fewest
 
 
@@ -42,7 +42,7 @@ class Kept:
         self.verdict, self.summary = "", ""
         self.culprits: list[Mapping[str, Any]] = []
 
-    def found(self, kind: str, facts: Mapping[str, Any]) -> None: ...
+    def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None: ...
 
     def conclude(
         self, verdict: str, culprits: Sequence[Mapping[str, Any]] = (), summary: str = ""
@@ -210,7 +210,7 @@ def main() -> int:
     if given.part in (None, "planted"):
         nodes, both, kinds = 0, 0, Counter[str]()
         count = 0
-        for case in chain(planted_cases(*words), unlike_cases(*words)):
+        for case in chain(planted_cases(*words), unlike_cases(*words), clipped_cases(*words)):
             node, cause = planted(case)
             count, nodes, both = count + 1, nodes + node, both + (node and cause)
             kinds[f"{case.fault_kind} {'right' if node and cause else 'wrong'}"] += 1

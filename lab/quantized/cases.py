@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from polygraphy.domain.quantization.metrics import RmsRatio
 
 from . import quantizers
 from .hosts import HOSTS, Host, shipped
-from .planting import KINDS, Fault, changed_data
+from .planting import KINDS, Fault, changed_data, clip_biases, shrink_channels
 from .truth import outputs
 
 STATIC = (
@@ -112,9 +113,20 @@ def quantize_all(
             timeout=540,
             check=False,
         )
-        for line in ended.stdout.splitlines():
-            if "Error" in line:
-                print("not quantized:", line)
+        _print_failures(ended.stdout)
+
+
+def _print_failures(text: str) -> None:
+    """Print what was not quantized; a missing package is one line."""
+    missing: Counter[str] = Counter()
+    for line in text.splitlines():
+        before, found, package = line.partition("ModuleNotFoundError: No module named ")
+        if found:
+            missing[package] += 1
+        elif "Error" in line:
+            print("not quantized:", before)
+    for package, count in missing.items():
+        print(f"not quantized, because {package} is not installed: {count} models")
 
 
 def value_of(host: Host, model: onnx.ModelProto) -> float:
@@ -218,6 +230,34 @@ def unlike_cases(
                     Fault((), ("calibration data",)),
                     "unlike",
                 )
+
+
+def clipped_cases(
+    folder: Path, seeds: Sequence[int], interpreters: Mapping[str, str], only: str = ""
+) -> Iterator[Case]:
+    """Yield models with channels of tiny weights, whose biases do not fit into int32: quantizers
+    enlarge the scales of such weights, which is undone.
+    """
+    for seed in seeds:
+        for name in ("cnn", "depthwise"):
+            rng = np.random.default_rng([seed, len(name)])
+            host = HOSTS[name](seed)
+            layer = shrink_channels(host, rng)
+            for kind in ("ort-qdq-u8-s8-channel", "ort-qdq-s8-s8-channel-symmetric"):
+                stem = f"{name}{seed}shrunk"
+                if only not in f"{stem}-{kind}-clipped_bias":
+                    continue
+                quantize_all(folder, [(host, stem, kind, False)], interpreters)
+                path = folder / f"{stem}-{kind}.onnx"
+                if not path.exists():
+                    continue
+                model = onnx.load(str(path))
+                healthy = value_of(host, model)
+                fault = clip_biases(host, model, layer)
+                value = value_of(host, model)
+                if value > max(2 * healthy, 0.03):
+                    case = f"{stem}-{kind}-clipped_bias"
+                    yield Case(case, host, kind, model, healthy, value, fault, "clipped_bias")
 
 
 def shipped_case(

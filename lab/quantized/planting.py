@@ -200,38 +200,41 @@ def bias_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> 
     return Fault(_weight_names(node), ("bias scale",))
 
 
-def clipped_bias(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """A channel of tiny weights, whose bias does not fit into int32 with their scale."""
-    graph = _Graph(model)
+def shrink_channels(host: Host, rng: np.random.Generator) -> str:
+    """Give some channels of a Conv tiny weights, so that their biases are all that they add; return
+    the name of the node.
+    """
     held = {weight.name: weight for weight in host.model.graph.initializer}
-    sites = []
-    for node in graph.nodes("Conv"):
-        makers = {one.output[0]: one for one in graph.nodes("DequantizeLinear")}
-        if len(node.input) > 2 and all(name in makers for name in node.input[1:3]):
-            weight, bias = makers[node.input[1]], makers[node.input[2]]
-            twin = next((n for n in host.model.graph.node if n.name == node.name), None)
-            if (
-                twin is not None
-                and graph.has(weight.input[0])
-                and graph.array(weight.input[1]).size > 1
-            ):
-                sites.append((weight, bias, twin))
-    chosen = _choose(rng, sites)
-    if chosen is None:
-        return None
-    weight, bias, twin = chosen
-    channel = int(rng.integers(graph.array(weight.input[1]).size))
-    factor = 1e-9
-    exact = numpy_helper.to_array(held[twin.input[1]]).copy()
-    exact[channel] *= factor
-    held[twin.input[1]].CopyFrom(numpy_helper.from_array(exact, twin.input[1]))
-    right = numpy_helper.to_array(held[twin.input[2]])
-    for node in (weight, bias):
-        scale = graph.array(node.input[1]).copy()
-        scale[channel] *= factor
-        graph.set(node.input[1], scale)
-    codes = graph.array(bias.input[0]).astype(np.float64)
-    codes[channel] = np.sign(right[channel]) * (2**31 - 1)
+    convs = [n for n in host.model.graph.node if n.op_type == "Conv" and len(n.input) > 2]
+    node = convs[int(rng.integers(len(convs) - 1))]
+    weight, bias = (numpy_helper.to_array(held[name]).copy() for name in node.input[1:3])
+    channels = rng.permutation(len(weight))[: max(2, len(weight) // 3)]
+    weight[channels] *= 1e-9
+    bias[channels] = rng.choice([-1, 1], len(channels)) * rng.uniform(0.5, 1.5, len(channels))
+    for name, array in zip(node.input[1:3], (weight, bias)):
+        held[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))
+    return node.name
+
+
+def clip_biases(host: Host, model: onnx.ModelProto, layer: str) -> Fault:
+    """Store weights and biases of a Conv with the scales that their channels have, as quantizers do
+    that do not look at int32.
+    """
+    graph = _Graph(model)
+    held = {one.name: numpy_helper.to_array(one) for one in host.model.graph.initializer}
+    twin = next(n for n in host.model.graph.node if n.name == layer)
+    node = next(n for n in graph.nodes("Conv") if n.name == layer)
+    makers = {one.output[0]: one for one in graph.nodes("DequantizeLinear")}
+    reads, weight, bias = (makers[name] for name in node.input[:3])
+    exact, right = held[twin.input[1]], held[twin.input[2]]
+    largest = np.abs(exact).reshape(len(exact), -1).max(1)
+    scale = (largest / 127).astype(np.float32)
+    shape = (-1,) + (1,) * (exact.ndim - 1)
+    graph.set(weight.input[1], scale)
+    graph.set(weight.input[0], np.rint(exact / scale.reshape(shape)).astype(np.int8))
+    scale = (scale * graph.array(reads.input[1]).reshape(())).astype(np.float32)
+    codes = np.clip(np.rint(right / scale.astype(np.float64)), -(2**31 - 1), 2**31 - 1)
+    graph.set(bias.input[1], scale)
     graph.set(bias.input[0], codes.astype(np.int32))
     return Fault(_weight_names(bias), ("clipped bias",))
 
@@ -326,7 +329,6 @@ KINDS: dict[str, Callable[[Host, onnx.ModelProto, np.random.Generator], Fault | 
         scale_order,
         weight_scale,
         bias_scale,
-        clipped_bias,
         nibble_order,
         block_zero_point,
         block_scales,

@@ -21,7 +21,11 @@ KINDS = ("older", "dynamo")
 def _encoder(layers: int) -> nn.Module:
     """Return transformer layers as wide as BERT, of 28 MB each."""
     layer = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, activation="gelu")
-    return nn.TransformerEncoder(layer, layers)
+    encoder = nn.TransformerEncoder(layer, layers)
+    for parameter in encoder.parameters():  # Layers are copies of the first.
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+    return encoder
 
 
 def _convolutions() -> nn.Module:

@@ -385,6 +385,7 @@ class Deviation:
             output is judged as one. Of several outputs, the one that is off most, or its part.
         excesses: the excess of each part; empty if it is judged as one.
         off: the absolute error of the worst element.
+        is_usual: whether what backends approximate explains what rounding does not.
     """
 
     excess: float = 0.0
@@ -399,9 +400,12 @@ class Deviation:
     part: str = ""
     excesses: tuple[float, ...] = ()
     off: float = 0.0
+    is_usual: bool = False
 
-    def __bool__(self) -> bool:
-        return self.excess > 1
+    @property
+    def is_wrong(self) -> bool:
+        """Whether neither rounding nor the usual approximations explain all elements."""
+        return self.excess > 1 and not self.is_usual
 
     @property
     def is_tolerable(self) -> bool:
@@ -469,7 +473,7 @@ def deviation(
     if rtol is not None or rounding is None:
         rounding = _share_of(rtol or 0.0, reference, is_bounded)
     plain = _elementwise_deviation(value, reference, noise, rounding)
-    if plain and is_sorted:
+    if plain.is_wrong and is_sorted:
         again = _elementwise_deviation(
             in_order(value, reference, rounding), reference, noise, rounding
         )
@@ -530,7 +534,7 @@ def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding |
     have decided otherwise; None where it does not explain that.
     """
     exact_deviation = _exact_deviation(value, reference, rounding.flips)
-    if exact_deviation or not exact_deviation.count:
+    if exact_deviation.is_wrong or not exact_deviation.count:
         return None
     text = f"{exact_deviation.count} of {reference.size}"
     why = f"which can break ties differently: {text} elements differ"

@@ -400,6 +400,11 @@ class QuantizedModel(Protocol):
     producer: str
     reference: Any
 
+    def named_reference(self) -> Any:
+        """Return the reference in which each node has a name, if necessary that of its first
+        output.
+        """
+
     @property
     def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:
         """Return the weights that a backend may quantize again if they are switched off, while the

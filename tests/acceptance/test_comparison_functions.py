@@ -152,7 +152,7 @@ def test_the_average_of_iterations_is_judged(identity_dir: Path, polygraphy: Run
     done = polygraphy(f"{command} {options}")
     assert done.code == 0
     assert "Passed: 1/1 outputs on average | Pass Rate: 100.0%" in done.out
-    assert "1 output matched on average over 2 iterations; largest error: 100 % of the" in done.out
+    assert "1 output matched on average over 2 iterations; largest error: 100% of the" in done.out
     assert json.loads((identity_dir / "v.json").read_text())["lst"][0]["aggregation"] == "average"
 
 

@@ -212,9 +212,9 @@ def test_all_culprits_are_found_on_request(polygraphy: Run, folder: Path) -> Non
 def test_a_check_that_writes_much_leaves_its_beginning_and_its_end(
     polygraphy: Run, folder: Path
 ) -> None:
-    models.save(chain(*MANY), folder / "m.onnx")
+    models.save(chain(*MANY[:3]), folder / "m.onnx")
     (folder / "has.sh").write_text(
-        "echo first; yes line | head -c 3000000; echo last\n" + HAS.format("n13")
+        "echo first; yes line | head -c 3000000; echo last\n" + HAS.format("n1")
     )
     assert reduce(polygraphy, "sh has.sh", "--mode linear").code == 0
     text = (folder / "polygraphy_debug" / "00.log").read_text()

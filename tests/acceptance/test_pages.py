@@ -134,7 +134,7 @@ def test_no_block_is_left_out(page: Path) -> None:
         ("3 of 4 nodes", "4 of 4 nodes", False),
         ("found 0.4991", "found 0.4989", True),
         ("found 0.4991", "found 0.3989", False),
-        ("1.5 % of it", "1.9 % of it", True),
+        ("1.5% of it", "1.9% of it", True),
         ("a\n...\nb", "a\nx\ny\nb", True),
         ("a\n...\nb", "a\nx\nc", False),
         ("a", "a\nb", False),

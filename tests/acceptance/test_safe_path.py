@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -110,11 +111,17 @@ def test_the_action_runs_no_modules_of_the_checkout(hostile: Path) -> None:
     assert not (hostile.parent / "mark").exists()
 
 
+_OPTION = re.compile(r"""["']-[mc]["']""")
+
+
 def test_every_start_of_an_interpreter_is_safe() -> None:
     """Interpreters are started with ``-m`` and ``-c`` through `safe_command`, or with ``-I``."""
     unsafe = []
     for path in [*(ROOT / "polygraphy").rglob("*.py"), ROOT / "action" / "compare_models.py"]:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if not _OPTION.search(text):
+            continue
+        tree = ast.parse(text)
         safe = {
             id(inner)
             for node in ast.walk(tree)

@@ -599,7 +599,7 @@ def test_the_record_of_an_average_is_that_of_the_verdict(
 def test_an_iteration_without_outputs_on_one_side_fails(
     console: RecordingConsole,
 ) -> None:
-    """The summary said 50 % and the exit code 0."""
+    """The summary said 50% and the exit code 0."""
     longer = RunResults([("a", [iteration(y=1.0), iteration()]), ("b", [iteration(y=1.0)])])
     empty = RunResults(
         [("a", [iteration(y=1.0), iteration()]), ("b", [iteration(y=1.0), iteration(y=9.0)])]

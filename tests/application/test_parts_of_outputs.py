@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.compare.verification import verify
-from polygraphy.application.diagnose.lowered.half import try_half_precision
+from polygraphy.application.diagnose.precision.half import try_half_precision
 from polygraphy.backend.onnx import OnnxReferenceRunner, convert_to_fp16
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind

@@ -47,7 +47,7 @@ def test_fewer_samples_than_labels_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="3 labels, but 2 samples"):
         compared(results, Samples("inputs.json", labels=str(tmp_path / "labels.txt")))
     (tmp_path / "labels.txt").write_text("a,0\nb,1\n")
-    with pytest.raises(InputError, match="it names samples, but the data have no names"):
+    with pytest.raises(InputError, match="names samples, but the data have no sample names"):
         Samples("inputs.json", labels=str(tmp_path / "labels.txt"))
 
 

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.compare.verification import verify
-from polygraphy.application.diagnose.lowered.half import try_half_precision
+from polygraphy.application.diagnose.precision.half import try_half_precision
 from polygraphy.backend.onnx import convert_to_bf16, convert_to_fp16
 from polygraphy.binding import bind
 from polygraphy.comparator import SimpleCompareFunc

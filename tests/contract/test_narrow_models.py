@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from polygraphy.adapters.fake import FakeNarrowModels
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
-from polygraphy.application.diagnose.lowered.half import try_half_precision
+from polygraphy.application.diagnose.precision.half import try_half_precision
 from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry

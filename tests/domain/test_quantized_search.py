@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import pytest
 
 from polygraphy.domain.quantization.powers import PowerSum, measure_powers
-from polygraphy.domain.quantization.rules import Rules
+from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch
 from polygraphy.domain.quantization.sites import FloatNode, Site
 
@@ -68,3 +68,23 @@ def test_a_large_power_leaves_no_trace(large: float) -> None:
     total = PowerSum([large, 1e-9, 1e-9], {2: (0, [1], 5e-9)})
     assert total(0b010) == pytest.approx(1e-9, rel=1e-6)
     assert total(0b011) == pytest.approx(large + 6e-9, rel=1e-12)  # The weight is quantized again.
+
+
+def test_a_node_that_only_moves_elements_asks_if_the_quantizer_forces_it() -> None:
+    sites = [Site(name, "activation", None) for name in ("x", "flat", "half", "y")]
+    nodes = [
+        FloatNode("reshape", "Reshape", ["x"], ["flat"]),
+        FloatNode("div", "Div", ["flat"], ["half"]),
+        FloatNode("conv", "Conv", ["half"], ["y"]),
+    ]
+    # No Div is quantized by default: get_qdq_config of ONNX Runtime made this model.
+    for producer in ("static", "olive"):
+        forced = rules_of(nodes, sites, producer)
+        assert forced.asks == dict.fromkeys(("reshape", "div", "conv"), "all")
+        assert forced.off(["div", "conv"]) == [2, 3] and forced.off(["conv"]) == [3]
+    sites = [Site(name, "activation", None) for name in ("x", "half", "y")]
+    nodes = [
+        FloatNode("conv", "Conv", ["x"], ["half"]),
+        FloatNode("reshape", "Reshape", ["half"], ["y"]),
+    ]
+    assert rules_of(nodes, sites, "static").asks["reshape"] == "follows"

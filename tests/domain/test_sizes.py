@@ -104,7 +104,7 @@ def drawn(draw: st.DrawFn) -> Drawn:
 @given(made=drawn(), is_known=st.booleans())
 def test_rounding_of_every_part_is_explained(made: Drawn, is_known: bool) -> None:
     found = made.judged(made.joined(made.own), made.right, made.layout if is_known else None)
-    assert not found, (made.kinds, made.dtype, found.part, found.excess)
+    assert not found.is_wrong, (made.kinds, made.dtype, found.part, found.excess)
 
 
 @settings(max_examples=scaled(300), deadline=None)
@@ -114,7 +114,7 @@ def test_a_part_of_zeros_is_found_whatever_is_beside_it(made: Drawn, data: st.Da
     assume(made.kinds[number] not in ("attention", "rectified"))  # Near zero themselves.
     parts = [np.zeros_like(own) if at == number else own for at, own in enumerate(made.own)]
     found = made.judged(made.joined(parts), made.right, made.layout)
-    assert found
+    assert found.is_wrong
     assert found.part.startswith(f"{made.kinds[number]}{number} (output[")
     assert found.excesses[number] == found.excess > 1
     assert all(each <= 1 for at, each in enumerate(found.excesses) if at != number)
@@ -142,11 +142,11 @@ def test_constants_that_fill_are_no_size(
         with np.errstate(over="ignore"):
             array[mask] = array[mask] + np.float32(fill) if is_added else fill
     layout = Layout(name="logits", fills=(fill,)) if is_known else None
-    assert not made.judged(value, right, layout)
+    assert not made.judged(value, right, layout).is_wrong
     value[~mask] += np.float32(0.3)
     found = made.judged(value, right, layout)
     is_hidden = dtype == "float32" and fill == -1e4  # As much as 1e-6 of it is found anyway.
-    assert found or is_hidden
+    assert found.is_wrong or is_hidden
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -159,7 +159,7 @@ def test_what_cancels_in_a_column_is_no_fault_of_arrays_alone(dtype: str) -> Non
     right = np.fft.fft(signal).real.astype(np.float32)
     known = (dtype, dtype)
     rounding = rounding_between((value, right), known, name="output", layout=None)
-    assert not deviation(value, right, rounding=rounding)
+    assert not deviation(value, right, rounding=rounding).is_wrong
 
 
 def test_columns_of_one_quantized_tensor_have_the_same_steps() -> None:
@@ -170,7 +170,7 @@ def test_columns_of_one_quantized_tensor_have_the_same_steps() -> None:
     step = np.float32(np.abs(right).max() / 127)
     value = np.round(right / step) * step
     rounding = rounding_between((value, right), ("int8", "int8"), name="output", layout=None)
-    assert not deviation(value, right, rounding=rounding)
+    assert not deviation(value, right, rounding=rounding).is_wrong
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -185,9 +185,11 @@ def test_columns_and_rows_of_arrays_alone_are_parts(dtype: str) -> None:
         wrong = np.concatenate([pair[0], 0 * pair[1]], axis).astype(np.float32)
         rounding = rounding_between((wrong, right), (dtype, dtype), name="output", layout=None)
         found = deviation(wrong, right, rounding=rounding)
-        assert found
+        assert found.is_wrong
         assert found.part == ("output[4:6]" if axis == 0 else "output[:, 4:6]")
-        assert not deviation(right.astype(dtype).astype(np.float32), right, rounding=rounding)
+        assert not deviation(
+            right.astype(dtype).astype(np.float32), right, rounding=rounding
+        ).is_wrong
 
 
 def leaf(name: str, **kind: Any) -> Layout:

@@ -36,7 +36,7 @@ def test_many_failures_are_counted() -> None:
 def test_what_passed_says_how_close_it_was() -> None:
     text = compared(0.0, 1e-6, iterations=2).summary()
     assert text.startswith("PASSED: onnxrt vs. onnx: 2 outputs matched in 2 iterations")
-    assert re.search(r"; largest error: [\d.]+ % of the tolerance \('y1'\); allowed ", text)
+    assert re.search(r"; largest error: [\d.]+% of the tolerance \('y1'\); allowed ", text)
     assert (
         compared(0.0)
         .summary()

@@ -12,6 +12,7 @@ import polygraphy
 
 ROOT = Path(polygraphy.__file__).parent
 _NAME = re.compile(r"polygraphy(\.\w+)+(:\w+)?")
+_QUOTED = re.compile(r"""["']polygraphy\.\w""")
 ALLOWED = {
     "wiring.py": "binds ports to adapters",
     "adapters/processes/commands.py": "starts the module of the other process",
@@ -32,6 +33,8 @@ def named_modules(source: str) -> Iterator[str]:
     """Yield the modules of this package that constants in a program name, besides those that
     `defer_names` takes, which linters know.
     """
+    if not _QUOTED.search(source):
+        return
     tree = ast.parse(source)
     deferred = {id(part) for node in ast.walk(tree) if _defers(node) for part in ast.walk(node)}
     for node in ast.walk(tree):

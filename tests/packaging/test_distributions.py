@@ -28,6 +28,7 @@ def _not_sources(folder: str, names: list[str]) -> set[str]:
 
 
 _SDIST = "from setuptools import build_meta; print(build_meta.build_sdist('dist'))"
+_WHEEL = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 _ENV = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
@@ -43,8 +44,10 @@ def run(*words: object, cwd: Path) -> str:
 
 def wheel_of(sdist: Path, folder: Path) -> Path:
     """Build a wheel of a source distribution."""
-    words = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
-    run(*words, "--no-cache-dir", "--wheel-dir", folder, sdist, cwd=sdist.parent)
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "source", filter="data")
+    [source] = (folder / "source").iterdir()
+    run(sys.executable, "-c", _WHEEL, folder, cwd=source)
     [wheel] = folder.glob("*.whl")
     return wheel
 
@@ -69,10 +72,10 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bare_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the interpreter of a virtual environment with the package, NumPy and attrs only."""
     folder = tmp_path_factory.mktemp("bare")
-    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
     python = folder / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "--quiet", "install", "numpy", "attrs", cwd=folder)
-    run(python, "-m", "pip", "--quiet", "install", "--no-deps", wheel, cwd=folder)
+    pip = (sys.executable, "-m", "pip", "--python", python, "--quiet", "install")
+    run(*pip, "--no-compile", "--no-deps", "numpy", "attrs", wheel, cwd=folder)
     return python
 
 

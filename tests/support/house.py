@@ -35,11 +35,13 @@ class Method:
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Return the syntax tree of every module, by its path below the package."""
+    """Return the syntax trees of published modules and of those with classes, by path."""
     paths = sorted(path for path in ROOT.rglob("*.py") if "compiled" not in path.parts)
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
     return {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in paths
+        path.relative_to(ROOT).as_posix(): ast.parse(text)
+        for path, text in texts.items()
+        if "class " in text or path.relative_to(ROOT).parts[0] not in _INSIDE
     }
 
 

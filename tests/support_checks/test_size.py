@@ -49,7 +49,7 @@ def test_documentation_imports_and_blanks_are_no_code():
 def test_a_file_belongs_to_the_feature_with_the_longest_prefix():
     size = _size()
     assert size.feature_of("application/run/inference") == "run, inspect, models"
-    assert size.feature_of("application/diagnose/lowered/half") == "diagnose"
+    assert size.feature_of("application/diagnose/precision/half") == "diagnose"
     assert size.feature_of("cli/commands/diagnose_half") == "diagnose"
     assert size.feature_of("backend/onnxrt/loader") == "ONNX Runtime"
     assert size.feature_of("tools") == "other published names"

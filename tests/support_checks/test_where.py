@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from tests.support.house import ROOT
 
 PAGE = ROOT.parent / "docs" / "development" / "architecture.md"
+_DEFINITION = re.compile(r"^(?:def|class) (\w+)", re.M)
 ANSWERS = sorted(set(re.findall(r"`(polygraphy/[\w/]+)\.py:(\w+)`", PAGE.read_text("utf-8"))))
 
 
@@ -46,12 +48,14 @@ def test_a_module_holds_no_second_public_answer(path: str) -> None:
 
 def _defining(name: str) -> list[Path]:
     """Return the files with a public function or class of a name at their top."""
-    found = []
+    return _definitions().get(name, [])
+
+
+@cache
+def _definitions() -> dict[str, list[Path]]:
+    definitions: dict[str, list[Path]] = {}
     for file in ROOT.rglob("*.py"):
-        text = file.read_text("utf-8")
-        if f" {name}" not in text or "compiled" in file.parts:
-            continue
-        kinds = (ast.FunctionDef, ast.ClassDef)
-        if any(isinstance(node, kinds) and node.name == name for node in ast.parse(text).body):
-            found.append(file)
-    return found
+        if "compiled" not in file.parts:
+            for name in _DEFINITION.findall(file.read_text("utf-8")):
+                definitions.setdefault(name, []).append(file)
+    return definitions

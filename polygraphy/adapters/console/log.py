@@ -95,7 +95,7 @@ class LogConsole:
         """Log that the time includes loading libraries."""
         G_LOGGER.info(
             f"{label_of_runner(runner):35} | The time includes loading libraries and kernels. With"
-            " --iterations, one run comes first that is not timed."
+            " --iterations, an untimed run comes first."
         )
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:

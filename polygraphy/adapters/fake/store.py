@@ -115,7 +115,7 @@ class MemoryResultStore:
         writer: _MemoryWriter[T] = _MemoryWriter()
         yield writer
         if writer.has_failed:
-            raise FileError(f"{dest} is not written: an earlier item could not be.", path=dest)
+            raise FileError(f"{dest} was not written, because an earlier item failed.", path=dest)
         if _has_no_suffix(dest):
             self.values[_path_key(dest)] = _Folder(tuple(writer.items))
         elif kind is RunResults:

@@ -24,6 +24,8 @@ numpy = mod.lazy_import("numpy")
 
 _TYPES = {"uint8": "QUInt8", "int8": "QInt8", "uint16": "QUInt16", "int16": "QInt16"}
 """What ONNX Runtime calls types."""
+_NEVER = {"Cast", "DequantizeLinear", "QuantizeLinear"}
+"""Operators that `get_qdq_config` does not quantize."""
 _OTHERS = 0.02
 """The share of bytes that may differ if a model is quantized again by the same algorithm: HQQ sums
 in another order on each machine.
@@ -64,15 +66,73 @@ def _tensor(name: str) -> str:
     return name.removesuffix("_QuantizeLinear_Input")
 
 
+def _quantize_statically(request: Requantization) -> list[ModelProto]:
+    """Return models quantized again with static ranges, by the options that quantize the tensors
+    that the model quantizes; none if the sites do not allow it.
+    """
+    names = {_tensor(site.name) for site in request.sites if site.kind == "activation"}
+    best: tuple[int, Mapping[str, Any], ModelProto] | None = None
+    for options in _static_options(request):
+        try:
+            made = _quantize_static(request.reference, request.sites, [], options)
+        except ValueError:  # A tensor is quantized whose range the model does not have.
+            continue
+        if made is None:
+            return []
+        different = len(names ^ _quantized_names(made))
+        if best is None or different < best[0]:
+            best = different, options, made
+        if not different:
+            break
+    if best is None:
+        return []
+    models = [
+        _quantize_static(request.reference, request.sites, names, best[1]) if names else best[2]
+        for names in request.excluded
+    ]
+    return [model for model in models if model is not None]
+
+
+def _static_options(request: Requantization) -> Iterator[dict[str, Any]]:
+    """Yield options that decide which tensors are quantized: the default, and those of
+    `get_qdq_config`, which Olive calls.
+    """
+    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+
+    ops = sorted({node.op_type for node in request.reference.graph.node} - _NEVER)
+    choices = [(sorted({*QLinearOpsRegistry, *QDQRegistry}), False), (ops, True)]
+    for types, is_forced in choices[:: -1 if request.producer == "olive" else 1]:
+        for keeps in (False, True):
+            yield {
+                "types": types,
+                "extra": {
+                    "ForceQuantizeNoInputCheck": is_forced,
+                    "QDQKeepRemovableActivations": keeps,
+                },
+            }
+
+
+def _quantized_names(model: ModelProto) -> set[str]:
+    """Return the names of the activations that a model quantizes."""
+    weights = {weight.name for weight in model.graph.initializer}
+    return {
+        _tensor(node.input[0])
+        for node in model.graph.node
+        if node.op_type == "QuantizeLinear" and node.input[0] not in weights
+    }
+
+
 def _quantize_static(
-    reference: ModelProto, sites: Sequence[Site], without: Sequence[str]
+    reference: ModelProto,
+    sites: Sequence[Site],
+    without: Sequence[str],
+    options: Mapping[str, Any],
 ) -> ModelProto | None:
     """Return the model quantized again with static ranges; None if the sites do not allow it."""
     from onnxruntime.quantization import CalibrationMethod, QuantType
     from onnxruntime.quantization.calibrate import TensorData, TensorsData
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
     from onnxruntime.quantization.quant_utils import load_model_with_shape_infer
-    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
     activations = [site for site in sites if site.kind == "activation" and site.scheme is not None]
     weights = [site for site in sites if site.kind == "weight" and site.scheme is not None]
@@ -108,7 +168,7 @@ def _quantize_static(
             ranges.setdefault(node.input[0], ranges[node.output[0]])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        onnx.save(reference, str(path))
+        onnx.save(copy_of(reference), str(path))
         inferred = load_model_with_shape_infer(path)
     quantizer = QDQQuantizer(
         inferred,
@@ -119,8 +179,12 @@ def _quantize_static(
         TensorsData(CalibrationMethod.MinMax, ranges),
         [],
         list(without),
-        sorted({*QLinearOpsRegistry, *QDQRegistry}),
-        {"ActivationSymmetric": symmetric, "TensorQuantOverrides": overrides},
+        options["types"],
+        {
+            "ActivationSymmetric": symmetric,
+            "TensorQuantOverrides": overrides,
+            **options["extra"],
+        },
     )
     quantizer.quantize_model()
     model: ModelProto = quantizer.model.model
@@ -222,23 +286,29 @@ def _block_algorithms(
             yield quantizer(algo_config=getattr(nbits, name)(**needs))
 
 
-def _block_codes(model: ModelProto) -> list[Any]:
-    """Return the codes of weights in blocks, in the order of their nodes."""
+def _block_codes(model: ModelProto) -> dict[str, Any]:
+    """Return the codes of weights in blocks by their names, in the order of their nodes."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     places = {"MatMulNBits": 1, "GatherBlockQuantized": 0, "DequantizeLinear": 0}
-    return [
-        onnx.numpy_helper.to_array(weights[node.input[places[node.op_type]]])
-        for node in model.graph.node
-        if node.op_type in places and node.input[places[node.op_type]] in weights
+    names = [
+        node.input[places[node.op_type]] for node in model.graph.node if node.op_type in places
     ]
+    return {name: onnx.numpy_helper.to_array(weights[name]) for name in names if name in weights}
 
 
-def _has_codes(model: ModelProto, codes: Sequence[Any]) -> bool:
-    """Return whether a model has the given codes, but for a few."""
+def _has_codes(model: ModelProto, codes: Mapping[str, Any]) -> bool:
+    """Return whether a model has the given codes, but for a few, by name or else by position; it
+    may have more, which no output depends on.
+    """
     own = _block_codes(model)
-    return len(own) == len(codes) and all(
-        one.shape == other.shape and numpy.mean(one != other) < _OTHERS
-        for one, other in zip(own, codes)
+    if codes.keys() <= own.keys():
+        pairs = [(own[name], array) for name, array in codes.items()]
+    elif len(own) == len(codes):
+        pairs = [*zip(own.values(), codes.values())]
+    else:
+        return False
+    return all(
+        one.shape == other.shape and numpy.mean(one != other) < _OTHERS for one, other in pairs
     )
 
 
@@ -259,7 +329,7 @@ def _one_by_one(
 
 
 _QUANTIZERS: Mapping[str, Callable[[Requantization], list[Any]]] = {
-    "static": _one_by_one(_quantize_static),
+    "static": _quantize_statically,
     "dynamic": _one_by_one(_quantize_dynamic),
     "nbits": _quantize_blocks,
 }

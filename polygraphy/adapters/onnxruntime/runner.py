@@ -23,7 +23,6 @@ from polygraphy.adapters.arrays.foreign import (
 )
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.onnxruntime.profiling import SessionProfiler
 from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
@@ -442,6 +441,8 @@ class OnnxrtRunner(BaseRunner):
         Raises:
             BackendError: the session was made elsewhere, of a model that it does not keep.
         """
+        from polygraphy.adapters.onnxruntime.profiling import SessionProfiler
+
         assert self.sess is not None
         return SessionProfiler(self._session, self.sess, _run_function)
 

@@ -14,7 +14,7 @@ from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.validation import validate
 from polygraphy.application.diagnose.case import REFUSALS
 from polygraphy.application.diagnose.data import choose_feeds_for_half
-from polygraphy.application.diagnose.lowered.half import Tolerance, Trial
+from polygraphy.application.diagnose.precision.half import Tolerance, Trial
 from polygraphy.application.diagnose.subprocesses import run_in_subprocess
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.binding import resolve
@@ -273,12 +273,13 @@ class _OfHalf(PairwiseCompareFunc):
         rounding = self._tolerance.rounding(name, expected)
         if is_float(expected):
             value = np.asarray(value, expected.dtype)
-        if is_ordered(self._tolerance.facts, name) and deviation(
-            value, expected, rounding=rounding
+        if (
+            is_ordered(self._tolerance.facts, name)
+            and deviation(value, expected, rounding=rounding).is_wrong
         ):
             value = in_order(value, expected, rounding)
         found_deviation = deviation(value, expected, rounding=rounding)
-        if found_deviation.count and not found_deviation and not is_float(expected):
+        if found_deviation.count and not found_deviation.is_wrong and not is_float(expected):
             G_LOGGER.info(
                 f"Output {name!r}: {found_deviation.count} of {expected.size} elements differ; a"
                 " type this coarse can break that many ties differently."

@@ -8,7 +8,7 @@ from math import log2
 from typing import Any
 
 from polygraphy.application.debug.iterations import Iterations
-from polygraphy.application.diagnose.lowered.half import (
+from polygraphy.application.diagnose.precision.half import (
     HalfPrecision,
     half_type,
     rank_nodes,

@@ -21,7 +21,6 @@ from polygraphy.domain.diagnosis.culprit import (
     Curve,
     DiagnosisResult,
     Remedy,
-    TensorError,
 )
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.facts import facts_of, join_statements
@@ -313,15 +312,11 @@ class Case:
         note = "" if command else remedies.undo([variant.change for variant in changed])
         return Remedy(command or None, True, note)
 
-    def keep_errors(self, party: str, text: str, tensor_errors: Mapping[str, TensorError]) -> None:
-        """Keep the errors of tensors; see `Curve`."""
-        errors = [
-            tensor_errors[name]
-            for node in self.model.nodes
-            for name in node.makes
-            if name in tensor_errors
-        ]
-        self.record_curve(Curve(party, text, errors))
+    def keep_errors(self, party: str, what: str, deviations: Mapping[str, Deviation]) -> None:
+        """Keep the deviations of tensors; see `Curve`."""
+        names = [name for node in self.model.nodes for name in node.makes if name in deviations]
+        wrong = {name for name in names if deviations[name].is_wrong}
+        self.record_curve(Curve(party, what, {name: deviations[name] for name in names}, wrong))
 
     def epsilon(self, output: str) -> float | None:
         """Return the epsilon of the least precise float type in the computation of an output; None
@@ -360,7 +355,7 @@ class Case:
             if name in values and name in expected:
                 noise_level = (noise or {}).get(name, 0.0)
                 output_deviation = self.deviation(name, values[name], expected[name], noise_level)
-                if output_deviation:
+                if output_deviation.is_wrong:
                     deviations[name] = output_deviation
         return deviations
 
@@ -443,7 +438,7 @@ def conclude(result: DiagnosisResult) -> bool:
     findings = resolve(Findings)
     findings.report_finding("attempts", {"attempts": result.attempts})
     if result.curves:
-        findings.report_finding("errors", {"curves": result.curves})
+        findings.report_finding("errors", {"curves": [curve.data() for curve in result.curves]})
     if facts := facts_of(result.reason):
         findings.report_finding("reason", {"facts": [fact.data() for fact in facts]})
     findings.conclude(result.verdict, result.facts(), result.reason)

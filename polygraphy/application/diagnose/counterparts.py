@@ -438,7 +438,7 @@ class _Search:
         arrays = (
             arrangement.astype(value.dtype) for arrangement in arrangements(expected, value.shape)
         )
-        return [array for array in arrays if value.size > 1 and deviation(value, array)]
+        return [array for array in arrays if value.size > 1 and deviation(value, array).is_wrong]
 
     def _try_single_weights(
         self,
@@ -455,7 +455,9 @@ class _Search:
             for name, value in self._held.items():
                 for op in {reader.op for _, reader in self._readers(name)}:
                     for names, fitting_array in stack_weights(own_values, op, value.shape):
-                        if deviation(value, fitting_array := fitting_array.astype(value.dtype)):
+                        if deviation(
+                            value, fitting_array := fitting_array.astype(value.dtype)
+                        ).is_wrong:
                             yield {name: fitting_array}, {name: names}, node
 
     def _try_all_weights(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
@@ -478,8 +480,11 @@ class _Search:
                     else ()
                 ):
                     items = [*arrangements(x, self._held[name].shape)]
-                    if items and deviation(
-                        self._held[name], items[way].astype(self._held[name].dtype)
+                    if (
+                        items
+                        and deviation(
+                            self._held[name], items[way].astype(self._held[name].dtype)
+                        ).is_wrong
                     ):
                         weights[name] = items[way].astype(self._held[name].dtype)
                         names[name] = [other_name]
@@ -501,7 +506,7 @@ class _Search:
                 program_evidence.weight_is_not(name, ops, names[name], off, other_name, kind)
             )
         is_as_held = any(
-            np.shape(x) == self._held[name].shape and not deviation(self._held[name], x)
+            np.shape(x) == self._held[name].shape and not deviation(self._held[name], x).is_wrong
             for name in weights
             for _, own_values in self._operations()
             for x in own_values.values()

@@ -8,7 +8,6 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.branches import add_idle_branches, inline_branches
-from polygraphy.application.diagnose.bug_report import add_report_command, hand_over
 from polygraphy.application.diagnose.case import Case, add_origins, conclude
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
 from polygraphy.application.diagnose.oracle import Request, limit_to_evidence
@@ -18,7 +17,6 @@ from polygraphy.application.diagnose.oracles.against_versions import (
     against_versions,
     compare_other_versions,
 )
-from polygraphy.application.diagnose.oracles.between_backends import between_backends
 from polygraphy.application.diagnose.outcome import (
     Ending,
     Found,
@@ -53,7 +51,9 @@ ORACLES: Sequence[Step[Request]] = (
     step_from("oracles.against_program", lambda case, request: request.program is not None),
     against_versions,
 )
-"""What is right, where it is given; else backends are compared with each other."""
+"""What is right, where it is given."""
+BETWEEN_BACKENDS: Step[Request] = step_from("oracles.between_backends")
+"""What is taken if nothing is given, or a difference from it remains unexplained."""
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     ending_from(
         "oracles.over_steps:compare_own_states",
@@ -146,8 +146,12 @@ def diagnose(
             found_ending = ending(found_ending, request)
         result, case = found_ending.result, found_ending.case
         if save_culprit is not None or issue is not None:
+            from polygraphy.application.diagnose.bug_report import hand_over
+
             hand_over(case, result, save_culprit, issue)
-        elif isinstance(model, str) and not request.has_oracle:
+        elif isinstance(model, str) and not request.has_oracle and result.culprits:
+            from polygraphy.application.diagnose.bug_report import add_report_command
+
             result = add_report_command(case, result)
     finally:
         close(parties)
@@ -166,7 +170,10 @@ def diagnose_once(case: Case, request: Request) -> Found:
         answer = take_steps(ORACLES, case, request)
         if isinstance(answer, Unexplained):
             request = evolve(request, unexplained=answer.why)
-        once = answer if isinstance(answer, Found) else between_backends(case, request)
+        if not isinstance(answer, Found):
+            answer = BETWEEN_BACKENDS(case, request)
+        assert isinstance(answer, Found)  # Backends can always be compared.
+        once = answer
     except (BackendError, ModelError) as error:
         invalid = diagnose_invalid_model(case, error, request.feeds)
         if invalid is None:

@@ -162,7 +162,7 @@ def _pair_saved_arrays(
         name: [
             other_name
             for other_name in strange
-            if not deviation(saved[other_name], own_values[name])
+            if not deviation(saved[other_name], own_values[name]).is_wrong
         ]
         for name in missing
     }

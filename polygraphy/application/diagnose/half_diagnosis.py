@@ -9,10 +9,10 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, add_origins, conclude
 from polygraphy.application.diagnose.diagnosing import ask
-from polygraphy.application.diagnose.lowered.half import half_trial
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.oracles.against_float32_model import against_float32_model
 from polygraphy.application.diagnose.oracles.against_versions import add_open_versions
+from polygraphy.application.diagnose.precision.half import half_trial
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import open_versions
 from polygraphy.binding import resolve

@@ -87,11 +87,13 @@ class Oracle:
 
 @frozen
 class Compared:
-    """Which tensors differ by more than rounding, for each set of data. True where some do."""
+    """Which tensors differ by more than rounding, for each set of data."""
 
     sets: Sequence[Differing] = field(factory=list)
 
-    def __bool__(self) -> bool:
+    @property
+    def differs(self) -> bool:
+        """Whether any tensor differs."""
         return any(self.sets)
 
     @property

@@ -14,15 +14,18 @@ from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 
 @frozen
 class Found:
-    """The step ends the diagnosis.
+    """The step has a verdict.
 
     Attributes:
         result: the verdict.
         case: the case on the data that show it, for the commands and files that follow.
+        ends: whether it ends the diagnosis. If not, the next step is taken, and this is the answer
+            unless a later step has a verdict.
     """
 
     result: DiagnosisResult
     case: Case
+    ends: bool = True
 
 
 @frozen
@@ -38,14 +41,16 @@ class Skip:
 
 @frozen
 class Unexplained:
-    """Outputs differ, and the step does not explain it. The next step is taken; unless one ends the
-    diagnosis, no verdict may say that nothing is wrong.
+    """Outputs differ, and the step does not explain it. The next step is taken; unless one has a
+    verdict, no verdict may say that nothing is wrong.
 
     Attributes:
         why: the reason that the verdict gives.
+        ends: whether no later step of the list can explain it either, so that none is taken.
     """
 
     why: str
+    ends: bool = False
 
 
 StepOutcome = Found | Skip | Unexplained
@@ -103,16 +108,19 @@ def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
 
 
 def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutcome:
-    """Return the outcome of the first step, in order, that ends the diagnosis.
+    """Return the outcome of the first step, in order, that ends the list.
 
     Returns:
-        What that step found; else the last reason why a difference is unexplained; else a skip.
+        If none does, the last verdict; else the last reason why a difference is unexplained; else
+        a skip.
     """
     outcome: StepOutcome = Skip("no step applies")
     for step in steps:
         answer = step(case, comparison)
-        if isinstance(answer, Found):
+        if isinstance(answer, Skip):
+            continue
+        if answer.ends:
             return answer
-        if isinstance(answer, Unexplained):
+        if isinstance(answer, Found) or not isinstance(outcome, Found):
             outcome = answer
     return outcome

@@ -282,9 +282,9 @@ def _wrong_node_before(
             if name not in part or name not in known.values:
                 continue
             op = case.model.nodes[index].op
-            off, is_wrong = judge_tensor(part[name], known.values[name], 0.0, op)
+            off = judge_tensor(part[name], known.values[name], 0.0, op)
             place = Place([index], name, off, fused=False)
-            if is_wrong and vote(case, place, party, known).party:
+            if off.is_wrong and vote(case, place, party, known).party:
                 return culprit_at(case, party, place, known)
     return None
 

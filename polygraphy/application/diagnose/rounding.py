@@ -111,7 +111,7 @@ def rounding_explains(
             found_deviation = deviation(
                 value[name], expected_values[name], rounding=rounding, is_sorted=is_sorted
             )
-            if found_deviation:
+            if found_deviation.is_wrong:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
                 perturb_outputs = case.perturb_outputs(feed, rounding.dtype) if is_seen else ()
                 for _, limits, excess in by_part(found_deviation, rounding):

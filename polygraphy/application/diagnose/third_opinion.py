@@ -66,11 +66,11 @@ def vote(case: Case, place: Place, party: SuspectedParty, trace: Trace) -> Vote:
             for value in (trace.values[place.tensor], computed_value)
         )
         if juror.name == _FORMULAS:
-            is_reference = bool(ours) and ours.excess > reference_vote.excess / _FAR
-            return Vote(bool(reference_vote), is_reference, words, ours)
-        if reference_vote and ours:
+            is_reference = ours.is_wrong and ours.excess > reference_vote.excess / _FAR
+            return Vote(reference_vote.is_wrong, is_reference, words, ours)
+        if reference_vote.is_wrong and ours.is_wrong:
             continue  # It is a third opinion, which need not be right.
-        return Vote(bool(reference_vote), bool(ours), words, ours)
+        return Vote(reference_vote.is_wrong, ours.is_wrong, words, ours)
     return _ask_versions(case, place, party, trace, part, computed_value)
 
 
@@ -91,7 +91,10 @@ def _ask_versions(
             versions = environment.run(part.model, part.feed, party.settings)[place.tensor]
         except (PolygraphyException, KeyError):
             continue
-        if deviation(versions, value, rtol=SMALL) and not deviation(expected, versions, rtol=SMALL):
+        if (
+            deviation(versions, value, rtol=SMALL).is_wrong
+            and not deviation(expected, versions, rtol=SMALL).is_wrong
+        ):
             words = f"{party.name} {version}"
             return Vote(True, False, words, deviation(expected, versions, rtol=SMALL))
     return Vote()

@@ -299,7 +299,7 @@ def _correct_outputs(case: Case) -> Values | None:
 
 
 def _match(case: Case, values: Values, expected: Values) -> bool:
-    """Return whether each output matches, has small errors, or differs in less than 1 % of its
+    """Return whether each output matches, has small errors, or differs in less than 1% of its
     elements.
     """
     differing = case.differing(values, expected)

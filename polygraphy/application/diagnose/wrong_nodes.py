@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, MutableMapping, Seque
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.parts import compute_part, cut_part
@@ -20,7 +20,7 @@ from polygraphy.application.diagnose.tensor_trace import (
 )
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
-from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorError
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import (
     BOUNDED,
@@ -102,7 +102,7 @@ class IsolatedNodes:
 
     wrong: Sequence[tuple[str, Deviation]]
     values: Values
-    compared: Mapping[str, TensorError]
+    compared: Mapping[str, Deviation]
 
 
 def compare_isolated_nodes(
@@ -116,7 +116,7 @@ def compare_isolated_nodes(
     order = producers(case.model.nodes)
     wrong: dict[str, Deviation] = {}
     values = tensor_store(case, sum(trace.sizes().values()))
-    compared: dict[str, TensorError] = {}
+    compared: dict[str, Deviation] = {}
     for computed_values, noise_of_all in run_isolated_nodes(case, model, party, trace):
         noise: Mapping[str, Any] = {}
         for name, array in computed_values.items():
@@ -129,55 +129,43 @@ def compare_isolated_nodes(
                 step = _CODES * epsilon_of(expected.dtype)
                 value, expected = value.astype(np.float32), expected.astype(np.float32)
             steps_of_codes = step * np.abs(expected) / NOISE if step else 0.0
-            found_deviation, is_wrong = judge_tensor(value, expected, steps_of_codes, op)
-            if is_wrong:  # Where nothing is, what rounding does need not be known.
+            off = judge_tensor(value, expected, steps_of_codes, op)
+            if off.is_wrong:  # Where nothing is, what rounding does need not be known.
                 noise = noise or noise_of_all()
-                found_deviation, is_wrong = judge_tensor(
-                    value, expected, noise[name] + steps_of_codes, op
-                )
-            compared[name] = tensor_error(name, found_deviation, is_wrong)
-            if is_wrong:
-                wrong[name], values[name] = found_deviation, value
+                off = judge_tensor(value, expected, noise[name] + steps_of_codes, op)
+            compared[name] = off
+            if off.is_wrong:
+                wrong[name], values[name] = off, value
     return IsolatedNodes(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
 
 
-def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[Deviation, bool]:
-    """Return the deviation of an operator's output, and whether it exceeds the usual."""
+def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> Deviation:
+    """Return the deviation of an operator's output, and whether approximations explain it."""
     if op in BOUNDED and is_float(expected):
         noise = noise + _OF_ONE * epsilon_of(expected.dtype) / NOISE
     found_deviation = deviation(value, expected, noise)
-    return found_deviation, bool(found_deviation and deviation(value, expected, noise, rtol=SMALL))
+    if not found_deviation.is_wrong or deviation(value, expected, noise, rtol=SMALL).is_wrong:
+        return found_deviation
+    return evolve(found_deviation, is_usual=True)
 
 
-def tensor_error(name: str, found_deviation: Deviation, is_wrong: bool) -> TensorError:
-    """Return the error of a tensor as a summary."""
-    return TensorError(
-        name, found_deviation.largest, found_deviation.relative, found_deviation.excess, is_wrong
-    )
-
-
-def cumulative_errors(
-    case: Case, own_values: Values, expected: Values
-) -> tuple[dict[str, TensorError], dict[str, Deviation]]:
-    """Return the errors of all tensors computed from the inputs, and the deviations of incorrect
-    ones.
-    """
-    errors: dict[str, TensorError] = {}
-    wrong: dict[str, Deviation] = {}
+def cumulative_deviations(case: Case, own_values: Values, expected: Values) -> dict[str, Deviation]:
+    """Return the deviations of all tensors computed from the inputs."""
+    deviations: dict[str, Deviation] = {}
     nodes = case.model.nodes
     makers = producers(nodes)
     for name in (name for node in nodes for name in node.makes):
         if name in own_values and name in expected:
             op = computing_op(nodes, makers, name)
-            found_deviation, is_wrong = judge_tensor(own_values[name], expected[name], 0.0, op)
-            errors[name] = tensor_error(name, found_deviation, is_wrong)
-            if is_wrong:
-                wrong[name] = found_deviation
-    return errors, wrong
+            deviations[name] = judge_tensor(own_values[name], expected[name], 0.0, op)
+    return deviations
 
 
 def describe_first_error(
-    case: Case, party: SuspectedParty, trace: Trace, errors: Mapping[str, TensorError] | None = None
+    case: Case,
+    party: SuspectedParty,
+    trace: Trace,
+    deviations: Mapping[str, Deviation] | None = None,
 ) -> str | None:
     """Return a sentence about the first tensor that differs without rewrites; None if none does.
 
@@ -185,17 +173,17 @@ def describe_first_error(
         case: what is diagnosed.
         party: who makes them.
         trace: what is right.
-        errors: how far off they are, where they were computed before.
+        deviations: how far off they are, where they were computed before.
 
     Raises:
         BackendError: it cannot hand out all tensors.
     """
-    if errors is None:
+    if deviations is None:
         values = trace_tensors(case, party, trace.feed).values
-        errors, _ = cumulative_errors(case, values, trace.values)
-    case.keep_errors(party.name, "cumulative", errors)
-    first = next((error for error in errors.values() if error.wrong), None)
-    return None if first is None else steps.largest_error(first.name, first.relative)
+        deviations = cumulative_deviations(case, values, trace.values)
+    case.keep_errors(party.name, "cumulative", deviations)
+    first = next((item for item in deviations.items() if item[1].is_wrong), None)
+    return None if first is None else steps.largest_error(first[0], first[1].relative)
 
 
 def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
@@ -252,23 +240,23 @@ def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: Place)
     """
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
         run = _compute_run(case, party, trace, place.region, plain=True)
-        if run is not None and run[1]:
+        if run is not None and run[0].is_wrong:
             return Place(place.region, place.tensor, run[0], fused=False)
     return place
 
 
 def _compute_run(
     case: Case, party: SuspectedParty, trace: Trace, run: Sequence[int], *, plain: bool
-) -> tuple[Deviation, bool, Any] | None:
-    """Return the deviation of the last of some consecutive nodes run together, whether it is
-    incorrect, and its value; None if unknown.
+) -> tuple[Deviation, Any] | None:
+    """Return the deviation of the last of some consecutive nodes run together, and its value; None
+    if unknown.
     """
     last = case.model.nodes[run[-1]]
     tensor = last.makes[0]
     value = compute_part(case.model, run, trace.held, party, plain=plain).get(tensor)
     if value is None or tensor not in trace.values:
         return None
-    return (*judge_tensor(value, trace.values[tensor], 0.0, last.op), value)
+    return judge_tensor(value, trace.values[tensor], 0.0, last.op), value
 
 
 def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
@@ -280,9 +268,9 @@ def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place)
         for run in (region[i : i + size] for i in range(len(region) - size + 1)):
             nodes = [case.model.nodes[index] for index in run]
             found_run = _compute_run(case, party, trace, run, plain=False)
-            if found_run is None or not found_run[1]:
+            if found_run is None or not found_run[0].is_wrong:
                 continue
-            new_deviation, _, value = found_run
+            new_deviation, value = found_run
             tensor = nodes[-1].makes[0]
             if _is_flip(new_deviation, nodes) or _is_step(case, new_deviation, nodes):
                 continue
@@ -324,10 +312,10 @@ def _find_between_steps(
             return [place]
         off = deviation(value, trace.values[name])
         within = [nodes[index] for index in region]
-        if off and not _is_flip(off, within) and not _is_step(case, off, within):
+        if off.is_wrong and not _is_flip(off, within) and not _is_step(case, off, within):
             places.append(Place(region, name, off, fused=True))
     after = deviation(own_values[place.tensor], trace.values[place.tensor])
-    is_all = bool(after) and _A_STEP * after.largest >= place.deviation.largest
+    is_all = after.is_wrong and _A_STEP * after.largest >= place.deviation.largest
     return places if places or is_all else [place]
 
 
@@ -442,7 +430,7 @@ def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
     values[tensor] = value
     part = compute_part(case.model, readers, values, trace.party)
     return bool(part) and not any(
-        deviation(part[name], trace.values[name])
+        deviation(part[name], trace.values[name]).is_wrong
         for index in readers
         for name in nodes[index].makes
         if name in part and name in trace.values
@@ -466,7 +454,7 @@ def is_explained_by_rounding(
         return False
     before = deviation(value, expected)
     after = deviation(value, expected, np.asarray(spread(samples, expected)) / 8)
-    return not after or (after.count < before.count / 4 and np.isfinite(after.largest))
+    return not after.is_wrong or (after.count < before.count / 4 and np.isfinite(after.largest))
 
 
 def compute_with_noise(

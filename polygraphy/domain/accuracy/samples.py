@@ -136,7 +136,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
         return Labels.of([row[0] for row in rows])
     odd = next((row for row in rows if len(row) != 2), None)
     if samples is None:
-        raise InputError(f"{path}: it names samples, but the data have no names.",
+        raise InputError(f"{path} names samples, but the data have no sample names.",
                          hint="Write one label per line, in the order of the data.")  # fmt: skip
     if odd is not None:
         raise InputError(
@@ -196,7 +196,7 @@ class TaskMetric:
     Attributes:
         values: of both runs, from 0 to 1.
         difference: by how much the first is better than the second.
-        interval: in which the difference of all such samples lies, with a probability of 95 %.
+        interval: in which the difference of all such samples lies, with a probability of 95%.
     """
 
     name: str
@@ -214,7 +214,7 @@ class SamplesCompared:
         output: the one that answers are read off.
         total: how many samples there are.
         agreed: how many have one answer.
-        interval: in which the share of those that agree lies, with a probability of 95 %.
+        interval: in which the share of those that agree lies, with a probability of 95%.
         changed: the others.
         metrics: where labels are known.
         right_alone: how many samples only the first, and only the second, is right about.
@@ -320,7 +320,7 @@ class SampleCounts:
 
 
 def share_interval(count: int, total: int) -> Interval:
-    """Return Wilson's interval of a share, at 95 %.
+    """Return Wilson's interval of a share, at 95%.
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
     1927.

@@ -224,9 +224,8 @@ THRESHOLDS = {
             result_doc="Perceptual distance of two images: LPIPS (Zhang et al., 2018), 0 for"
             " identical"
             " images.",
-            function_doc="Holds how different two images look to a largest value.\n\nWhere"
-            " nothing is bound to the port `PerceptualDistance` it cannot be made"
-            " (BackendError): what was not compared has not passed.",
+            function_doc="Limit the perceptual distance of two images.\n\nRaises BackendError if"
+            " no adapter is bound to the port `PerceptualDistance`.",
         ),
         _metric(
             function="ulp",
@@ -242,9 +241,9 @@ THRESHOLDS = {
             result_doc="The largest distance in units in the last place of the data type in"
             " which the output was computed.\n\nDetails: ``p99_ulp``, ``mean_ulp``, and the"
             " data type as ``computed_in``.",
-            function_doc="Holds the largest distance in units in the last place to a limit: of"
-            " the data type in which the output was computed, or where that is not known of its"
-            " own.\n\nOf integers the unit is 1.",
+            function_doc="Limit the largest distance in units in the last place: those of the"
+            " data type in which the output was computed, or, if that is unknown, of the output"
+            " itself.\n\nFor integers, the unit is 1.",
             details=("p99_ulp", "mean_ulp", "computed_in"),
         ),
         _metric(
@@ -263,8 +262,8 @@ THRESHOLDS = {
             " good.\n\nDetails: ``k``, the ``margin`` that was allowed, the ``needed_margin``"
             " with which all would agree, ``lists``, and ``first_disagreement``, the position"
             " of a list.",
-            function_doc="Holds the share of lists (the last dimension) whose highest entries"
-            " agree to a smallest value.",
+            function_doc="Require a smallest share of lists (the last dimension) whose highest"
+            " entries agree.",
             details=("k", "margin", "needed_margin", "lists", "first_disagreement"),
         ),
         _metric(
@@ -277,11 +276,10 @@ THRESHOLDS = {
             default=1e-5,
             minimum=0,
             threshold_doc="Largest acceptable bias in either direction.",
-            result_doc="The mean signed error by the root of the mean square of the second"
+            result_doc="The mean signed error, divided by the RMS of the second"
             " run's output.\n\nDetails: ``mean_signed_error`` in the output's own unit.",
-            function_doc="Holds the mean signed error, by the root of the mean square of the"
-            " second run's output, to a largest value in either direction: errors that cancel"
-            " do not count, a drift does.",
+            function_doc="Limit the mean signed error, divided by the RMS of the second run's"
+            " output, in either direction. Errors that cancel out do not count; drift does.",
             details=("mean_signed_error",),
         ),
         _metric(
@@ -296,11 +294,11 @@ THRESHOLDS = {
             is_whole=True,
             threshold_doc="Largest acceptable number of elements that are NaN or infinite on"
             " one side only.",
-            result_doc="How many elements are NaN, +inf or -inf on one side and something else"
-            " on the other.\n\nDetails: how many of each kind (``nan``, ``posinf``,"
+            result_doc="Number of elements that are NaN, +inf or -inf on one side and differ"
+            " on the other.\n\nDetails: the number of each kind (``nan``, ``posinf``,"
             " ``neginf``), and the index of the ``first``.",
-            function_doc="Holds the number of elements that are NaN, +inf or -inf on one side"
-            " only to a largest value; finite elements are not compared.",
+            function_doc="Limit the number of elements that are NaN, +inf or -inf on one side"
+            " only; finite elements are not compared.",
             details=("nan", "posinf", "neginf", "first"),
         ),
         _metric(

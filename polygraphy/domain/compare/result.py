@@ -506,7 +506,7 @@ class OutputCompareResult(CompareResult):
     def _is_within(self, rounding: Rounding, statistic: str) -> bool:
         """Return whether differences are within rounding."""
         if rounding.parts and self.arrays is not None:
-            return not deviation(*self.arrays, rounding=rounding)
+            return not deviation(*self.arrays, rounding=rounding).is_wrong
         if statistic == "elemwise" and self.difference is not None:
             return self.difference.mismatches(rounding.atol, rounding.rtol).count == 0
         absolute, relative = self.required(statistic)

@@ -283,7 +283,7 @@ def judge_worst_part(
     if are_near(value, reference, rounding.parts, rounding.labels):
         return result
     found_deviation = deviation(value, reference, rounding=rounding)
-    if not found_deviation:
+    if not found_deviation.is_wrong:
         return result
     number = int(np.argmax(found_deviation.excesses))
     part = rounding.parts[number]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from math import isnan
+from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, evolve, field, frozen
 
 from polygraphy.binding import port
 from polygraphy.domain.diagnosis.facts import Fact, facts_of, texts
 from polygraphy.domain.diagnosis.words import evidence
+
+if TYPE_CHECKING:
+    from polygraphy.domain.rounding import Deviation
 
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
@@ -94,26 +98,6 @@ class Attempt:
 
 
 @frozen
-class TensorError:
-    """How far a tensor is off.
-
-    Attributes:
-        name: of the tensor.
-        absolute: the largest difference; None where only the next is known.
-        relative: the same, or of half precision the root mean square of the differences, divided
-            by the root mean square of what the tensor should be.
-        excess: the same, in multiples of what rounding explains.
-        wrong: whether that is too much.
-    """
-
-    name: str
-    absolute: float | None
-    relative: float
-    excess: float
-    wrong: bool
-
-
-@frozen
 class Curve:
     """The errors of tensors, in the order in which the model computes them.
 
@@ -122,12 +106,35 @@ class Curve:
         what: ``cumulative`` of what it made of the inputs, with nothing rewritten; ``isolated``
             where each node computed from what is right; ``rewritten`` where each node of the graph
             that it really runs did.
-        tensors: their errors.
+        tensors: their deviations; of half precision, whose largest absolute error is not known
+            (NaN), the relative one is the root mean square of the differences, divided by that of
+            the tensor.
+        wrong: the tensors at fault.
     """
 
     party: str
     what: str
-    tensors: Sequence[TensorError]
+    tensors: Mapping[str, Deviation]
+    wrong: Collection[str] = ()
+
+    def rename(self, names: Mapping[str, str]) -> Curve:
+        """Return the curve with other names of tensors."""
+        tensors = {names.get(name, name): off for name, off in self.tensors.items()}
+        return evolve(self, tensors=tensors, wrong={names.get(name, name) for name in self.wrong})
+
+    def data(self) -> dict[str, Any]:
+        """Return the curve as documents have it."""
+        rows = [
+            {
+                "name": name,
+                "absolute": None if isnan(off.largest) else off.largest,
+                "relative": off.relative,
+                "excess": off.excess,
+                "wrong": name in self.wrong,
+            }
+            for name, off in self.tensors.items()
+        ]
+        return {"party": self.party, "what": self.what, "tensors": rows}
 
 
 @frozen

@@ -255,15 +255,16 @@ def same_weight(value: Any, expected: Any, reordered: bool = False) -> bool:
     if first.size != second.size:
         return False
     if reordered:
-        return not deviation(np.sort(first.reshape(-1)), np.sort(second.reshape(-1)))
+        return not deviation(np.sort(first.reshape(-1)), np.sort(second.reshape(-1))).is_wrong
     squeezed = [np.squeeze(array) for array in (first, second)]
     if squeezed[0].ndim != squeezed[1].ndim:
-        return not deviation(first.reshape(-1), second.reshape(-1))
+        return not deviation(first.reshape(-1), second.reshape(-1)).is_wrong
     if squeezed[0].ndim > _RANK:
         return False
     turned = (np.transpose(squeezed[1], order) for order in permutations(range(squeezed[1].ndim)))
     return any(
-        array.shape == squeezed[0].shape and not deviation(squeezed[0], array) for array in turned
+        array.shape == squeezed[0].shape and not deviation(squeezed[0], array).is_wrong
+        for array in turned
     )
 
 
@@ -324,16 +325,16 @@ def weight_relation(value: Any, expected: Any) -> Fact | None:
         return None
     for order in [*permutations(range(value.ndim))][1:] if 1 < value.ndim <= _RANK else ():
         turned = np.transpose(expected, order)
-        if turned.shape == value.shape and not deviation(value, turned):
+        if turned.shape == value.shape and not deviation(value, turned).is_wrong:
             return (
                 program_evidence.transposition()
                 if value.ndim == 2
                 else program_evidence.other_axis_order(order)
             )
     for axis in range(value.ndim):
-        if not deviation(value, np.flip(expected, axis)):
+        if not deviation(value, np.flip(expected, axis)).is_wrong:
             return program_evidence.axis_reversal(axis)
     factor = float(np.vdot(value, expected)) / max(float(np.vdot(expected, expected)), 1e-30)
-    if factor and not deviation(value, (expected * factor).astype(value.dtype)):
+    if factor and not deviation(value, (expected * factor).astype(value.dtype)).is_wrong:
         return program_evidence.scale_factor(factor)
     return None

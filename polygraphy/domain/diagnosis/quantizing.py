@@ -13,6 +13,8 @@ from polygraphy.domain.arithmetic.summary import root_mean_square
 
 OUTPUT = -1
 """The position of an operand that no node reads: an output of the model."""
+USUAL_LOSS = 0.15
+"""What quantizing a model to eight bits does to outputs at most, relative to their size."""
 
 
 @frozen

@@ -267,7 +267,9 @@ def _differ(value: Any, other_value: Any) -> bool:
     first, second = np.asarray(value), np.asarray(other_value)
     if first.shape != second.shape or first.dtype.kind != second.dtype.kind:
         return True
-    return bool(deviation(first, second)) if is_float(first) else not np.array_equal(first, second)
+    return (
+        deviation(first, second).is_wrong if is_float(first) else not np.array_equal(first, second)
+    )
 
 
 def unlike(spots: Sequence[Spot], twin_differences: TwinDifferences) -> list[Spot]:

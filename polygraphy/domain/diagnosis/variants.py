@@ -359,7 +359,11 @@ def _operators(node: Node) -> Iterator[Variant]:
                 attributes = tuple(
                     attribute for attribute in node.attributes if attribute.name not in lost_names
                 )
-                yield Variant("structure", change, evolve(node, op=op, attributes=attributes))
+                other = evolve(node, op=op, attributes=attributes)
+                yield Variant("structure", change, other)
+                if op == "AveragePool":
+                    counting = with_attribute(other, "count_include_pad", "int", 1)
+                    yield Variant("structure", change, counting)
 
 
 def operators_with_number(node: Node) -> Iterator[Callable[[float], Variant]]:
@@ -625,8 +629,9 @@ def guess_cause(side: Side, index: int, output: Any, expected: Any) -> tuple[str
         return "changed", changes.other_subgraph(node.op)
     if node.op in QUANTIZING:  # Its input is right, and there is nothing else.
         return "quantization", changes.other_quantization(side.identity(index))
-    # With one input, which is right, there is nothing else.
+    # With one input, which is right, there is nothing else, unless it may be another operator.
     is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
+    is_settings = is_settings and not any(node.op in ops for ops in _ALIKE)
     unknown = "attribute" if is_settings else "changed"
     if np.shape(output) != np.shape(expected):
         change = changes.other_output_shape(node.op, np.shape(output), np.shape(expected))

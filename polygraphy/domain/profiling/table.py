@@ -303,8 +303,8 @@ def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> S
     notes = list(profile.notes)
     if model.nodes and join.unmatched:
         notes.append(
-            f"{len(join.unmatched)} of {len(profile.nodes)} executed nodes have names that the"
-            " model does not have."
+            f"{len(join.unmatched)} of {len(profile.nodes)} executed nodes have names that are"
+            " not in the model."
         )
     if any(node.clock == LAUNCH for node in profile.nodes):
         notes.append(

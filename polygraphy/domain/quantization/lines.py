@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -30,6 +31,23 @@ class Tool:
 
     line: Callable[[Sequence[str]], str]
     package: str = ""
+
+
+def excluded_names(nodes: Sequence[FloatNode], kept: Sequence[str]) -> list[str]:
+    """Return the names by which the quantizer knows nodes; a node without one gets the name of its
+    first output.
+
+    Args:
+        nodes: the nodes of a model.
+        kept: the names of those that stay in floating point.
+    """
+    names = {node.name: node.quantizer_name or node.name for node in nodes}
+    return [names.get(name, name) for name in kept]
+
+
+def has_unnamed(nodes: Sequence[FloatNode], kept: Collection[str]) -> bool:
+    """Return whether a node that stays in floating point has no name."""
+    return any(node.name in kept and node.quantizer_name == "" for node in nodes)
 
 
 def exclusion(producer: str, nodes: Sequence[str], *, keeps_full_range: bool = False) -> str:
@@ -88,11 +106,11 @@ def _genai(nodes: Sequence[str]) -> str:
     """Return the options of the builder: release 0.18 ignores the former name without a word, and
     earlier ones ignore the new name.
     """
+    if any("," in name for name in nodes):  # A list in the command line has no other separator.
+        return f"create_model(..., nodes_to_exclude={nodes!r})"
     names = ",".join(nodes)
-    return (
-        f"--extra_options nodes_to_exclude={names} (of builders before 0.18:"
-        f" int4_nodes_to_exclude={names})"
-    )
+    now, before = (shlex.quote(f"{prefix}nodes_to_exclude={names}") for prefix in ("", "int4_"))
+    return f"--extra_options {now} (of builders before 0.18: {before})"
 
 
 def _unknown(nodes: Sequence[str]) -> str:

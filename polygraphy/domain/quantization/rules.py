@@ -24,6 +24,8 @@ _FOLLOWS = frozenset(
     }
 )  # fmt: skip
 """Operators whose output ONNX Runtime quantizes only if their input is."""
+_REMOVABLE = frozenset({"Clip", "Relu"})
+"""Operators that only follow their input, whatever the options are."""
 _MOVES = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators behind which some quantizers put what the next node asks for in front of them."""
 _STATIC = _FOLLOWS | {
@@ -108,6 +110,31 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
         sites: what is quantized.
         producer: which quantizer made the model; empty if it is not known.
     """
+    if producer not in ("static", "olive") or any(site.kind == "operator" for site in sites):
+        return _inferred_rules(nodes, sites, producer)
+    rules = _inferred_rules(nodes, sites, "static")
+    if producer == "static" and not rules.fixed:
+        return rules
+    forced = _forced_rules(nodes, sites)
+    is_better = len(forced.fixed) < len(rules.fixed)
+    return forced if is_better or (producer == "olive" and not forced.fixed) else rules
+
+
+def _forced_rules(nodes: Sequence[FloatNode], sites: Sequence[Site]) -> Rules:
+    """Return the rules of `get_qdq_config` of ONNX Runtime, which Olive calls: each node asks for
+    all its tensors, nodes that move elements as well.
+    """
+    names = {name for site in sites for name in (site.name, site.name + RAW)}
+    asks: dict[str, Asks] = {}
+    for node in nodes:
+        if not names.isdisjoint((*node.reads, *node.makes)):
+            asks[node.name] = "follows" if node.op in _REMOVABLE else "all"
+    rules = Rules(nodes, sites, asks)
+    return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized(()))
+
+
+def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str) -> Rules:
+    """Return the rules that a quantized model shows."""
     operators = {site.name for site in sites if site.kind == "operator"}
     tensors = [site.name for site in sites if site.kind != "operator"]
     names = {name for site in tensors for name in (site, site + RAW)}

@@ -79,12 +79,14 @@ class FloatNode:
         op: its operator.
         reads: the tensors in floating point that it reads, weights among them.
         makes: the tensors that it computes.
+        quantizer_name: the name by which its quantizer knows it; empty if the node has none.
     """
 
     name: str
     op: str
     reads: Sequence[str]
     makes: Sequence[str]
+    quantizer_name: str | None = None
 
 
 def is_coarse(op: str) -> bool:

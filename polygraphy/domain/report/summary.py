@@ -94,18 +94,18 @@ def sample_sentences(facts: Mapping[str, Any]) -> Iterator[str]:
         facts: a result of the kind ``samples``.
     """
     total, agreed, (low, high) = facts["total"], facts["agreed"], facts["interval"]
-    share = f"{_percent(agreed / total)} %" if total else "none"
+    share = f"{_percent(agreed / total)}%" if total else "none"
     yield (
         f"{agreed} of {count_text(total, 'sample')} {'has' if agreed == 1 else 'have'} the same"
-        f" prediction in {facts['output']!r} ({share}; 95 % interval {_percent(low)} to"
-        f" {_percent(high)} %); {total - agreed} changed."
+        f" prediction in {facts['output']!r} ({share}; 95% interval {_percent(low)} to"
+        f" {_percent(high)}%); {total - agreed} changed."
     )
     for metric in facts["metrics"]:
         (first, second), (low, high) = metric["values"], metric["interval"]
         yield (
-            f"{metric['name'][0].upper()}{metric['name'][1:]}: {_percent(first)} %"
-            f" ({facts['parties'][0]}) and {_percent(second)} % ({facts['parties'][1]}); difference"
-            f" {_points(metric['difference'])} points, 95 % interval {_points(low)} to"
+            f"{metric['name'][0].upper()}{metric['name'][1:]}: {_percent(first)}%"
+            f" ({facts['parties'][0]}) and {_percent(second)}% ({facts['parties'][1]}); difference"
+            f" {_points(metric['difference'])} points, 95% interval {_points(low)} to"
             f" {_points(high)} (paired bootstrap)."
         )
     if facts["right_alone"] is not None:

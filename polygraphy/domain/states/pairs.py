@@ -74,7 +74,7 @@ class Conflict:
     def __str__(self) -> str:
         if not self.expected:
             return (
-                f"Output {self.output!r} hands input {self.input!r} on unchanged, unlike other"
+                f"Output {self.output!r} returns input {self.input!r} unchanged, unlike other"
                 " states."
             )
         where = f" (node {self.node!r})" if self.node else ""

@@ -236,7 +236,7 @@ def value_for(setting: PerOutput[T] | None, name: str, default: T) -> T:
 def in_percent(share: float) -> str:
     """Return a share in percent, with two digits."""
     value = 100 * share
-    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
+    return f"{value:.0f}%" if value >= 10 else f"{value:.2g}%"
 
 
 def quote_all(names: Sequence[str]) -> str:

@@ -80,7 +80,7 @@ def test_what_passed_is_reported_of_all_iterations(capsys: pytest.CaptureFixture
         ({"y": [3.000015]}, {"y": [3.0]}),
     ]
     text = said(capsys, compared(runs, rtol=1.1e-5))
-    assert "1 output matched in 3 iterations; largest error: 95 % of the tolerance ('y')" in text
+    assert "1 output matched in 3 iterations; largest error: 95% of the tolerance ('y')" in text
     assert "; allowed (rel=1.1e-05, abs=1e-05) (abs the default, rel as given)." in text
     assert "that passes" not in text
 

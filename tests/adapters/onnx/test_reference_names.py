@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.domain.quantization.lines import excluded_names, has_unnamed
 from tests.support.models import make, value
 
 RNG = np.random.default_rng(3)
@@ -78,3 +79,20 @@ def test_an_operator_whose_output_has_a_new_name_is_paired() -> None:
     [site] = opened.sites
     assert site.name == "product" and site.exact is not None
     assert "product" in [node.name for node in opened.nodes]
+
+
+def test_a_node_has_the_name_by_which_its_quantizer_knows_it(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_dynamic
+
+    right = network()
+    for node in right.graph.node:
+        node.name = ""
+    optimized = OnnxrtParty().runtime_graph(right, level="ENABLE_BASIC")
+    optimized.graph.node[0].name = "fused"
+    onnx.save(optimized, str(tmp_path / "float.onnx"))
+    quantize_dynamic(str(tmp_path / "float.onnx"), str(tmp_path / "q.onnx"))
+    opened = open_quantized(onnx.load(str(tmp_path / "q.onnx")), [optimized])
+    # It replaces a Gemm by a MatMul and an Add before it looks for the nodes to exclude.
+    assert excluded_names(opened.nodes, ["fused", "y"]) == ["fused_MatMul", "y"]
+    assert not has_unnamed(opened.nodes, ["fused"]) and has_unnamed(opened.nodes, ["y"])
+    assert [node.name for node in opened.named_reference().graph.node][-1] == "y"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
-from polygraphy.application.diagnose.lowered import half
-from polygraphy.application.diagnose.lowered.half import (
+from polygraphy.application.diagnose.precision import half
+from polygraphy.application.diagnose.precision.half import (
     HalfPrecision,
     try_half_precision,
 )

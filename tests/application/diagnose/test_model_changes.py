@@ -12,9 +12,13 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.binding import bind
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.changes.divergence import partings
+from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.choosing_models import WIDTH, choosing
 from tests.support.diagnosis.diagnosis_cases import Kept
@@ -548,3 +552,23 @@ def test_an_extra_node_before_the_first_nan_is_named_and_not_the_node_that_reads
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["extra"], "structure")
     assert "Sqrt 'root' then computes NaN or infinity." in culprit["evidence"]
+
+
+def test_a_model_that_copies_its_weights_is_searched_though_its_tensors_are_larger() -> None:
+    """Layers share a weight through an Identity, as the older exporter of PyTorch writes them."""
+    node, weight = helper.make_node, np.eye(64, dtype=np.float32) * 2
+    ends = [value("x", [1, 64])], [value("y", [1, 64])]
+    healthy = [node("Tanh", ["x"], ["t"], "first"), node("MatMul", ["t", "w"], ["y"], "last")]
+    nodes = [
+        node("Identity", ["w"], ["copy"], "share"),
+        node("Tanh", ["x"], ["t"], "first"),
+        node("Neg", ["t"], ["less"], "extra"),
+        node("MatMul", ["less", "copy"], ["y"], "last"),
+    ]
+    party, feed = OnnxrtParty(), {"x": np.linspace(-2, 2, 64, dtype=np.float32)[np.newaxis]}
+    models = [open_model(make("shared", n, *ends, weights={"w": weight})) for n in (nodes, healthy)]
+    case = Case(models[0], "m.onnx", [party], resolve(DiagnosisReports))
+    goal = party.load(models[1].proto)(feed)
+    found = partings(case, models[1], party, feed, feed, goal)
+    assert found is not None
+    assert [place.border.tensor for place in found.places] == ["y"]

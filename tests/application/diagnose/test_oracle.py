@@ -28,10 +28,10 @@ def sizes(sets: Sequence[dict[str, Deviation]]) -> list[float]:
 @given(SETS)
 def test_the_worst_set_is_the_one_that_is_furthest_off(sets: list[dict[str, Deviation]]) -> None:
     made = Compared(sets)
-    assert bool(made) == any(sets)
+    assert made.differs == any(sets)
     assert made.names == {name for found in sets for name in found}
     assert made.most == max(sizes(sets))
-    assert made.found == sets[made.number]
+    assert made.differences == sets[made.number]
 
 
 @given(SETS, SETS)
@@ -44,5 +44,5 @@ def test_of_two_comparisons_each_set_is_the_one_that_differs_more(
 
 def test_nothing_compared_is_nothing_that_differs() -> None:
     made = Compared()
-    assert not made
-    assert (made.number, made.found, made.names) == (0, {}, set())
+    assert not made.differs
+    assert (made.number, made.differences, made.names) == (0, {}, set())

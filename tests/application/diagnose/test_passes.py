@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import FakeNarrowModels
-from polygraphy.application.diagnose.lowered.half import Lowered, Tolerance, Trial
+from polygraphy.application.diagnose.precision.half import Lowered, Tolerance, Trial
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import ModelFacts

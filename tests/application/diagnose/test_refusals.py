@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.application.diagnose.lowered.half_verdict import cast_model
+from polygraphy.application.diagnose.precision.half_verdict import cast_model
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half

@@ -33,18 +33,18 @@ def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -
     near, wrong = right.copy(), right.copy()
     near[7] += np.float32(2e-5)
     wrong[9] += np.float32(2e-5)
-    assert judge_tensor(near, right, 0.0)[1] is False
-    found, is_wrong = judge_tensor(wrong, right, 0.0)
-    assert is_wrong
+    assert judge_tensor(near, right, 0.0).is_wrong is False
+    found = judge_tensor(wrong, right, 0.0)
+    assert found.is_wrong
     assert found.where == (9,)
 
 
 def test_a_function_that_lies_below_one_is_as_precise_as_one() -> None:
     """As the sigmoid of ONNX Runtime, which is 0 from -18 on."""
     right = np.full(600, 1e-8, np.float32)
-    assert judge_tensor(np.zeros_like(right), right, 0.0, "Sigmoid")[1] is False
-    assert judge_tensor(np.zeros_like(right), right, 0.0, "Exp")[1] is True
-    assert judge_tensor(right + np.float32(1e-6), right, 0.0, "Sigmoid")[1] is True
+    assert judge_tensor(np.zeros_like(right), right, 0.0, "Sigmoid").is_wrong is False
+    assert judge_tensor(np.zeros_like(right), right, 0.0, "Exp").is_wrong is True
+    assert judge_tensor(right + np.float32(1e-6), right, 0.0, "Sigmoid").is_wrong is True
 
 
 class QuantizesEarlier(OnnxParty):
@@ -196,7 +196,5 @@ def test_a_node_that_is_wrong_alone_now_and_then_is_no_rewrite(times: int) -> No
     case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
     feed = {"x": np.linspace(0.1, 1, 6, dtype=np.float32)}
     known = trace_tensors(case, OnnxParty(), feed)
-    found = Place(
-        [0], "y", judge_tensor(known.values["y"] + 1, known.values["y"], 0.0)[0], fused=True
-    )
+    found = Place([0], "y", judge_tensor(known.values["y"] + 1, known.values["y"], 0.0), fused=True)
     assert recheck_place(case, party, known, found).fused is (times == 0)

@@ -92,6 +92,8 @@ def test_another_operator_has_no_attributes_that_it_does_not_know():
     pool = numbers(kernel_shape=(2, 2), count_include_pad=1)
     found = variants(side(Node("n", "AveragePool", "", ("x",), ("y",), pool)), 0)
     assert [v.node.attributes for v in found if v.node.op == "MaxPool"] == [pool[:1]]
+    found = variants(side(Node("n", "MaxPool", "", ("x",), ("y",), pool[:1])), 0)
+    assert pool in [v.node.attributes for v in found if v.node.op == "AveragePool"]
 
 
 def test_a_convolution_without_the_bias_that_others_have_lacks_it():
@@ -179,6 +181,8 @@ def test_what_is_said_of_another_shape_is_that_the_shape_is_another():
     assert guess_cause(side(node), 0, np.ones((2, 3)), np.ones((3, 2))) == expected
     node = Node("n", "Tile", "", ("x", "w"), ("y",))
     assert guess_cause(side(node, w=[2]), 0, np.ones(2), np.ones(3))[0] == "changed"
+    node = Node("n", "MaxPool", "", ("x",), ("y",), numbers(kernel_shape=(2, 2)))
+    assert guess_cause(side(node), 0, np.ones(3), np.zeros(3))[0] == "changed"  # Or AveragePool.
 
 
 def test_a_weight_that_a_node_with_graphs_reads_is_not_blamed() -> None:

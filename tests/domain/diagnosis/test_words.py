@@ -55,7 +55,7 @@ SENTENCES = [
     (precision.half_precision_loss(precision.too_large("a", 3, 9, 7e4, "float16", 65504.0)),
      "3 of 9 elements of 'a' are too large, up to 7e+04; the largest float16 value is 65504."),
     (evidence.quantization_cost(0.2, 0.03, 1, 5),
-     "Quantization changes the outputs by 20 % of their RMS, and by 3 % if this node is not"
+     "Quantization changes the outputs by 20% of their RMS, and by 3% if this node is not"
      " quantized."),
 ]  # fmt: skip
 

@@ -201,7 +201,7 @@ def quantization_table(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
         limits = (
             "" if tensor.limits is None else f"{tensor.limits[0]:.4g} to {tensor.limits[1]:.4g}"
         )
-        loss, least = ("" if x is None else f"{100 * x:.3g} %" for x in (tensor.loss, tensor.least))
+        loss, least = ("" if x is None else f"{100 * x:.3g}%" for x in (tensor.loss, tensor.least))
         rows.append((one_line(tensor.name), tensor.kind, tensor.format, limits, loss, least))
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:

@@ -199,7 +199,7 @@ class TensorWriter:
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
         """Write one iteration; raise FileError if that fails."""
         if self._has_failed:
-            message = f"{self._path} is not written: an earlier item could not be."
+            message = f"{self._path} was not written, because an earlier item failed."
             raise FileError(message, path=self._path)
         self._has_failed = True
         file = self._folder / f"{len(self._files):010}{TENSORS}"
@@ -215,7 +215,7 @@ class TensorWriter:
     def _publish(self) -> None:
         """Move the written file or folder to its path; raise FileError if an item failed."""
         if self._has_failed:
-            message = f"{self._path} is not written: an earlier item could not be."
+            message = f"{self._path} was not written, because an earlier item failed."
             raise FileError(message, path=self._path)
         with translate_os_errors(self._path, "write"):
             if len(self._files) == 1 and not self._path.is_dir():

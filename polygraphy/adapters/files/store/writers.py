@@ -165,7 +165,7 @@ class _Writer:
         """Surround every write, and name the file in errors."""
         path = self._path
         if self._has_failed:
-            raise FileError(f"{path} is not written: an earlier item could not be.", path=path)
+            raise FileError(f"{path} was not written, because an earlier item failed.", path=path)
         self._has_failed = True
         with content_errors_named(f"save to {path}", path), translate_os_errors(path, "write"):
             yield

@@ -307,12 +307,12 @@ class _Known:
             return None
         low, high = min(constants), max(constants)
         if low < high and set(constants) == set(range(low, high + 1)):
-            reason = f"what is compared with each number from {low} to {high}"
+            reason = f"a value to compare with each number from {low} to {high}"
             return InputHint(low, high, reason) if high > 1 else None
         is_single = prod(self._shapes.get(name, [0])) == 1
         if not is_single or {0, 1} & set(constants):
             return None
-        return InputHint(constants[0], constants[0], f"what is compared with {constants[0]}")
+        return InputHint(constants[0], constants[0], f"a value to compare with {constants[0]}")
 
     def is_inverted_mask(self, name: str) -> bool:
         """Return whether one minus the tensor excludes the elements that are not masked."""

@@ -28,6 +28,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     makers_of,
     operator_region,
     producer_of,
+    quantizer_name,
     reads_rows,
     remove_identities,
     remove_suffixes,
@@ -112,6 +113,7 @@ class QuantizedModel:
         self._pairs: list[SitePair] = []
         self._dequantized: dict[str, str] = {}
         self._aliases: dict[str, list[str]] = {}
+        self._unnamed: dict[str, str] = {}  # How an unnamed node is called before a removed Relu.
         self._restore_activations()
         self._find_pairs()
         self._find_operators()
@@ -119,6 +121,15 @@ class QuantizedModel:
             self._find_corrections()
 
     # What there is.
+
+    def named_reference(self) -> ModelProto | None:
+        """Return the reference in which each node has a name; see the port."""
+        if self.reference is None or all(node.name for node in self.reference.graph.node):
+            return self.reference
+        copy: ModelProto = copy_of(self.reference)
+        for node in copy.graph.node:
+            node.name = identity_of(node)
+        return copy
 
     @cached_property
     def nodes(self) -> list[FloatNode]:
@@ -132,9 +143,9 @@ class QuantizedModel:
                 if pair is not None and pair.twin is not None:
                     makes = (self.sites[pair.number].name,)
                     reads = tuple(name for name in pair.twin.input if name)
-                    found_nodes.append(
-                        FloatNode(identity_of(pair.twin), pair.twin.op_type, reads, makes)
-                    )
+                    identity, op = identity_of(pair.twin), pair.twin.op_type
+                    name = quantizer_name(pair.twin, pair.region)
+                    found_nodes.append(FloatNode(identity, op, reads, makes, name))
             elif node.op_type not in (QUANTIZE, DEQUANTIZE, "Constant"):
                 reads = tuple(self._dequantized.get(name, name) for name in node.input if name)
                 makes = tuple(
@@ -143,7 +154,8 @@ class QuantizedModel:
                     if name
                     for alias in (name, *self._aliases.get(name, ()))
                 )
-                found_nodes.append(FloatNode(identity_of(node), node.op_type, reads, makes))
+                identity = self._unnamed.get(identity_of(node), identity_of(node))
+                found_nodes.append(FloatNode(identity, node.op_type, reads, makes, node.name))
         return found_nodes
 
     # Other forms of the model.
@@ -450,6 +462,7 @@ class QuantizedModel:
         """Add a Relu or Clip of the reference after a node."""
         result = twin.output[0]
         raw = f"{result}{RAW}"
+        self._unnamed[raw] = twin.input[0]
         reader = self._makers.get(result)
         if reader is not None and reader.op_type == DEQUANTIZE:  # It reads the codes by this name.
             if any(value.name == result for value in self._graph.output):

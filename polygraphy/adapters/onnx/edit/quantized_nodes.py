@@ -115,7 +115,7 @@ def producer_of(model: ModelProto) -> str:
     for name in ("nncf", "modelopt", "olive", "genai"):
         if name in maker:
             return _nncf_function(nodes) if name == "nncf" else name
-    names = {name for node in nodes for name in node.output}
+    makes = {name for node in nodes for name in node.output}
     reads = [node for node in nodes if node.op_type == DEQUANTIZE]
     if any(node.output[0].startswith("dq_output_") for node in reads):
         return _nncf_function(nodes)
@@ -124,14 +124,15 @@ def producer_of(model: ModelProto) -> str:
     blocks = [node for node in nodes if node.op_type in ("MatMulNBits", "GatherBlockQuantized")]
     if blocks:
         ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
-        return "nbits" if any(node.name.endswith(ends) for node in blocks) else ""
+        names = [name for node in blocks for name in (node.name, *node.input)]
+        return "nbits" if any(name.endswith(ends) for name in names) else ""
     if model.producer_name != "onnx.quantize":
         return ""
     if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):
         return "dynamic"
     weights = {weight.name for weight in model.graph.initializer}
     pairs = [node for node in nodes if node.op_type == QUANTIZE and node.input[0] in weights]
-    stored = any(one.input[0] not in names for one in reads)
+    stored = any(one.input[0] not in makes for one in reads)
     # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs, and
     # infers shapes by itself, which ONNX Runtime notes.
     is_modelopt = not stored and (
@@ -143,6 +144,16 @@ def producer_of(model: ModelProto) -> str:
 def _nncf_function(nodes: Sequence[NodeProto]) -> str:
     """Return the quantizer of NNCF: it compresses weights if no activation is quantized."""
     return "nncf" if any(node.op_type == QUANTIZE for node in nodes) else "nncf-weights"
+
+
+def quantizer_name(twin: NodeProto, region: Sequence[NodeProto]) -> str:
+    """Return the name that a quantizer gives the node that an operator replaces: ONNX Runtime's
+    dynamic one first replaces a Gemm by a MatMul and an Add.
+    """
+    for node in region:
+        if node.op_type in ("ConvInteger", "MatMulInteger") and node.name.endswith("_quant"):
+            return node.name.removesuffix("_quant")
+    return twin.name
 
 
 def makers_of(graph: GraphProto) -> dict[str, NodeProto]:

@@ -157,7 +157,7 @@ class DeviceInput:
         shape = self.shape or self.tensor.shape
         if is_shape_dynamic(shape):
             raise InputError(
-                f"The data for input {self.tensor.name!r} are an address, without a shape.",
+                f"The data for input {self.tensor.name!r} are an address without a shape.",
                 hint="Wrap it: polygraphy.cuda.DeviceView(address, shape, dtype).",
             )
         return shape

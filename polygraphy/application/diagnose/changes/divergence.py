@@ -46,6 +46,8 @@ _SHARE = 6
 """So many times what all tensors take is needed."""
 _GROWTH = 4
 """A run may take so many times the bytes of all tensors of the reference."""
+_OWN = 1.5
+"""The same of the bytes that the model itself computes, if these are more and there is room."""
 _PATIENCE = 12
 """So many more pairs are tried behind one that makes several tensors equal: another may do more."""
 LEFT = 1e-4
@@ -145,7 +147,9 @@ class _Search:
         self._theirs = trace.values
         self._inputs = dict(inputs)
         total = max(sum(trace.sizes().values()), 1)
-        self._limit = _GROWTH * total
+        # The model may compute more of itself, such as copies of weights that layers share.
+        own = min(_OWN * tensor_bytes(case.model, feed), case.room / _SHARE)
+        self._limit = max(_GROWTH * total, own)
         self._budget = RunBudget.for_bytes(total, *_TRIES)
         jumps = any(node.jumps for node in case.model.nodes)
         first = case.differing(case.load(party)(feed), goal).values() if jumps else ()
@@ -465,7 +469,7 @@ class _Search:
         place, found = node.makes.index(name), []
         for other_node in self._by_reads.get((node.op, node.settings, twins), ()):
             twin = other_node.makes[place] if place < len(other_node.makes) else ""
-            if twin in self._theirs and not deviation(value, self._theirs[twin]):
+            if twin in self._theirs and not deviation(value, self._theirs[twin]).is_wrong:
                 found.append(twin)
         if not found or name in found or node.op not in MOVING:
             return found[0] if found else None

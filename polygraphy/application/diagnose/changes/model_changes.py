@@ -17,6 +17,7 @@ from polygraphy.application.diagnose.changes.change_search import (
     output_name,
 )
 from polygraphy.application.diagnose.changes.divergence import LEFT, Parting, Partings, partings
+from polygraphy.application.diagnose.changes.proven_differences import Differences
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
@@ -41,21 +42,6 @@ _UNEXPLAINED = 2
 """More places that no change explains are no proof."""
 _MANY = 64
 """So many nodes are named together at most: the first, which are nearest to equal tensors."""
-
-
-@frozen
-class Differences:
-    """Differences that are proven to change the outputs.
-
-    Attributes:
-        culprits: the nodes that differ.
-        repaired: makes the model with these differences mended; None where that is not known.
-        is_open: whether one of the culprits is several nodes, of which it is not known which it is.
-    """
-
-    culprits: Sequence[Culprit] = ()
-    repaired: Callable[[], OpenModel | None] | None = None
-    is_open: bool = False
 
 
 @frozen
@@ -660,17 +646,11 @@ def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) ->
     last = group[-1].border.tensor
     op = nodes[unproven[-1]].op if unproven else ""
     if len(names) == 1:
-        facts = [
-            evidence.computes_differently(tensors, 1),
-            evidence.match_with_reference_tensors(tensors),
-        ]
+        fault = evidence.computes_differently(tensors, 1)
     else:
         given_inputs = dict.fromkeys(name for parting in group for name in parting.given)
-        facts = [
-            evidence.one_of_nodes([*given_inputs], tensors, len(names)),
-            evidence.match_with_reference_tensors(tensors),
-        ]
-        op = ""
+        fault, op = evidence.one_of_nodes([*given_inputs], tensors, len(names)), ""
+    facts = [fault, evidence.match_with_reference_tensors(tensors)]
     return Culprit(names[:_MANY], last, MODEL, "structure", facts=facts, op=op)
 
 

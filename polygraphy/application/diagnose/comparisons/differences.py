@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.changes.model_changes import Differences, find_changes
+from polygraphy.application.diagnose.changes.proven_differences import Differences
 from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENCES, ModelPair
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
@@ -48,6 +48,8 @@ def find_differences(
     is_all = len(culprits) == len(differing) or is_only
     if not differing or is_all or (is_one and is_plain):
         return proven
+    from polygraphy.application.diagnose.changes.model_changes import find_changes
+
     feeds = (feed, pair.feed_reference(feed))
     parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
     by_values = parting.culprits

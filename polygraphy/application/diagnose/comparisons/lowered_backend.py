@@ -13,15 +13,15 @@ from polygraphy.application.diagnose.data import (
     choose_feeds_for_parties,
     data_options,
 )
-from polygraphy.application.diagnose.lowered.half import (
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half import (
     Lowered,
     OpenedHalf,
     Tolerance,
     half_type,
     open_half,
 )
-from polygraphy.application.diagnose.oracle import Request
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.subprocesses import try_alone
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult

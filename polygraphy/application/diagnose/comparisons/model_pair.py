@@ -11,6 +11,8 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_no
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.oracle import Compared
 from polygraphy.application.diagnose.outcome import StepOutcome
+from polygraphy.binding import resolve
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import (
     are_equal,
     constant_outputs,
@@ -22,7 +24,7 @@ from polygraphy.domain.diagnosis.two_models import Suspect, plan_copies, suspect
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.goal import QuantizedGoal
-from polygraphy.ports.diagnosing import Compute, SuspectedParty, apply_copies
+from polygraphy.ports.diagnosing import Compute, NarrowModels, SuspectedParty, apply_copies
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
 
@@ -69,6 +71,18 @@ class ModelPair:
         outputs = set(case.model.outputs)
         model_names = {name: name if name in outputs else names.get(name, name) for name in values}
         return {model_names[name]: value for name, value in values.items()}
+
+    def stores_half(self, case: Case) -> bool:
+        """Return whether a float32 model keeps tensors in half precision, and its reference does
+        not.
+        """
+        if self.pairing.model.narrow is not None or self.goal is not None:
+            return False
+        models = resolve(NarrowModels)
+        is_declared = any(tensor.dtype in HALF for tensor in case.model.inputs.values())
+        return (
+            is_declared or models.narrow_nodes(case.model.proto) is not None
+        ) and models.narrow_nodes(self.reference.proto) is None
 
     def mend(self, model: Any, pairing: Pairing, chosen: Sequence[Suspect]) -> Any:
         """Return a model with some of its differences taken from the reference."""

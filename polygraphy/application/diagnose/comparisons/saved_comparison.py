@@ -17,8 +17,7 @@ from polygraphy.application.diagnose.golden_files import (
 )
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
-from polygraphy.application.diagnose.wrong_nodes import cumulative_errors
-from polygraphy.domain.diagnosis.culprit import TensorError
+from polygraphy.application.diagnose.wrong_nodes import cumulative_deviations
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import count_text, sets_of_data
@@ -48,7 +47,7 @@ class SavedComparison:
     fitted: Fitted
     compared: Compared
     dtypes: Mapping[str, Any]
-    errors: Mapping[int, Mapping[str, TensorError]]
+    deviations: Mapping[int, Mapping[str, Deviation]]
 
     @property
     def number(self) -> int:
@@ -104,7 +103,7 @@ def compare_saved(
     )
     of_outputs = oracle.beside(case, values)
     dtypes: dict[str, Any] = {}
-    errors: dict[int, Mapping[str, TensorError]] = {}
+    deviations: dict[int, Mapping[str, Deviation]] = {}
 
     def compare_inner(number: int) -> dict[str, Deviation]:
         """Return the deviations of saved intermediate tensors that are beyond accumulated
@@ -117,19 +116,20 @@ def compare_saved(
         own_values = trace_tensors(case, case.parties[0], feeds[number]).values
         dtypes.update((name, own_values[name].dtype) for name in own_values if name in inner)
         expected = _in_own_types(values[number], dtypes, saved)
-        errors[number], wrong = cumulative_errors(case, own_values, expected)
+        deviations[number] = cumulative_deviations(case, own_values, expected)
+        wrong = {name for name, off in deviations[number].items() if off.is_wrong}
         # It may be right in the type in which it was saved.
-        _, wrong = cumulative_errors(
-            case, own_values, LazySubset(inner & wrong.keys(), saved.__getitem__)
+        again = cumulative_deviations(
+            case, own_values, LazySubset(inner & wrong, saved.__getitem__)
         )
-        return wrong
+        return {name: off for name, off in again.items() if off.is_wrong}
 
     inner = [compare_inner(number) for number in range(len(fitted.sets))]
     compared = Compared(
         [{**outputs, **tensors} for outputs, tensors in zip(of_outputs.sets, inner)]
     )
     case.record_comparison(oracle.name, oracle.left_out)
-    return SavedComparison(run, feeds, values, arbiter, fitted, compared, dtypes, errors)
+    return SavedComparison(run, feeds, values, arbiter, fitted, compared, dtypes, deviations)
 
 
 def _describe_left_out(run: SavedRun, fitted: Fitted, data: int) -> Iterator[str]:

@@ -11,10 +11,10 @@ import numpy as np
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.tensor_trace import Trace
-from polygraphy.domain.catalog.compute import TF32_OPERATORS
-from polygraphy.domain.diagnosis.culprit import TensorError
+from polygraphy.domain.catalog.compute import RECURRENT, TF32_OPERATORS
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.regions import producers, region_before
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import is_float, with_digits
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -28,6 +28,8 @@ _LEAST = 2.0**-13
 """What TF32 costs a product at least, as a share of its RMS: operands may be round numbers."""
 _TIMES = 3.0
 """A product may be off by so many times the effect of rounded operands."""
+_STATES = 2.0
+"""The same of a recurrent node, as a multiple of others: it rounds its state in each step, too."""
 _BOTH = sqrt(2)
 """Only one operand is rounded to measure the effect, and both are in TF32."""
 
@@ -37,7 +39,7 @@ def tf32_tensors(
     party: SuspectedParty,
     trace: Trace,
     wrong: Mapping[str, Any],
-    compared: Mapping[str, TensorError],
+    compared: Mapping[str, Deviation],
 ) -> set[str]:
     """Return the wrong tensors that TF32 explains; none unless most products of the model differ.
 
@@ -71,6 +73,7 @@ def tf32_tensors(
         region = region_before(nodes, name, held.keys())
         made = compute_part(case.model, region, {**held, **rounded}, party, [name]).get(name)
         effect = 0.0 if made is None else _BOTH * rms_ratio(made, wrong[name])
-        if rms_ratio(wrong[name], trace.values[name]) <= _TIMES * max(effect, _LEAST):
+        times = _TIMES * (_STATES if nodes[makers[name]].op in RECURRENT else 1)
+        if rms_ratio(wrong[name], trace.values[name]) <= times * max(effect, _LEAST):
             explained.add(name)
     return explained

@@ -343,13 +343,13 @@ class Judge:
                 rounding_between(values, (self.dtype, None), is_bounded=bounded),
                 is_bounded=bounded,
             )
-            if not off or off.broken:
-                return off or None
+            if not off.is_wrong or off.broken:
+                return off if off.is_wrong else None
             error, size = rms(value, expected), rms(expected, np.zeros_like(expected))
             limit = min(_BESIDE * self.drift.of(at, other_name), _LARGEST * size)
             return None if error <= limit else off
         off = deviation(value, expected, 0.0, None)
-        return off if off else None
+        return off if off.is_wrong else None
 
 
 @frozen

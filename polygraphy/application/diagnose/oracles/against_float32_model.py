@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.lowered.half import Trial
-from polygraphy.application.diagnose.lowered.half_verdict import cast_model, diagnose_cast
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Step, take_steps
+from polygraphy.application.diagnose.precision.half import Trial
+from polygraphy.application.diagnose.precision.half_verdict import cast_model, diagnose_cast
 from polygraphy.application.diagnose.steps.precision.half_cast import (
     HalfCast,
     cast_path,

@@ -91,7 +91,7 @@ def against_results(
             notes.extend(comparison.notes(several=len(comparisons) > 1))
     agreed = ""
     for comparison in comparisons:
-        if comparison.compared:
+        if comparison.compared.differs:
             answer = _explain(case, comparison)
             if not isinstance(answer, Found) or answer.result.verdict != AGREE:
                 return answer

@@ -83,7 +83,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         compared = oracle.beside(case, values)
         case.record_comparison(oracle.name, oracle.left_out)
         notes.append(deviation_sentence(compared.differences, len(names), source.name))
-    if not compared:
+    if not compared.differs:
         if len(case.parties) > 1:
             return Skip("the model computes what the program does")
         return Found(DiagnosisResult(AGREE, reason=_notes(case, opened[0], values)), case)
@@ -156,7 +156,8 @@ def _explain_refusal(
 def _outputs_differ(outputs: Outputs, other_pairs: Outputs) -> bool:
     """Return whether the outputs of two runs differ."""
     return any(
-        deviation(value, other_value) for (_, value), (_, other_value) in zip(outputs, other_pairs)
+        deviation(value, other_value).is_wrong
+        for (_, value), (_, other_value) in zip(outputs, other_pairs)
     )
 
 

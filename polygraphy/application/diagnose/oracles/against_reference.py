@@ -16,24 +16,25 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
 from polygraphy.application.diagnose.comparisons.rounded_reference import diagnose_rounded_weights
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
-from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
+from polygraphy.application.diagnose.outcome import (
+    Found,
+    Skip,
+    Step,
+    StepOutcome,
+    step_from,
+    take_steps,
+)
 from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
-from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
-from polygraphy.application.diagnose.steps.precision.half_precision import (
-    explain_by_half_precision,
-    explain_by_half_storage,
-)
-from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, explain_by_quantization
-from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
 from polygraphy.application.diagnose.subprocesses import load_carefully
 from polygraphy.binding import resolve
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.commands import diagnose_command
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.pairing import is_quantized
-from polygraphy.domain.diagnosis.quantizing import rms_ratio
+from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS, rms_ratio
 from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import deviation_sentence
@@ -42,12 +43,23 @@ from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
-GOAL_STEPS: Sequence[Step[ModelComparison]] = (reach_quantized_goal,)
-"""What is tried first; a skip goes on with the others, and what they leave open with backends."""
 STEPS: Sequence[Step[ModelComparison]] = (
-    explain_by_half_precision,
-    explain_by_half_storage,
-    explain_by_quantization,
+    step_from(
+        "steps.quantized_goal:reach_quantized_goal",
+        lambda case, comparison: comparison.pair.goal is not None,
+    ),
+    step_from(
+        "steps.precision.half_precision:explain_by_half_precision",
+        lambda case, comparison: comparison.pair.pairing.model.narrow in HALF,
+    ),
+    step_from(
+        "steps.precision.half_precision:explain_by_half_storage",
+        lambda case, comparison: comparison.pair.stores_half(case),
+    ),
+    step_from(
+        "steps.quantization:explain_by_quantization",
+        lambda case, comparison: is_quantized(comparison.pair.pairing),
+    ),
     explain_by_differences,
     explain_by_rounding,
 )
@@ -111,9 +123,6 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
     if not isinstance(comparison, ModelComparison):
         return comparison
     case = evolve(case, feed=comparison.feed, expected=comparison.goal)
-    answer = take_steps(GOAL_STEPS, case, comparison)
-    if not isinstance(answer, Skip):
-        return answer
     return take_steps(STEPS, case, comparison)
 
 
@@ -128,6 +137,8 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
             values: list[Values] = [compute(feed) for feed in feeds]
         except BackendError as error:
             notes.append(steps.refuses_only_model(party.name))
+            from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
+
             return explain_refusal(case, pair, feeds, expected[0], error)
         case.record_comparison(reference.name, reference.left_out)
         compared = reference.beside(case, values)
@@ -146,7 +157,7 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         case.unload()
         return ModelComparison(pair, feeds, values, expected, compared)
     is_single = len(case.parties) == 1  # Several are compared with each other.
-    if not compared:
+    if not compared.differs:
         if not is_single:
             return Skip("the models compute the same")
         is_lost = bool(loss_sentence) and not rounding_explains(

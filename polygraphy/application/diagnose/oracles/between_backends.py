@@ -32,7 +32,11 @@ STEPS: Sequence[Step[BackendRuns]] = (
     step_from("steps.quantization_steps:explain_by_quantization_steps"),
     step_from("steps.accumulated_rounding:explain_by_accumulated_rounding"),
     step_from("steps.precision.backend_half_precision:explain_by_half_precision"),
-    step_from("steps.backend_faults:find_fault"),
+    step_from("steps.backend_faults:explain_by_nodes", lambda case, runs: runs.compared.differs),
+    step_from(
+        "steps.backend_faults:explain_by_first_nan", lambda case, runs: not runs.compared.differs
+    ),
+    step_from("steps.precision.backend_half_precision:explain_by_some_half_precision"),
 )
 
 

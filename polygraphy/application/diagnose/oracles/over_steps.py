@@ -200,7 +200,7 @@ def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:
         return Skip("there is no program")
     compute, feed = reference.load(), reference.feeds[0]
     values, again = compute(feed), compute(feed)
-    if any(deviation(value, again[name]) for name, value in values.items()):
+    if any(deviation(value, again[name]).is_wrong for name, value in values.items()):
         unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
         return Found(unsteady, case)
     return Skip("the program computes the same again")

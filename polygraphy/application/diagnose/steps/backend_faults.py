@@ -17,13 +17,10 @@ from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.outcome import (
     Found,
-    Skip,
     StepOutcome,
-    take_steps,
 )
 from polygraphy.application.diagnose.rounding import diagnose_rounding, relative_error
 from polygraphy.application.diagnose.steps.precision.backend_half_precision import (
-    explain_by_some_half_precision,
     is_explained_by_precision,
 )
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
@@ -57,20 +54,9 @@ _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
 
 
-def find_fault(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return where outputs start to differ or contain NaN; if no node is at fault, the effect of
-    half precision.
-    """
-    case = evolve(case, model=inline_branches(case, runs.request.feeds))
-    fault = take_steps((explain_by_nodes, explain_by_first_nan), case, runs)
-    if isinstance(fault, Found) and fault.result.verdict == FAULT:
-        return fault  # A backend does not round where the model says so.
-    lost = explain_by_some_half_precision(case, runs)
-    return lost if isinstance(lost, Found) else fault
-
-
 def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the origin of the first NaN."""
+    case = evolve(case, model=inline_branches(case, runs.request.feeds))
     for number, feed in enumerate(runs.request.feeds):
         for index in runs.outputs:
             if runs.has_nan_on(case, index, number):
@@ -78,20 +64,22 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
                 culprit = None if tensors is None else first_non_finite(case, tensors)
                 if culprit is not None:
                     return Found(DiagnosisResult(FAULT, [culprit]), case)
-    return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case, ends=False)
 
 
 def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return the nodes that a backend computes incorrectly, or another explanation."""
-    if not runs.compared:
-        return Skip("outputs do not differ")
+    """Return the nodes that a backend computes incorrectly, or another explanation, which does not
+    end the diagnosis: half precision may explain more.
+    """
+    case = evolve(case, model=inline_branches(case, runs.request.feeds))
     number, differing = runs.compared.number, runs.compared.differences
     feed = runs.request.feeds[number]
     options = data_options(case.model, runs.request.data_loader, number, feed)
     case = evolve(case, feed=feed, data_options=options)
     tensors = _trace_tensors(case, runs, feed)
     if tensors is None:
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_TENSORS), case)
+        reason = reasons.NO_TENSORS
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case, ends=False)
     culprits: list[Culprit] = []
     mistaken: list[Culprit] = []
     unclear: list[Culprit] = []
@@ -121,7 +109,8 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
             mistaken += reference_culprits(case, wrong, party, tensors)
         open_places = [place for place, opinion in votes if not opinion.juror]
         unclear += culprits_without_decision(case, open_places, party, tensors)
-    return Found(_conclude(case, runs, tensors, culprits, mistaken, unclear), case)
+    result = _conclude(case, runs, tensors, culprits, mistaken, unclear)
+    return Found(result, case, ends=result.verdict == FAULT)
 
 
 def _conclude(

@@ -40,7 +40,7 @@ def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
     case = evolve(case, feed=feed, data_options=options)
     feeds = [values for values in request.feeds if values is not feed]
     refused = diagnose_refusals(case, request.arbiter, runs.refusals, feed, feeds)
-    if len(runs.outputs) < 2 or not runs.compared:
+    if len(runs.outputs) < 2 or not runs.compared.differs:
         return refused
     result = runs.diagnose(runs.able(case), request).result
     if result.verdict in (FAULT, ILL_CONDITIONED):

@@ -14,7 +14,7 @@ def report_matching_outputs(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return a report of matching outputs, and of constant ones among them."""
     if len(runs.outputs) > 1:
         case.record_comparison(titles.EACH_OTHER)
-    if runs.compared or runs.has_nan:
+    if runs.compared.differs or runs.has_nan:
         return Skip("outputs differ, or are not numbers")
     values = next(iter(runs.outputs.values()))
     constant = describe_constant_outputs(constant_outputs(values, case.model.outputs))

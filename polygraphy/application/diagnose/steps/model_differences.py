@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.changes.model_changes import Differences
+from polygraphy.application.diagnose.changes.proven_differences import Differences
 from polygraphy.application.diagnose.comparisons.differences import (
     add_copy_command,
     find_differences,
@@ -17,7 +17,6 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     matches_reference,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.steps.quantization import find_costly_operators
 from polygraphy.application.diagnose.tensor_trace import Trace, rename_tensors, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import (
     compare_isolated_nodes,
@@ -57,6 +56,8 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     if not culprits:
         return Skip("no difference between the models explains the outputs")
     if is_quantized(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
+        from polygraphy.application.diagnose.steps.quantization import find_costly_operators
+
         costly = find_costly_operators(case, comparison)
         if costly:
             return Found(DiagnosisResult(FAULT, costly), case)

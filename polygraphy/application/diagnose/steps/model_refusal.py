@@ -12,8 +12,8 @@ from polygraphy.application.diagnose.comparisons.differences import (
     prove_differences,
 )
 from polygraphy.application.diagnose.comparisons.model_pair import ModelPair
-from polygraphy.application.diagnose.lowered.half_verdict import find_cast
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.application.diagnose.precision.half_verdict import find_cast
 from polygraphy.application.diagnose.steps.invalid_models import diagnose_invalid_model
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.domain.catalog.precisions import HALF

@@ -61,7 +61,7 @@ def _is_rounding(case: Case, name: str, outputs: tuple[Any, Any]) -> bool:
     dtype = compute_dtype(case.facts, name)
     layout = layout_of(case.facts, name)
     explained = rounding_between(outputs, (dtype, dtype), name=name, layout=layout)
-    return explained is not None and not deviation(*outputs, rounding=explained)
+    return explained is not None and not deviation(*outputs, rounding=explained).is_wrong
 
 
 def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
@@ -75,7 +75,8 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
     for index, node in enumerate(case.model.nodes):
         for name in node.makes:
             if name in first and any(
-                deviation(other_values[name], first[name]) for other_values in other_outputs
+                deviation(other_values[name], first[name]).is_wrong
+                for other_values in other_outputs
             ):
                 return [index]
     return []

@@ -322,7 +322,7 @@ class _ProgramTensors:
         if (
             computed_value is not None
             and value is not None
-            and not judge_tensor(value, computed_value, 0.0)[1]
+            and not judge_tensor(value, computed_value, 0.0).is_wrong
         ):
             facts.append(program_evidence.backend_follows_nodes(self._party.name))
         return EXPORTER, facts
@@ -335,7 +335,7 @@ class _ProgramTensors:
         expected = self._program.alone(node.name, reference_values, feed)
         if expected is None or node.name not in reference_values:
             return None
-        if not judge_tensor(reference_values[node.name], expected, 0.0)[1]:
+        if not judge_tensor(reference_values[node.name], expected, 0.0).is_wrong:
             return True
         read = {name: reference_values[name] for name in node.reads if name in reference_values}
         read.update(
@@ -352,7 +352,7 @@ class _ProgramTensors:
             for seed in _MOVES
         ]
         noise = spread([value for value in moves if value is not None], expected)
-        return not judge_tensor(reference_values[node.name], expected, noise)[1]
+        return not judge_tensor(reference_values[node.name], expected, noise).is_wrong
 
     def _causes(
         self,

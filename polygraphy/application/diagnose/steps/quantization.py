@@ -11,8 +11,8 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelComparison,
     pair_models,
 )
-from polygraphy.application.diagnose.lowered.quantized import Quantized
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.quantized import Quantized
 from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.pairing import is_quantized
+from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -32,8 +32,6 @@ from polygraphy.domain.rounding import has_lost_part
 from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.editing import open_model
 
-USUAL_LOSS = 0.15
-"""What quantizing a model to eight bits does to outputs at most, relative to their size."""
 _LEFT, _HEALTHY = 0.25, 0.1
 """Without the nodes that are named, this share of the loss is left at most, or a rms ratio that a
 healthy model has. Less than twice that ratio is not searched.
@@ -49,8 +47,6 @@ _RUNS = 60
 def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutcome:
     """Return the effect of quantization, if it explains the error; else a skip."""
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
-    if not is_quantized(pair.pairing):
-        return Skip("the model is not quantized")
     if compared.most <= USUAL_LOSS and not _has_lost_part(case, comparison):
         reason = reasons.usual_quantization(compared.most)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)

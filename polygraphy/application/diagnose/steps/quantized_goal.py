@@ -40,7 +40,12 @@ from polygraphy.domain.quantization.causes import (
     is_suspect,
 )
 from polygraphy.domain.quantization.goal import QuantizedGoal
-from polygraphy.domain.quantization.lines import exclusion, halves_another_range
+from polygraphy.domain.quantization.lines import (
+    excluded_names,
+    exclusion,
+    halves_another_range,
+    has_unnamed,
+)
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.measuring import measure_losses
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
@@ -177,7 +182,7 @@ class _GoalSearch:
             why = words.rewrites_lose(goal.name, judge, before, goal.within)
             with case.attempt(titles.WITHOUT_REWRITES) as notes:
                 notes.append(why)
-            return Unexplained(why)
+            return Unexplained(why, ends=True)  # A backend is at fault.
         return self._result(model, before)
 
     def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
@@ -246,14 +251,18 @@ class _GoalSearch:
             if shared is not None and shared[0] > max(_SHARED, _SHARED_RATIO * shared[1]):
                 facts.append(words.shared_scale(model.sites[number].name, *shared))
         is_full = halves_another_range(model.producer, model.nodes, model.sites, kept_names)
-        line = exclusion(model.producer, kept_names, keeps_full_range=is_full)
-        again, why = self._quantize_again(model, kept_names, before, is_full=is_full)
+        excluded = excluded_names(model.nodes, kept_names)
+        line = exclusion(model.producer, excluded, keeps_full_range=is_full)
+        is_unnamed = has_unnamed(model.nodes, kept_names)
+        reference = model.named_reference() if is_unnamed else model.reference
+        again, why = self._quantize_again(model, reference, excluded, before, is_full=is_full)
         ops = {node.name: node.op for node in model.nodes}
         op = ops.get(kept_names[-1], "")
         note = words.keep_in_float(
             kept_names,
             line,
             is_known=bool(model.producer),
+            is_unnamed=is_unnamed,
             again=again,
             why=why,
             within=goal.within,
@@ -302,18 +311,24 @@ class _GoalSearch:
         return DiagnosisResult(FAULT, [culprit])
 
     def _quantize_again(
-        self, model: QuantizedModel, kept_names: Sequence[str], before: float, *, is_full: bool
+        self,
+        model: QuantizedModel,
+        reference: Any,
+        excluded: Sequence[str],
+        before: float,
+        *,
+        is_full: bool,
     ) -> tuple[float | None, str]:
         """Return the metric after running the quantizer again without some nodes; None, and the
         reason, if that is not possible.
         """
         request = Requantization(
             model.producer,
-            model.reference,
+            reference,
             model.float_at_sites(()),
             model.sites,
             [self._comparison.pair.feed_reference(feed) for feed in self._feeds],
-            [[], kept_names],
+            [[], excluded],
             [False, is_full],
             _AGAIN if self._goal.seconds is None else max(self._time_left(), _LEAST_AGAIN),
         )

@@ -7,11 +7,11 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.changes.outputs_alone import add_change, explain_outputs
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
-from polygraphy.application.diagnose.lowered.half_verdict import (
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half_verdict import (
     diagnose_saved_outputs,
     find_half_model,
 )
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite

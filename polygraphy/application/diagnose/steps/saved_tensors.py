@@ -117,7 +117,7 @@ class _SavedTensors:
         self._lost = LazySubset((name for name in saved if name not in order), saved.__getitem__)
         with case.attempt(titles.LAYER_BY_LAYER) as notes:
             first = describe_first_error(
-                case, self._party, trace, comparison.errors.get(comparison.number)
+                case, self._party, trace, comparison.deviations.get(comparison.number)
             )
             notes.append(steps.NO_DIFFERENCE if first is None else steps.first_difference(first))
         differing = self._find_wrong_tensors(trace)

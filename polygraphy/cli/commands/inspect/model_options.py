@@ -110,7 +110,7 @@ class ModelDetailOptions(Options):
         "--reference",
         kind=Text("MODEL"),
         reads="Model",
-        help="Float model that a quantized model was made from. Show the loss of each quantized"
+        help="Original float model of a quantized model. Show the loss of each quantized"
         " weight, and the least possible loss with the same format.",
         feeds="inspect_model.reference",
     )

@@ -82,7 +82,7 @@ def reference_with_other_inputs(path: str, name: str, own: Any, shape: Any) -> U
     """Return the error that an input of the reference has another shape."""
     return UsageError(
         f"{path}: input {name!r} has shape {own}, but {shape} in the quantized model.",
-        hint="Pass the float model that it was made from as --reference.",
+        hint="Pass the original float model with --reference.",
     )
 
 
@@ -91,7 +91,7 @@ def reference_with_more_inputs(path: str, names: Sequence[str]) -> UsageError:
     listed = ", ".join(map(repr, names))
     return UsageError(
         f"{path}: the quantized model has no input that corresponds to {listed}.",
-        hint="Pass the float model that it was made from as --reference.",
+        hint="Pass the original float model with --reference.",
     )
 
 
@@ -99,7 +99,7 @@ def reference_without_input(path: str, name: str) -> UsageError:
     """Return the error that the reference has no such input."""
     return UsageError(
         f"{path}: the model has no input that corresponds to {name!r} of the quantized model.",
-        hint="Pass the float model that it was made from as --reference.",
+        hint="Pass the original float model with --reference.",
     )
 
 

@@ -52,6 +52,12 @@ _CAUSES = {
 }
 
 
+_NAME_NODES = (
+    "Nodes without a name cannot be excluded, so name them first:"
+    " for node in model.graph.node: node.name = node.name or node.output[0]."
+)
+
+
 def metric_value(name: str, value: float, within: float, count: int) -> str:
     """Return the sentence with the metric before any change."""
     few = " A single input is too few to rank nearly equal nodes." if count == 1 else ""
@@ -270,6 +276,7 @@ def keep_in_float(
     line: str,
     *,
     is_known: bool,
+    is_unnamed: bool,
     again: float | None,
     why: str,
     within: float,
@@ -281,6 +288,7 @@ def keep_in_float(
         nodes: the nodes.
         line: what to give to the quantizer.
         is_known: whether it is known which quantizer made the model.
+        is_unnamed: whether a node has no name, so that no line can exclude it.
         again: the metric after the model was quantized again with that line; None if it was not.
         why: the reason why it was not; may be empty.
         within: the target.
@@ -294,7 +302,8 @@ def keep_in_float(
         tried += ", above the target." if again > within else "."
     unknown = "" if is_known else " The model does not say which quantizer made it."
     save = "" if is_saved else " Add --save PATH to write the mixed model."
-    return f"Quantize again without {which}: {line}. {tried}{unknown}{save}"
+    naming = f" {_NAME_NODES}" if is_unnamed else ""
+    return f"Quantize again without {which}: {line}.{naming} {tried}{unknown}{save}"
 
 
 FLOAT = "float"
@@ -400,9 +409,9 @@ def correct_without_rewrites(name: str) -> str:
 
 
 def _share(share: float) -> str:
-    """Return a share in percent; ``all`` for nearly 100 %."""
+    """Return a share in percent; ``all`` for nearly 100%."""
     percent = 100 * share
-    return f"{percent:.2g} %" if percent < 99.5 else "all"
+    return f"{percent:.2g}%" if percent < 99.5 else "all"
 
 
 def _plain(name: str) -> str:

@@ -64,7 +64,7 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 def continues_another(output: str, source: str, expected: str, by: str) -> str:
     """Return the fact that a state output continues another input than expected."""
     if not expected:
-        return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
+        return f"Output {output!r} returns input {source!r} unchanged, unlike other states."
     return (
         f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
         f" {by}: the outputs are wired wrongly."

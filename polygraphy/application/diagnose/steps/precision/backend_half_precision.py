@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.branches import inline_branches
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
-from polygraphy.application.diagnose.lowered.half_verdict import (
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half_verdict import (
     HalfModel,
     diagnose_half_model,
     find_half_model,
     is_wrong_in_float32,
 )
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
@@ -30,6 +31,7 @@ def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
 
 def explain_by_some_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the effect of half precision on a model that partly computes in it."""
+    case = evolve(case, model=inline_branches(case, runs.request.feeds))
     half = find_half_model(case, runs.request.feeds)
     if half is None or half.is_whole:
         return Skip("the model computes in half precision nowhere, or nearly everywhere")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
-from polygraphy.application.diagnose.lowered.half import Trial
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half import Trial
 from polygraphy.domain.diagnosis.commands import convert_command, output_path
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,

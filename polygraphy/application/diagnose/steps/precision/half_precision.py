@@ -6,12 +6,12 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
-from polygraphy.application.diagnose.lowered.half_verdict import (
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half_verdict import (
     diagnose_precision_loss,
     is_observed,
     widen_models,
 )
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
@@ -36,8 +36,6 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     """Return the half-precision losses of the reference, or else the other differences."""
     pair = comparison.pair
     narrow = pair.pairing.model.narrow
-    if narrow not in HALF:
-        return Skip("the model does not compute in half precision")
     feed = pair.feed_reference(comparison.feed)
     half_precision, loss = diagnose_precision_loss(
         case, pair.reference, pair.pairing, feed, pair.path
@@ -63,15 +61,9 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
     """
     pair = comparison.pair
     models = resolve(NarrowModels)
-    if pair.pairing.model.narrow is not None or pair.goal is not None:
-        return Skip("the model computes in half precision, or is quantized")
     nodes = models.narrow_nodes(case.model.proto)
     ends = [case.model.inputs[name].dtype for name in case.model.inputs]
     is_declared = any(dtype in HALF for dtype in ends)
-    if nodes is None and not is_declared:
-        return Skip("no tensor is in half precision")
-    if models.narrow_nodes(pair.reference.proto) is not None:
-        return Skip("the reference has tensors in half precision, too")
     names = [*filter(HALF.__contains__, ends), *([] if nodes is None else [nodes[0].name])]
     dtype = str(names[0])
     wide, reference = (

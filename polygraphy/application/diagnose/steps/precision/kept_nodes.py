@@ -11,9 +11,9 @@ from polygraphy.application.diagnose.comparisons.lowered_backend import (
     LoweredBackend,
     OpenedLowering,
 )
-from polygraphy.application.diagnose.lowered.half import HalfPrecision
-from polygraphy.application.diagnose.lowered.half_verdict import half_culprits
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome
+from polygraphy.application.diagnose.precision.half import HalfPrecision
+from polygraphy.application.diagnose.precision.half_verdict import half_culprits
 from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,

@@ -345,7 +345,8 @@ class _Search:
     def differs(self, value: Any, expected: Any) -> Deviation | None:
         """Return the deviation of two values; None if rounding explains it."""
         if not is_float(value):
-            return deviation(value, expected) or None
+            off = deviation(value, expected)
+            return off if off.is_wrong else None
         rounding = rounding_between((value, expected), (self.dtype, None))
         off = deviation(value, expected, 0.0, rounding)
         return off if off.excess > _MORE or off.broken else None

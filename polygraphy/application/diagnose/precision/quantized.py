@@ -11,9 +11,9 @@ from math import inf
 from typing import Any
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.lowered.half import BoundedSearch
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import tensor_bytes
+from polygraphy.application.diagnose.precision.half import BoundedSearch
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,

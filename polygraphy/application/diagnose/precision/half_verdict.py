@@ -12,11 +12,11 @@ helps to keep nodes in float32 is tried on what the backend builds of the whole 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import frozen
 
 from polygraphy.application.diagnose.case import (
     REFUSALS,
@@ -27,7 +27,8 @@ from polygraphy.application.diagnose.case import (
 from polygraphy.application.diagnose.data import (
     choose_feeds,
 )
-from polygraphy.application.diagnose.lowered.half import (
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half import (
     HalfPrecision,
     OpenedHalf,
     Tolerance,
@@ -35,7 +36,6 @@ from polygraphy.application.diagnose.lowered.half import (
     open_half,
     type_name,
 )
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
@@ -50,7 +50,6 @@ from polygraphy.domain.diagnosis.culprit import (
     Curve,
     DiagnosisResult,
     Remedy,
-    TensorError,
 )
 from polygraphy.domain.diagnosis.facts import Fact, join_statements
 from polygraphy.domain.diagnosis.headroom import ADDING, Range
@@ -165,24 +164,21 @@ def diagnose_precision_loss(
     dtype = HALF[narrow]
     with case.attempt(titles.all_nodes_in(dtype)) as notes:
         half = open_half(reference.proto, half_type(dtype))
-        tensor_error = half.try_on(choose_feeds(half.model, [feed])).result()
-        notes.append(steps.loss(tensor_error.verdict, tensor_error.before))
+        precision_loss = half.try_on(choose_feeds(half.model, [feed])).result()
+        notes.append(steps.loss(precision_loss.verdict, precision_loss.before))
     model, theirs = pairing.model, pairing.reference
     nodes = {theirs.identity(node): model.identity(index) for index, node in pairing.nodes.items()}
-    culprits = _cast_culprits(tensor_error, path, dtype, nodes)
-    curve = loss_by_node(tensor_error, dtype)
+    culprits = _cast_culprits(precision_loss, path, dtype, nodes)
+    curve = loss_by_node(precision_loss, dtype)
     tensors = {tensor: name for name, tensor in pairing.tensors.items()}
-    renamed = [
-        evolve(tensor, name=tensors.get(tensor.name, tensor.name)) for tensor in curve.tensors
-    ]
-    case.record_curve(evolve(curve, tensors=renamed))
+    case.record_curve(curve.rename(tensors))
     reason = reasons.inputs_alone(narrow)
     diagnosis = DiagnosisResult(
-        tensor_error.verdict,
+        precision_loss.verdict,
         culprits,
-        reason=reason if tensor_error.verdict == ILL_CONDITIONED else "",
+        reason=reason if precision_loss.verdict == ILL_CONDITIONED else "",
     )
-    return diagnosis, tensor_error.before
+    return diagnosis, precision_loss.before
 
 
 def cast_model(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
@@ -225,19 +221,19 @@ def find_cast(
 def loss_by_node(found: HalfPrecision, dtype: str) -> Curve:
     """Return the RMS loss of each node by itself, tensor by tensor."""
     limits = Range.of(half_type(dtype))
-    tensors = [
-        TensorError(
-            result.name,
-            None,
-            result.error if not result.broken else inf,
+    results = [result for loss in found.losses for result in loss.results]
+    tensors = {
+        result.name: Deviation(
             result.error / limits.spacing,
-            bool(result.broken)
-            or any(result.name == culprit.fault.tensor for culprit in found.culprits),
+            largest=nan,
+            relative=result.error if not result.broken else inf,
+            broken=result.broken,
         )
-        for loss in found.losses
-        for result in loss.results
-    ]
-    return Curve(dtype, "isolated", tensors)
+        for result in results
+    }
+    broken = {result.name for result in results if result.broken}
+    faults = {culprit.fault.tensor for culprit in found.culprits} & tensors.keys()
+    return Curve(dtype, "isolated", tensors, broken | faults)
 
 
 @frozen

@@ -1,0 +1,25 @@
+"""The differences of two models that explain their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from polygraphy.domain.diagnosis.culprit import Culprit
+from polygraphy.ports.editing import OpenModel
+
+
+@frozen
+class Differences:
+    """Differences that are proven to change the outputs.
+
+    Attributes:
+        culprits: the nodes that differ.
+        repaired: makes the model with these differences mended; None where that is not known.
+        is_open: whether one of the culprits is several nodes, of which it is not known which it is.
+    """
+
+    culprits: Sequence[Culprit] = ()
+    repaired: Callable[[], OpenModel | None] | None = None
+    is_open: bool = False
