@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import shlex
@@ -16,6 +17,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.branches import describe_condition
+from polygraphy.adapters.torch.caches import FlatCacheModule, cache_entries
 from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
 from polygraphy.adapters.torch.precision import computing_in_float32
 from polygraphy.adapters.torch.program import (
@@ -89,7 +91,7 @@ class TorchProgram:
         self._load()
         key = tuple(feed)
         if key not in self._runs:
-            program = program_of(self._model)
+            program = program_of(self._with_flat_inputs(key))
             self._runs[key] = OpenedTorch(program, _input_names(program, feed))
         return self._runs[key].run(feed)
 
@@ -122,9 +124,15 @@ class TorchProgram:
             self._model = None
             release_cached_memory(self._device)
 
+    def _with_flat_inputs(self, names: Sequence[str]) -> Any:
+        """Return the program; a module with a cache as one that accepts its tensors as inputs."""
+        entries = cache_entries(self._model, names)
+        return FlatCacheModule.of(self._model, names, entries) if entries else self._model
+
     def _open_program(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Return the program opened for data: exported, traced or recorded."""
-        program = program_of(self._model)
+        model = self._with_flat_inputs(tuple(feed))
+        program = program_of(model)
         path = self._given.path if isinstance(self._given, TorchFromPath) else ""
         if isinstance(program, Exported):
             return OpenedTorch(program, _input_names(program, feed), path)
@@ -148,7 +156,7 @@ class TorchProgram:
             program.stop()
         ends = exported.inputs() or TensorMetadata()
         named = dict(zip(ends, names.values()))
-        return OpenedTorch(exported, named, notes=notes, module=self._model)
+        return OpenedTorch(exported, named, notes=notes, module=model)
 
     def _open_recorded(
         self,
@@ -162,7 +170,9 @@ class TorchProgram:
         """
         try:
             with torch.no_grad():
-                recording = record_call(self._model, [name for name in names if names[name]], args)
+                recording = record_call(
+                    program.model, [name for name in names if names[name]], args
+                )
         except Exception:  # Whatever a module, or TorchScript, raises where it is watched.
             return OpenedTorch(program, names, notes=["Only outputs were compared.", *notes])
         recorded = (
@@ -358,10 +368,11 @@ class OpenedTorch:
             self._module.eval()
             try:
                 if sizes and exporter.dynamo:
-                    options["dynamic_shapes"] = [
+                    axes = [
                         dict.fromkeys(sizes.get(name, ()), torch.export.Dim.DYNAMIC)
                         for name in names
                     ]
+                    options["dynamic_shapes"] = _arrange_by_parameter(self._module, axes)
                 way = _dynamo if exporter.dynamo else _older
                 make = partial(way, self._module, tuple(arrays), options)
                 if exporter.decides is None:
@@ -466,6 +477,18 @@ class _Weights(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._tensors)
+
+
+def _arrange_by_parameter(module: Any, values: Sequence[Any]) -> list[Any]:
+    """Return one value for each parameter of `forward`; a parameter such as ``*caches`` takes all
+    that are left.
+    """
+    parameters = [*inspect.signature(module.forward).parameters.values()]
+    kinds = [parameter.kind for parameter in parameters]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return list(values)
+    place = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return [*values[:place], tuple(values[place:])]
 
 
 def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) -> Any:

@@ -58,7 +58,11 @@ def export_again(
     recorded = bool(getattr(case.facts, "sources", {}))
     kinds = [recorded] if recorded or "torch" in producer.lower() else [False, True]
     sizes = {
-        name: {axis: str(dim) for axis, dim in enumerate(meta.shape or ()) if isinstance(dim, str)}
+        name: {
+            axis: dim
+            for axis, dim in enumerate(meta.shape or ())
+            if isinstance(dim, str) and not dim.isdigit()  # Some exporters write lengths as names.
+        }
         for name, meta in case.model.inputs.items()
     }
     opset = described.opsets.get("", described.opsets.get("ai.onnx"))

@@ -18,8 +18,9 @@ from polygraphy.application.diagnose.comparisons.exported_again import (
     feed_export,
 )
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
-from polygraphy.application.diagnose.counterparts import Counterparts
+from polygraphy.application.diagnose.counterparts import Counterparts, change_weights
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, nearest_origin, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
@@ -32,7 +33,7 @@ from polygraphy.domain.diagnosis.twins import (
     is_statistic,
     unlike,
 )
-from polygraphy.domain.diagnosis.words import program_evidence, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies, steps, titles
 from polygraphy.domain.model.description import Model, Node, Origin
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -49,6 +50,7 @@ rewritten it: then nodes are not compared one by one.
 _NAMED = 4
 """Differences that are listed."""
 _LONGEST = 60
+"""Characters of a value that are shown."""
 _MOST_BRANCHES = 24
 """Exports in which one statement of the program decides something else."""
 _LARGEST = 1 << 22
@@ -87,6 +89,8 @@ class _File:
             return Found(DiagnosisResult(FAULT, branch), self._case)
         if differences.matched < _ALIKE:
             return Skip("the file has hardly any node of the export")
+        if differences.has_other_nodes and (culprit := self._find_weights(differences)):
+            return Found(DiagnosisResult(FAULT, [culprit]), self._case)
         if differences.has_other_nodes and not self._again.is_same_release:
             return Skip("another version of the exporter may translate differently")
         weights = [spot for spot in differences.spots if self._is_parameter(spot)]
@@ -115,6 +119,31 @@ class _File:
         ]
         remedy = self._remedy(remedies.EXPORT_IN_EVAL)
         return self._culprit(trained, "training", facts, remedy)
+
+    def _find_weights(self, differences: TwinDifferences) -> Culprit | None:
+        """Return the weights of the file that differ, if all outputs match with those of the
+        program although nodes differ too: these compute the same.
+        """
+        spots = [spot for spot in differences.spots if self._is_parameter(spot)]
+        arrays = {
+            spot.name: np.asarray(spot.expected)
+            for spot in spots
+            if np.shape(spot.value) == np.shape(spot.expected)
+        }
+        if not arrays:
+            return None
+        try:
+            part = Part(self._case.model.proto, self._feed)
+            part = change_weights(part, [spot.node for spot in spots], arrays)
+            values = part.run(self._case.parties[0], plain=True)
+        except REFUSALS:
+            return None
+        expected = {name: self._expected[name] for name in values if name in self._expected}
+        if not expected or self._case.differing(values, expected):
+            return None
+        weights = [spot for spot in spots if spot.name in arrays]
+        culprit = self._file(TwinDifferences(weights, weights=differences.weights))
+        return evolve(culprit, facts=[*culprit.facts, evidence.weights_restored()])
 
     def _is_parameter(self, spot: Spot) -> bool:
         """Return whether a constant of the correct export is a weight of the program, and not a

@@ -1,0 +1,147 @@
+"""Modules that take keys and values as one argument, run with the inputs of an ONNX model."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy import mod
+
+torch: Any = mod.lazy_import("torch", log=False)
+cache_utils: Any = mod.lazy_import("transformers.cache_utils", log=False)
+
+CACHES = ("past_key_values", "cache", "kv_cache", "past_kv")
+"""Names of the parameter of `forward` for the cache; older transformers have the first."""
+_COUNT = "cumulative_length"
+
+
+@frozen
+class CacheEntry:
+    """An input of an ONNX model that is part of a cache.
+
+    Attributes:
+        name: the input.
+        layer: the number of its layer.
+        part: ``keys``, ``values`` or ``cumulative_length``.
+    """
+
+    name: str
+    layer: int
+    part: str
+
+
+def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
+    """Return the inputs that are the cache of a module; empty if `forward` accepts the inputs as
+    they are.
+    """
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        return ()
+    parameters = inspect.signature(model.forward).parameters
+    others = [name for name in names if name not in parameters]
+    is_encoder = any("encoder" in name or "cross" in name for name in others)
+    if _cache_parameter(model) is None or is_encoder or not others:
+        return ()
+    return tuple(_entries(others))
+
+
+def _cache_parameter(model: Any) -> str | None:
+    """Return the name of the parameter for the cache; None if the module has none."""
+    parameters = inspect.signature(model.forward).parameters
+    return next((name for name in CACHES if name in parameters), None)
+
+
+def _entries(names: Sequence[str]) -> Iterator[CacheEntry]:
+    """Yield the entries of a cache; names without a number or a part go by their order."""
+    for place, name in enumerate(names):
+        number = re.search(r"\d+", name)
+        words = set(re.split(r"[^a-z]+", name.lower().replace("past_key_values", "")))
+        if _COUNT in name:
+            part = _COUNT
+        elif words & {"value", "values", "v"}:
+            part = "values"
+        elif words & {"key", "keys", "k"}:
+            part = "keys"
+        else:
+            yield CacheEntry(name, place // 2, ("keys", "values")[place % 2])
+            continue
+        yield CacheEntry(name, int(number[0]) if number else place // 2, part)
+
+
+class FlatCacheModule:
+    """Creates modules; a class of PyTorch cannot be derived from before PyTorch is imported."""
+
+    @staticmethod
+    def of(model: Any, names: Sequence[str], entries: Sequence[CacheEntry]) -> Any:
+        """Return a module with the inputs `names` of an ONNX model, which returns the cache as
+        tensors.
+        """
+
+        class Flat(torch.nn.Module):  # type: ignore[misc]
+            """Collects the tensors of the cache into one argument."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.model = model
+
+            def forward(self, *tensors: Any) -> tuple[Any, ...]:
+                """Return the outputs, with the entries of the cache in the order of the inputs."""
+                values = dict(zip(names, tensors))
+                cached = {entry: values.pop(entry.name) for entry in entries}
+                parameters = inspect.signature(model.forward).parameters
+                if "use_cache" in parameters:
+                    values["use_cache"] = True
+                values[_cache_parameter(model) or ""] = _cache_of(model, cached)
+                result = model(**values)
+                return tuple(_tensors_of(result, entries))
+
+        return Flat()
+
+
+def _cache_of(model: Any, cached: Mapping[CacheEntry, Any]) -> Any:
+    """Return the cache object of a module of transformers; for other modules a key and a value for
+    each layer.
+    """
+    layers: dict[int, dict[str, Any]] = {}
+    for entry, tensor in cached.items():
+        layers.setdefault(entry.layer, {})[entry.part] = tensor
+    if not _uses_transformers(model):
+        return [(layer["keys"], layer["values"]) for _, layer in sorted(layers.items())]
+    if not any(_COUNT in layer for layer in layers.values()):
+        cache = cache_utils.DynamicCache()
+        for number, layer in sorted(layers.items()):
+            cache.update(layer["keys"], layer["values"], number)
+        return cache
+    slots = next(iter(layers.values()))["keys"].shape[2]
+    cache = cache_utils.StaticCache(config=model.config, max_cache_len=slots)
+    for number, layer in layers.items():
+        kept = cache.layers[number]
+        kept.lazy_initialization(layer["keys"], layer["values"])
+        for part, tensor in layer.items():  # A copy, because the module writes into it.
+            setattr(kept, part, tensor.clone())
+    return cache
+
+
+def _uses_transformers(model: Any) -> bool:
+    """Return whether a module is a model of transformers."""
+    return any(kind.__module__.partition(".")[0] == "transformers" for kind in type(model).__mro__)
+
+
+def _tensors_of(result: Any, entries: Sequence[CacheEntry]) -> Iterator[Any]:
+    """Yield the tensors that a module returned."""
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif hasattr(result, "layers") and not isinstance(result, (Mapping, tuple, list)):
+        order = entries or [
+            CacheEntry("", layer, part)
+            for layer in range(len(result.layers))
+            for part in ("keys", "values")
+        ]
+        for entry in order:
+            yield getattr(result.layers[entry.layer], entry.part)
+    elif isinstance(result, (Mapping, tuple, list)):
+        for value in result.values() if isinstance(result, Mapping) else result:
+            yield from _tensors_of(value, entries)

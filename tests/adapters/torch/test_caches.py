@@ -1,0 +1,67 @@
+"""Modules with a cache as an argument, run with the flat inputs of an ONNX model."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from polygraphy.adapters.torch.source import TorchProgram  # noqa: E402
+
+pytestmark = pytest.mark.extra
+
+NAMES = ("past.0.key", "past.0.value", "past.1.key", "past.1.value")
+
+
+class Layers:
+    """A cache as transformers has it: an object with layers."""
+
+    def __init__(self, **_: Any) -> None:
+        self.layers: list[Any] = []
+
+    def update(self, keys: Any, values: Any, number: int) -> None:
+        assert number == len(self.layers)
+        self.layers.append(SimpleNamespace(keys=keys, values=values))
+
+
+class Net(torch.nn.Module):  # type: ignore[misc]
+    """Appends the tokens to each key, and twice the tokens to each value."""
+
+    def forward(self, x: Any = None, past_key_values: Any = None, use_cache: bool = False) -> Any:
+        assert use_cache
+        if isinstance(past_key_values, Layers):
+            for layer in past_key_values.layers:
+                layer.keys, layer.values = torch.cat([layer.keys, x]), layer.values + 2 * x
+            return {"y": x + 1, "past_key_values": past_key_values}
+        return x + 1, [(torch.cat([k, x]), v + 2 * x) for k, v in past_key_values]
+
+
+@pytest.mark.parametrize("uses_transformers", [False, True])
+@pytest.mark.parametrize("names", [NAMES, ("a", "b", "c", "d")], ids=["named", "nameless"])
+def test_a_module_takes_the_tensors_of_its_cache(
+    monkeypatch: pytest.MonkeyPatch, uses_transformers: bool, names: tuple[str, ...]
+) -> None:
+    net = Net()
+    if uses_transformers:
+        package, caches = ModuleType("transformers"), ModuleType("transformers.cache_utils")
+        caches.DynamicCache = Layers  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "transformers", package)
+        monkeypatch.setitem(sys.modules, "transformers.cache_utils", caches)
+        monkeypatch.setattr(Net, "__module__", "transformers.models.net")
+    feed = {"x": np.float32([1])}
+    feed |= {name: np.float32([10 + place]) for place, name in enumerate(names)}
+    outputs = [value.tolist() for _, value in TorchProgram(net).run(feed)]
+    assert outputs == [[2], [10, 1], [13], [12, 1], [15]]
+
+
+def test_layers_go_by_their_number() -> None:
+    feed = {"x": np.float32([1])}
+    order = (NAMES[3], NAMES[2], NAMES[0], NAMES[1])
+    feed |= {name: np.float32([10 + NAMES.index(name)]) for name in order}
+    outputs = [value.tolist() for _, value in TorchProgram(Net()).run(feed)]
+    assert outputs == [[2], [10, 1], [13], [12, 1], [15]]
