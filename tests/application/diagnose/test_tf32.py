@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from attrs import evolve
 from onnx import ModelProto, numpy_helper, parser
 
 from polygraphy.adapters.onnx.run.half_precision import _Evaluated
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.steps.precision import tf32
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.catalog.compute import TF32_OPERATORS, ComputePrecision
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.quantization.code_tensors import step_differences
 from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.diagnosis.quantized_chain import SIZE, build_quantized
 
 
 @pytest.fixture
@@ -112,6 +118,24 @@ def test_a_product_that_only_fails_in_tf32_is_named_with_the_option(kept: Kept, 
     command = shlex.split(culprit["remedy"]["command"])
     expected = ["polygraphy", "run", path, "--onnxrt", "--onnx", "--rtol", "auto", "--atol", "auto"]
     assert [word for word in command if word in expected or word == "DISABLE_ALL"] == expected
+
+
+@pytest.mark.parametrize("verdict", ["agree", "inconclusive"])
+def test_codes_that_tf32_changes_by_one_step_are_no_fault(
+    kept: Kept, path: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(build_quantized(), path)
+    feeds = [{"x": np.random.default_rng(1).standard_normal((8, SIZE)).astype(np.float32)}]
+    # The bounds of rounding explain less in networks with many layers.
+    monkeypatch.setattr(tf32, "rounding_explains", lambda *args, **options: False)
+    monkeypatch.setattr(tf32, "_losses", lambda *args: [])
+    if verdict == "inconclusive":
+        more = lambda *args: [evolve(one, steps=2) for one in step_differences(*args)]  # noqa: E731
+        monkeypatch.setattr(tf32, "step_differences", more)
+    with suppress(InconclusiveError):
+        diagnose(path, [Tf32Party(), OnnxParty()], feeds)
+    assert (kept.verdict, kept.culprits) == (verdict, [])
+    assert ("by one quantization step, no more, in at most" in kept.summary) == (verdict == "agree")
 
 
 def test_a_fault_in_float32_is_named_as_without_tf32(kept: Kept, path: str, tmp_path: Path) -> None:

@@ -475,6 +475,15 @@ def tf32_adds_up(why: Fact, command: str) -> str:
 
 
 @statement
+def tf32_changes_codes(why: Fact, count: int, share: float) -> str:
+    """Return the sentence that TF32 rounds values to the next quantization step."""
+    return (
+        f"{why}. From equal codes, TF32 changes {count_text(count, 'quantized tensor')} by one"
+        f" quantization step, no more, in at most {in_percent(share)} of the elements."
+    )
+
+
+@statement
 def right_in_float32_by(command: str, why: str) -> str:
     """Return the sentence that all outputs match in float32, by a command."""
     how = f" ({command})" if command else ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import Case, Feed
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.comparisons.step_data import data_of_steps
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, data_options
 from polygraphy.application.diagnose.oracle import Request
@@ -31,14 +31,15 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact, Statement, join_statements
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import quantization, reasons, steps, titles
 from polygraphy.domain.diagnosis.words.precision import (
     outputs_in_low_precision,
     tensor_in_low_precision,
 )
+from polygraphy.domain.quantization.code_tensors import StepDifference, step_differences
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
+from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty, find_code_tensors
 
 _MOST_NAMED = 3
 """Nodes that are named, those first that lose most: the remedy is the same for all of them."""
@@ -142,9 +143,49 @@ def _tf32_result(
         )
         for index, tensor, found_deviation in losses[:_MOST_NAMED]
     ]
-    if not culprits:
-        return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(why, command))
-    return DiagnosisResult(FAULT, culprits)
+    if culprits:
+        return DiagnosisResult(FAULT, culprits)
+    codes = _changed_codes(case, party, wide)
+    if codes and all(change.steps <= 1 for change in codes):
+        share = max(change.share for change in codes)
+        return DiagnosisResult(AGREE, reason=reasons.tf32_changes_codes(why, len(codes), share))
+    return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(why, command))
+
+
+def _changed_codes(
+    case: Case, party: SuspectedParty, wide: SuspectedParty
+) -> Sequence[StepDifference]:
+    """Return the tensors of integer codes that TF32 changes, each computed from equal codes; none
+    if the model has no codes, or TF32 does not explain how an output differs from equal codes.
+    """
+    codes = find_code_tensors(case.model.proto)
+    if not codes.tensors:
+        return []
+    with case.attempt(titles.QUANTIZATION_STEPS) as notes:
+        try:
+            expected = wide.load(codes.with_codes())(case.feed)
+            names = [tensor.name for tensor in codes.tensors if tensor.name in expected]
+            split, feed = codes.split({name: expected[name] for name in names})
+            values = party.load(split)({**case.feed, **feed})
+        except REFUSALS as error:
+            notes.append(quantization.codes_not_compared(error))
+            return []
+        changes = step_differences(codes.tensors, expected, values)
+        notes.append(quantization.code_differences(changes, len(codes.tensors)))
+    outputs = [name for name in case.model.outputs if name in values and name in expected]
+    excess = [_tf32_excess(name, values[name], expected[name]) for name in outputs]
+    return changes if max(excess, default=0) <= 1 else []
+
+
+def _tf32_excess(name: str, value: Any, expected: Any) -> float:
+    """Return how many times as much a tensor differs as TF32 explains; 0 if it is not floating
+    point.
+    """
+    if not is_float(expected) or value.shape != expected.shape:
+        return 0.0
+    limits = rounding_between((value, expected), (TF32, "float32"), name=name)
+    found_deviation = deviation(value, expected, rounding=limits)
+    return 0.0 if found_deviation is None else found_deviation.excess
 
 
 def _command(case: Case, wide: SuspectedParty) -> str:
