@@ -13,6 +13,9 @@ from tests.support.house import ROOT, methods, published, said_above
 
 MOST_LINES = 700
 MOST_MODULES = 20
+_SILENT_NUMBER = re.compile(
+    r'^(_?[A-Z][A-Z0-9_, ]*) = (?=[^"\n]*\b\d)[^\n]*(?<![({\[])\n(?!""")', re.M
+)
 _IMPORT = re.compile(r"^ *from polygraphy\.([\w.]+) import (\([^)]*\)|.*)$", re.M)
 
 
@@ -68,6 +71,18 @@ def _needed_modules(folder: str) -> Mapping[str, Set[str]]:
         }
         for name, path in texts.items()
     }
+
+
+def test_numbers_of_the_diagnosis_say_what_they_are() -> None:
+    """A threshold that nobody explains is never changed again."""
+    folders = (ROOT / "domain" / "diagnosis", ROOT / "application" / "diagnose")
+    silent = [
+        f"{path.name}: {name}"
+        for folder in folders
+        for path in folder.rglob("*.py")
+        for name in _SILENT_NUMBER.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert not silent, "say in a string below it what it is, in which unit, and why"
 
 
 def test_public_methods_are_documented_where_they_are_declared() -> None:

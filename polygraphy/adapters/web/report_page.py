@@ -36,7 +36,7 @@ from polygraphy.adapters.web.times import times_table
 from polygraphy.domain.accuracy.output_rows import (
     Comparison,
     OutputRow,
-    Worst,
+    WorstIteration,
     brief,
     brief_pair,
     row_in_words,
@@ -441,7 +441,7 @@ def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
                     absolute = error["absolute"]
                     metrics = {} if absolute is None else {"max_absdiff": float(absolute)}
                     matched = int(not error["wrong"])
-                    worst = Worst(None, excess)
+                    worst = WorstIteration(None, excess)
                     rows[name] = OutputRow(name, matched, 1, worst=worst, metrics=metrics)
     return rows
 

@@ -28,6 +28,7 @@ _HOPS = (1, 2, 4, 8)
 _SMALL = 60
 """Nodes of a part in which every rewrite is tried alone."""
 _HEALED = 0.1
+"""A rewrite is at fault if without it at most this share of the error of a part is left."""
 
 Wrong = Callable[[Sequence[str]], float]
 """Returns how wrong a part is without some rewrites, in multiples of what rounding explains;

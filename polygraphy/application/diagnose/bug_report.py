@@ -57,6 +57,7 @@ _OF_REWRITES = ("rewrite", "rounding")
 _OF_PARTIES = ("kernel", "refusal")
 """Causes that those who make a party can mend, and nobody else."""
 _SECONDS = 300.0
+"""Time limit for the program that reproduces a failure, in seconds; it may load a large model."""
 _SOURCES = ("packages", "machine")
 
 Values = Mapping[str, Any]

@@ -52,6 +52,7 @@ how much of that no better one is looked for.
 _CONSTANTS = 12
 """Of so many numbers at most each is solved for."""
 _NEWTON = 6
+"""Steps of Newton's method; it doubles the number of right digits in each."""
 _FILLING = 1e4
 """From this size on, a number that fills a tensor often stands for infinity."""
 _NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")

@@ -30,6 +30,7 @@ _SHARE = 8
 _PARTS = 4
 """One part in so many of the free memory is taken where half precision is tried."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
+"""Ranges of generated inputs beside the default, 0 to 1: both signs, and values that saturate."""
 LeaveOut = Callable[[str], None]
 """Gets what was asked for and is not used, in words."""
 

@@ -66,6 +66,7 @@ _OF_ONE = 4.0
 _VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
 """Operators that make NaN of the weights at these places, if these are negative, or zero."""
 _SAMPLES = 4
+"""Repetitions of a node that may fail intermittently, and perturbed runs that show rounding."""
 _FEW, _MANY = 3, 16
 """A region of as many nodes is small; of more than the second is not made smaller."""
 

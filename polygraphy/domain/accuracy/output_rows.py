@@ -41,7 +41,7 @@ _WRONG = 1e6
 
 
 @frozen
-class Worst:
+class WorstIteration:
     """The iteration in which an output is worst.
 
     Attributes:
@@ -117,7 +117,7 @@ class OutputRow:
     value: float | None = None
     limit: Any = None
     kept: frozenset[str] = frozenset()
-    worst: Worst = Worst(None, None)
+    worst: WorstIteration = WorstIteration(None, None)
     uniform: tuple[str, str] = ("", "")
     metrics: Mapping[str, float | None] = Factory(dict)
     noise: Rounding | None = None
@@ -374,7 +374,7 @@ class _Found:
         self.limit: Any = None
         self.kept = _BOTH
         self.matched = self.total = 0
-        self.worst: Worst | None = None
+        self.worst: WorstIteration | None = None
         self.rank = (False, -inf)
         self.uniform: tuple[str, str] | None = None  # Of the iterations so far, if there were any.
         self.metrics: dict[str, float | None] = {}
@@ -450,27 +450,27 @@ def rank_of(answer: Any) -> tuple[bool, float]:
     return not passed, excess
 
 
-def _worst_of(iteration: int | None, answer: Any, *, passed: bool) -> Worst:
+def _worst_of(iteration: int | None, answer: Any, *, passed: bool) -> WorstIteration:
     """Return the worst deviation of an output in an iteration, from its comparison."""
     excess = answer.excess if isinstance(answer, CompareResult) else None
     if isinstance(answer, OutputCompareResult):
         return _worst_of_differences(iteration, excess, answer, passed=passed)
     if isinstance(answer, UncomparedResult):
-        return Worst(iteration, excess, reason=answer.reason, is_missing=answer.is_missing)
+        return WorstIteration(iteration, excess, reason=answer.reason, is_missing=answer.is_missing)
     if isinstance(answer, IndicesResult):
-        return Worst(iteration, excess, mismatched=answer.count, size=answer.size)
+        return WorstIteration(iteration, excess, mismatched=answer.count, size=answer.size)
     reason = "" if passed or isinstance(answer, MetricResult) else str(answer)
-    return Worst(iteration, excess, reason=reason)
+    return WorstIteration(iteration, excess, reason=reason)
 
 
 def _worst_of_differences(
     iteration: int | None, excess: float | None, answer: OutputCompareResult, *, passed: bool
-) -> Worst:
+) -> WorstIteration:
     """Return the worst deviation of an output whose elements were compared."""
     mismatches = answer.mismatches
     numbers = answer.max_absdiff, answer.max_reldiff
     is_finite = all(number is None or isfinite(number) for number in numbers)
-    return Worst(
+    return WorstIteration(
         iteration,
         excess,
         *numbers,
@@ -580,7 +580,7 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
     return f"{name}: max abs {absolute}, max rel {relative}{where}{times}"
 
 
-def _non_finite_words(worst: Worst, parties: Sequence[str]) -> str:
+def _non_finite_words(worst: WorstIteration, parties: Sequence[str]) -> str:
     """Return the sentence on NaN and infinite elements of both sides."""
     if worst.non_finite is None:
         return ""

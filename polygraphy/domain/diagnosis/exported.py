@@ -21,7 +21,9 @@ EXPORTER = "exporter"
 """The party at fault where a model is not what its program computes."""
 
 _SAMPLED = 512
+"""A fingerprint has about so many elements of a tensor."""
 _CLEARER = 10.0
+"""The second nearest tensor is so many times as far away, or the match is not clear."""
 _SAME = 32
 """Tensors of one value that are distinguished by what is around them."""
 _AROUND = 64

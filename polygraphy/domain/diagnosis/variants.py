@@ -21,7 +21,9 @@ from polygraphy.domain.sizes import without_fills
 from polygraphy.domain.tensors.precision import is_float
 
 _EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7, 1e-4, 1e-9, 1e-10, 1e-2)
+"""Epsilons of normalizations in PyTorch, TensorFlow and their models, the most frequent first."""
 _ALPHAS = (1.0, 0.01, 0.2, 0.1, 1 / 6, 0.3, 0.5, 0.25, 1.67326)
+"""Usual values of alpha; 1 / 6 is that of HardSigmoid in PyTorch, 1.67326 that of SELU."""
 _NUMBERS = {
     "epsilon": ("epsilon", _EPSILONS),
     "alpha": ("attribute", _ALPHAS),

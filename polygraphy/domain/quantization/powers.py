@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
+from operator import getitem
 
 from attrs import frozen
 
@@ -95,9 +96,9 @@ class PowerSum:
         powers: Sequence[float],
         again: Mapping[int, tuple[int, Sequence[int], float]],
     ) -> None:
-        self._powers = [int(power * _ONE) for power in powers]
-        self._total = sum(self._powers)
         self._every = (1 << len(powers)) - 1
+        fixed = [int(power * _ONE) for power in powers]
+        self._by_byte = [_sums(fixed[start : start + 8]) for start in range(0, len(fixed), 8)]
         self._again = {
             weight: (1 << before, bits_of(behind), int(power * _ONE))
             for weight, (before, behind, power) in again.items()
@@ -106,10 +107,19 @@ class PowerSum:
 
     def __call__(self, on: int) -> float:
         """Return the expected power of some sites, as bits."""
-        off = self._every & ~on
-        remaining_power = self._total - sum(self._powers[number] for number in numbers_of(off))
-        for weight in numbers_of(off & self._weights):
+        on &= self._every
+        sites = on.to_bytes(len(self._by_byte), "little")
+        remaining_power = sum(map(getitem, self._by_byte, sites))
+        for weight in numbers_of(self._weights & ~on):
             before, behind, power = self._again[weight]
             if on & before and on & behind:
                 remaining_power += power
         return remaining_power / _ONE
+
+
+def _sums(powers: Sequence[int]) -> list[int]:
+    """Return the sum of each set of up to eight powers, by the bits of the set."""
+    sums = [0]
+    for power in powers:
+        sums += [before + power for before in sums]
+    return sums

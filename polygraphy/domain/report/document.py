@@ -261,7 +261,7 @@ def rows_in(document: Any) -> dict[str, OutputRow]:
         raise UsageError(
             "This is not a verdict document.", hint="Save one with --report PATH.json."
         )
-    from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+    from polygraphy.domain.accuracy.output_rows import OutputRow, WorstIteration
 
     rows: dict[str, OutputRow] = {}
     try:
@@ -271,7 +271,9 @@ def rows_in(document: Any) -> dict[str, OutputRow]:
                     output_row["name"],
                     output_row["passed_iterations"],
                     output_row["iterations"],
-                    worst=Worst(output_row["worst_iteration"], _number_of(output_row["excess"])),
+                    worst=WorstIteration(
+                        output_row["worst_iteration"], _number_of(output_row["excess"])
+                    ),
                     metrics={
                         name: _number_of(value) for name, value in output_row["metrics"].items()
                     },

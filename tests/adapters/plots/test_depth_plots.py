@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy.adapters.plots import MatplotlibPlots
-from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+from polygraphy.domain.accuracy.output_rows import OutputRow, WorstIteration
 from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.limits import Tolerance
@@ -23,7 +23,7 @@ def error(
 ) -> OutputRow:
     tensor = ComparedTensor(name, dtype, (1,))
     excess = None if absolute is None else absolute / 1e-3
-    worst = Worst(0, excess)
+    worst = WorstIteration(0, excess)
     limit = Tolerance(atol=1e-3, rtol=1e-3)
     return OutputRow(
         name, int(passed), 1, (tensor, tensor), "simple", absolute, absolute, limit=limit,

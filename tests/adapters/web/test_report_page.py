@@ -16,7 +16,7 @@ from attrs import evolve
 from polygraphy.adapters.report.session import detail_of
 from polygraphy.adapters.web.charts import MEASURES, depth_chart, difference_chart
 from polygraphy.adapters.web.report_page import region_of, report_page
-from polygraphy.domain.accuracy.output_rows import Worst
+from polygraphy.domain.accuracy.output_rows import WorstIteration
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.model.description import Graph, Model, Node
@@ -65,7 +65,7 @@ def test_what_a_residual_network_takes_with_the_names_of_an_exporter() -> None:
             name=f"/backbone/layer{index}/batchnorm/BatchNormalization_output_0",
             node=Node(f"/backbone/layer{index}/batchnorm/BatchNormalization", "Relu"),
             detail=None if row.passed or index > 114 else detail,
-            worst=Worst(0, 2.0, element=Element((0,) * 4, 1.0, 2.0, 1.0, 0.5)),
+            worst=WorstIteration(0, 2.0, element=Element((0,) * 4, 1.0, 2.0, 1.0, 0.5)),
         )
         for index, row in enumerate(rows(178, 100))
     ]
@@ -105,7 +105,7 @@ def test_points_differ_in_shape_as_well_as_in_color() -> None:
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf"), 1e-300, 1e300])
 def test_any_error_has_a_place(value: float) -> None:
     outputs = rows(4, 2)
-    outputs[3] = evolve(outputs[3], metrics={"max_absdiff": value}, worst=Worst(0, value))
+    outputs[3] = evolve(outputs[3], metrics={"max_absdiff": value}, worst=WorstIteration(0, value))
     chart = depth_chart(outputs, MEASURES[0], str)
     assert chart is not None and "nan" not in re.sub("<title>.*?</title>", "", chart)
     assert report_page(document(outputs), chain(4))
@@ -135,7 +135,7 @@ def test_elements_of_any_shape_are_looked_at(shape: tuple[int, ...], dtype: Any)
     assert detail is not None
     assert sum(detail["found"]) == found.size and sum(detail["expected"]) == found.size
     element = answer.mismatches.worst
-    worst = Worst(0, float("inf"), element=element)
+    worst = WorstIteration(0, float("inf"), element=element)
     row = evolve(rows(1, 0)[0], detail=detail, worst=worst)
     page = report_page(document([row]), None)
     assert ('class="worst"' in page) is bool(shape)

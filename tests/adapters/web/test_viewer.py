@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from attrs import evolve
 
-from polygraphy.domain.accuracy.output_rows import Worst
+from polygraphy.domain.accuracy.output_rows import WorstIteration
 from polygraphy.inspect import draw_model
 from tests.adapters.web.models import MARKUP, chain, nested, save
 from tests.support.browsers import browser
@@ -189,7 +189,7 @@ def test_nodes_are_colored_by_a_report_and_found_by_module(browser: Any, tmp_pat
     report = tmp_path / "r.json"
     outputs = [node.output[0] for node in model.graph.node]
     found = [
-        evolve(row, name=name, worst=Worst(0, 10.0 ** (index - 3)))
+        evolve(row, name=name, worst=WorstIteration(0, 10.0 ** (index - 3)))
         for index, (row, name) in enumerate(zip(rows(6, 4), outputs))
     ]
     report.write_text(json.dumps(document(found).as_json()))

@@ -562,3 +562,24 @@ def test_weights_that_are_read_through_cast_sub_and_mul_are_sites(tmp_path: Path
     [culprit] = found(model, within=0.05, save=path).culprits
     assert culprit["cause"] == "scale"
     assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05
+
+
+def test_an_lstm_with_two_outputs_is_one_site(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_dynamic
+
+    draw = np.random.default_rng(4).standard_normal
+    weights = {name: draw((1, 16, 4)).astype(np.float32) for name in ("w", "r")}
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["h", "last"], "lstm", hidden_size=4)
+    ends = [value("h", [3, 1, 1, 4]), value("last", [1, 1, 4])]
+    model = make("lstm", [node], [value("x", [3, 1, 4])], ends, weights=weights)
+    quantize_dynamic(model, tmp_path / "q.onnx")
+    opened = open_quantized(onnx.load(str(tmp_path / "q.onnx")), [model])
+    assert [(site.name, site.kind) for site in opened.sites] == [("h", "operator")]
+    feed = {"x": draw((3, 1, 4)).astype(np.float32)}
+    quantized, off, exact = (
+        OnnxrtParty().load(form)(feed)
+        for form in (opened.float_at_sites([]), opened.float_at_sites([0]), model)
+    )
+    for name in ("h", "last"):
+        assert np.array_equal(off[name], exact[name])
+        assert not np.array_equal(quantized[name], exact[name])

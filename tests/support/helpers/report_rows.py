@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, Worst
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, WorstIteration
 from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.environment import Environment, Section
 from polygraphy.domain.limits import Tolerance
@@ -36,7 +36,7 @@ def rows(count: int, failing_from: int) -> list[OutputRow]:
             tensors=(ComparedTensor(f"t{index}", "float32", (1, 4)), None),
             metrics={"max_absdiff": 1e-7 * 2.0**index, "max_reldiff": 1e-6},
             limit=Tolerance(atol=1e-5, rtol=1e-5),
-            worst=Worst(0, 2.0**index / 100),
+            worst=WorstIteration(0, 2.0**index / 100),
             noise=noise,
             node=Node(f"n{index}", "Relu"),
         )

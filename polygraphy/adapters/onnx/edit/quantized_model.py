@@ -141,7 +141,7 @@ class QuantizedModel:
             if id(node) in hidden:
                 pair = operators.get(node.output[0])
                 if pair is not None and pair.twin is not None:
-                    makes = (self.sites[pair.number].name,)
+                    makes = tuple(pair.outputs)
                     reads = tuple(name for name in pair.twin.input if name)
                     identity, op = identity_of(pair.twin), pair.twin.op_type
                     name = quantizer_name(pair.twin, pair.region)
@@ -376,6 +376,8 @@ class QuantizedModel:
                 array = site.values.astype(pair.kind)
                 add_weight(copy, onnx.numpy_helper.from_array(array), f"{output}//folded")
                 yield f"{output}//folded", exact or f"{output}//folded", output
+            elif pair.twin is not None:
+                yield f"{output}//on", f"{output}//off", output
             else:
                 yield f"{output}//on", exact or f"{output}//on", output
 
@@ -394,7 +396,7 @@ class QuantizedModel:
                     names[name] = f"{pair.output}//{name}"
                     add_weight(copy, onnx.numpy_helper.from_array(array), names[name])
             twin.input[:] = [names.get(name, name) for name in twin.input]
-            twin.output[0] = f"{pair.output}//off"
+            twin.output[:] = [f"{one}//off" if one in pair.outputs else "" for one in twin.output]
             copy.graph.node.append(twin)
             return f"{pair.output}//off"
         if site.kind == "activation":
@@ -653,20 +655,21 @@ class QuantizedModel:
             weights = {name: reference.constant(name) for name in twin.input if name}
             if any(array is None and one not in known_names for one, array in weights.items()):
                 continue
-            if list(twin.output).index(name) or len(twin.output) > 1:
+            outputs = [one for one in twin.output if one in makers]
+            if name != outputs[0] or any(makers[one] is not node for one in outputs):
                 continue
-            self._add_operator(name, twin, region, weights, constant)
+            self._add_operator(outputs, twin, region, weights, constant)
 
     def _add_operator(
         self,
-        name: str,
+        outputs: list[str],
         twin: NodeProto,
         region: list[NodeProto],
         weights: dict[str, Any],
         constant: Callable[[str], Array | None],
     ) -> None:
         """Add the site of an operator that computes with quantized values."""
-        number = len(self.sites)
+        number, name = len(self.sites), outputs[0]
         arrays = {one: array for one, array in weights.items() if array is not None}
         array = next((arrays[name] for name in twin.input[:2] if name in arrays), None)
         block = block_weight(region, constant, array)
@@ -688,5 +691,5 @@ class QuantizedModel:
             )
         self.sites.append(site)
         kind = numpy.float32 if array is None else array.dtype
-        pair = SitePair(number, [name], None, [], kind, twin, region, arrays)
+        pair = SitePair(number, outputs, None, [], kind, twin, region, arrays)
         self._pairs.append(pair)

@@ -46,6 +46,7 @@ a weight was changed.
 _TELLING = 64
 """Of fewer numbers, a correlation as small as that is chance."""
 _SHUFFLES = 9
+"""Runs on shuffled inputs; saved outputs have to correlate more with those of the data."""
 _ENOUGH = 8
 """So many numbers are not matched by the factor of a weight by chance."""
 _STEPS = 9
@@ -55,6 +56,7 @@ _MATCHES = 1e-4
 _NEAR = 0.05
 """A factor this close to 1 is not a fault: data that resemble each other differ so."""
 _LARGEST = 64.0
+"""Factors above this, or below its inverse, are not searched further."""
 
 
 def explain_outputs(

@@ -35,6 +35,7 @@ beyond, its tokens are random."""
 _OTHER = 1e-2
 """States that differ by more of their size without effect hold something else."""
 _SEEDS = (0, 1)
+"""Seeds of the two runs with perturbed weights."""
 _COARSE = ("float16", "bfloat16")
 _LEVEL_4 = 2.0**-6
 """The epsilon of weights that loses as much as 8-bit activations in blocks of 32 do."""

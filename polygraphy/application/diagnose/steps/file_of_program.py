@@ -50,6 +50,7 @@ rewritten it: then nodes are not compared one by one.
 _NAMED = 4
 """Differences that are listed."""
 _LONGEST = 60
+"""Characters of a value that are shown."""
 _MOST_BRANCHES = 24
 """Exports in which one statement of the program decides something else."""
 _LARGEST = 1 << 22

@@ -59,6 +59,7 @@ from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_c
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _STRONGLY = 0.95
+"""From this correlation on, two tensors are the same one, differently computed."""
 _STEPS = 8
 """Epsilons that rounding does at most between two tensors that were saved."""
 _ROUNDINGS = 4
@@ -68,6 +69,7 @@ _TF32 = 3e-3
 _IMPROVED = 5
 """So many times that share a node has to be off to tell a change from rounding."""
 _BIASED, _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm"), 3
+"""Operators with an optional bias, and the number of their inputs with it."""
 _HALF_STEP = 0.51
 """Largest rounding error of a quantized bias in steps, with the float32 rounding of the sum."""
 _INSIDE = 12

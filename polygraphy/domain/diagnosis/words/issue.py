@@ -17,6 +17,7 @@ _NOUNS = {
     "rounding": "a rewrite rounds differently",
 }
 _LINES, _WIDTH = 60, 160
+"""Lines of a graph in a bug report, and characters of a line."""
 
 
 def issue_of(

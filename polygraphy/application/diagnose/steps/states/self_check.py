@@ -49,6 +49,7 @@ _EVERY = 16
 _MORE = 20.0
 """So many times what rounding explains of one operator is a difference."""
 _DEPTH = 16
+"""Nodes that are followed backward from a node."""
 _MOVES = frozenset(
     {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Gather", "Cast",
      "Split", "Expand", "Flatten"}
