@@ -43,18 +43,20 @@ def find_differences(
     proven = prove_differences(case, *(fused or (pair, model, pairing, differing)), feed, expected)
     culprits = proven.culprits
     is_one = len(culprits) == 1 and is_same_structure
-    is_plain = all(culprit.cause != "structure" for culprit in culprits)
+    is_folded = any(_names_folded_weight(culprit, pairing.model) for culprit in culprits)
+    is_plain = not is_folded and all(culprit.cause != "structure" for culprit in culprits)
     is_only = fused and len(culprits) == len(fused[3]) == 1 and len(culprits[0].nodes) == 1
     is_all = len(culprits) == len(differing) or is_only
-    if not differing or is_all or (is_one and is_plain):
+    if not differing or (is_all and not is_folded) or (is_one and is_plain):
         return proven
     from polygraphy.application.diagnose.changes.model_changes import find_changes
 
     feeds = (feed, pair.feed_reference(feed))
-    parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
+    known = [] if is_folded else [*culprits]
+    parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, known)
     by_values = parting.culprits
     position = sum(1 if is_plain else len(culprit.nodes) for culprit in culprits)
-    is_small = is_same_structure or position <= (_FEW_PLAIN if is_plain else 1)
+    is_small = not is_folded and (is_same_structure or position <= (_FEW_PLAIN if is_plain else 1))
     if culprits and is_small:
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
             return proven  # They say what was changed, where values only say between what.
@@ -69,6 +71,15 @@ def find_differences(
         return evolve(parting, repaired=repaired, is_open=parting.is_open or is_open)
     # Taking over much of the reference makes the outputs match whatever is wrong.
     return evolve(proven, is_open=proven.is_open or (bool(culprits) and not is_small))
+
+
+def _names_folded_weight(culprit: Culprit, side: Side) -> bool:
+    """Return whether a culprit names a weight that the model does not have: a backend folded it from
+    several nodes, and any of them may be at fault.
+    """
+    changes = [fact.values["change"] for fact in culprit.facts if "change" in fact.values]
+    names = [change.values.get("name") for change in changes if change.kind == "other_weight"]
+    return any(name not in side.weights for name in names)
 
 
 def prove_differences(
