@@ -55,6 +55,8 @@ def find_differences(
     known = [] if is_folded else [*culprits]
     parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, known)
     by_values = parting.culprits
+    if is_folded and (parting.is_open or not by_values):
+        return proven
     position = sum(1 if is_plain else len(culprit.nodes) for culprit in culprits)
     is_small = not is_folded and (is_same_structure or position <= (_FEW_PLAIN if is_plain else 1))
     if culprits and is_small:
