@@ -109,6 +109,14 @@ def _leave_out(
     config.hook.pytest_deselected(items=left_out)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the modules without a test that is asked for, before they are imported."""
+    if not str(config.option.markexpr).startswith(f"{extra_packages.MARKER} and"):
+        return None
+    is_module = collection_path.match("test_*.py")
+    return True if is_module and not extra_packages.may_use_extra(collection_path) else None
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, Any, Any]:
     """Keep the garbage collector from test items, which live as long as the session: looking at

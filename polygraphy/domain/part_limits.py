@@ -11,6 +11,8 @@ from attrs import evolve, frozen
 from polygraphy.domain.sizes import Sizes, elements_of, in_words, pieces_of
 from polygraphy.domain.tensors.aliases import Array
 
+_MANY = 16
+"""Fewer elements may be equal by chance."""
 _STEP = 1.01
 """Two quantized sides may decide for neighboring steps, which differ by rounding themselves."""
 
@@ -51,6 +53,26 @@ def limits_of(
         atol = max(rtol * size, part.floor, _STEP * part.step if is_quantized else 0.0)
         parts.append(PartRounding(in_words(part), size, rtol, brief(atol)))
     return tuple(parts)
+
+
+def limit_lost_parts(
+    parts: Sequence[PartRounding], sizes: Sizes, arrays: tuple[Array, Array], epsilon: float
+) -> tuple[PartRounding, ...]:
+    """Return limits in which a part of numbers up to 1 is judged by its own size, if a quantized
+    output has one number in all of it, while the reference varies by more than two steps of a scale
+    of its own: the scale of the whole output has no steps that small.
+    """
+    limits = list(parts)
+    for number, part in enumerate(parts):
+        if part.size != 1.0:  # Parts of other sizes are judged by these already.
+            continue
+        value, reference = (elements_of(array, sizes.labels, number) for array in arrays)
+        if value.size < _MANY or value.min() != value.max():
+            continue
+        if float(reference.max()) - float(reference.min()) > 2 * epsilon:
+            size = float(np.sqrt(np.mean(np.square(reference, dtype=np.float64))))
+            limits[number] = evolve(part, size=size, atol=brief(part.rtol * size))
+    return tuple(limits)
 
 
 def brief(number: float) -> float:

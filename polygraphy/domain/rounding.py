@@ -28,6 +28,7 @@ from polygraphy.domain.part_limits import (
     brief,
     errors_of,
     grow_limits,
+    limit_lost_parts,
     limits_of,
     scale_limits,
 )
@@ -225,7 +226,24 @@ def in_parts(
     parts = limits_of(
         sizes, rounding.rtol, smallest, is_bounded=is_bounded, is_quantized=is_quantized
     )
+    if has_steps:
+        parts = limit_lost_parts(parts, sizes, arrays, precision.epsilon)
     return _with_parts(rounding, parts, sizes.labels)
+
+
+def has_lost_part(name: str, arrays: tuple[Array, Array], layout: Layout | None) -> bool:
+    """Return whether a part of an output is one number everywhere, although its reference varies
+    by more than the steps of eight bits.
+    """
+    precision = precision_of("int8")
+    if precision is None or arrays[0].shape != arrays[1].shape or not all(map(is_float, arrays)):
+        return False
+    rtol, epsilon = Rounding.of(precision, 1.0, "").rtol, precision.epsilon
+    sizes = sizes_of(name, arrays, layout, rtol, epsilon, has_steps=True)
+    if sizes is None:
+        return False
+    parts = limits_of(sizes, rtol, 0.0, is_bounded=False, is_quantized=False)
+    return limit_lost_parts(parts, sizes, arrays, epsilon) != parts
 
 
 def _error_scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:

@@ -191,3 +191,18 @@ def test_the_error_of_an_output_in_words() -> None:
     assert str(Deviation(0.5, off=0.1, part="y")) == "'y' has an error of 0.1, 50% of the tolerance"
     assert str(Deviation(2, off=0.1, part="y")) == "'y' has an error of 0.1, 2 times the tolerance"
     assert str(Deviation(np.inf, broken=3, part="y")) == "3 elements of 'y' become infinite or NaN"
+
+
+@pytest.mark.parametrize(("step", "is_lost"), [(640 / 255, True), (1 / 255, False), (0.0, False)])
+def test_scores_that_one_quantization_step_covers_do_not_match_even_if_all_are_low(
+    step: float, is_lost: bool
+) -> None:
+    rng = np.random.default_rng(4)
+    boxes, scores = rng.uniform(20, 640, (1, 4, 64)), rng.uniform(0, 0.03, (1, 2, 64))
+    right = np.concatenate([boxes, scores], 1).astype(np.float32)
+    low = np.rint(scores / step) * step if step else scores
+    quantized = np.concatenate([np.rint(boxes / 2.5) * 2.5, low], 1).astype(np.float32)
+    arrays = quantized, right
+    rounding = judging.rounding_between(arrays, ("int8", "float32"), name="y", layout=None)
+    assert (deviation(*arrays, rounding=rounding).excess > 1) == is_lost
+    assert judging.has_lost_part("y", arrays, None) == is_lost

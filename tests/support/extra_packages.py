@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["MARKER", "OPENVINO", "computes_in_openvino", "installed", "lacks_marker", "uses_extra"]
+__all__ = [
+    "MARKER",
+    "OPENVINO",
+    "computes_in_openvino",
+    "installed",
+    "lacks_marker",
+    "may_use_extra",
+    "uses_extra",
+]
 
 MARKER = "extra"
 OPENVINO = "openvino"
@@ -33,6 +41,7 @@ _NAMES = "|".join(_DISTRIBUTIONS)
 _USE = re.compile(rf"""^\s*(?:import|from) (?:{_NAMES})\b|["'](?:{_NAMES})[."'>=]""", re.MULTILINE)
 _SKIPPED = re.compile(rf"could not import '(?:{_NAMES})\b")
 _FIXTURES = {"browser", "rtx"}
+_MENTION = re.compile("|".join([MARKER, *_FIXTURES]))
 
 
 def uses_extra(item: pytest.Item) -> bool:
@@ -40,6 +49,11 @@ def uses_extra(item: pytest.Item) -> bool:
     that does.
     """
     return bool(_FIXTURES & set(getattr(item, "fixturenames", ()))) or _names_one(item.path)
+
+
+def may_use_extra(path: Path) -> bool:
+    """Return whether a module can have such tests: it names a package, the marker or a fixture."""
+    return _names_one(path) or _MENTION.search(path.read_text(encoding="utf-8")) is not None
 
 
 def computes_in_openvino(item: pytest.Item) -> bool:

@@ -54,3 +54,18 @@ def test_a_test_that_nobody_would_run_is_found(marker: Any) -> None:
 def test_what_is_installed_is_described() -> None:
     reported = extra_packages.installed()
     assert all(name in reported for name in ("tensorflow", "torch", "playwright", "tensorrt_rtx"))
+
+
+def test_a_run_of_extra_tests_collects_the_modules_with_one(tmp_path: Path) -> None:
+    texts = {
+        "package": 'torch = pytest.importorskip("torch")',
+        "marker": "@pytest.mark.extra\ndef test_it(): ...",
+        "fixture": "def test_it(browser): ...",
+        "none": "import onnx\ndef test_it(): ...",
+    }
+    collected = set()
+    for name, text in texts.items():
+        (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
+        if extra_packages.may_use_extra(tmp_path / f"test_{name}.py"):
+            collected.add(name)
+    assert collected == {"package", "marker", "fixture"}

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import io
 import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from polygraphy import mod
+from polygraphy.domain.errors import ModelError
 
 torch: Any = mod.lazy_import("torch", log=False)
+exporter_dynamo: Any = mod.lazy_import("transformers.exporters.exporter_dynamo", log=False)
 cache_utils: Any = mod.lazy_import("transformers.cache_utils", log=False)
 
 CACHES = ("past_key_values", "cache", "kv_cache", "past_kv")
 """Names of the parameter of `forward` for the cache; older transformers have the first."""
 _COUNT = "cumulative_length"
+_TYPE = re.compile(rb'"type\\*": *\\*"(transformers(?:\.\w+)*[.:]\w+)')
 
 
 @frozen
@@ -145,3 +153,42 @@ def _tensors_of(result: Any, entries: Sequence[CacheEntry]) -> Iterator[Any]:
     elif isinstance(result, (Mapping, tuple, list)):
         for value in result.values() if isinstance(result, Mapping) else result:
             yield from _tensors_of(value, entries)
+
+
+def unregistered_types(path: Path) -> list[str]:
+    """Return the classes of transformers in the inputs and outputs of an exported program, as a
+    path with a colon or a point before the class.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
+    except (OSError, zipfile.BadZipFile, KeyError):
+        return []
+    types = [found for text in texts for found in _TYPE.findall(text)]
+    return [*dict.fromkeys(name.decode() for name in types)]
+
+
+def load_with_types(path: Path, types: Sequence[str]) -> Any:
+    """Return an exported program whose inputs are caches of transformers.
+
+    Raises:
+        ModelError: transformers is not installed, or cannot read its classes.
+    """
+    try:
+        for name in types:
+            exporter_dynamo.register_pytree_node(_class_named(name))
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            return torch.export.load(str(path))
+    except Exception as error:
+        raise ModelError(
+            f"{path} has inputs or outputs of the type {types[0]}, which PyTorch cannot read.",
+            path=path,
+            hint="Install the release of transformers that exported it, or load the program in a"
+            " script (--torch script.py:function).",
+        ) from error
+
+
+def _class_named(name: str) -> Any:
+    """Return a class of transformers."""
+    module, _, kind = name.replace(":", ".").rpartition(".")
+    return getattr(importlib.import_module(module), kind)

@@ -20,6 +20,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, InvokeFromScript, evaluate
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import user_frame
+from polygraphy.adapters.torch.caches import load_with_types, unregistered_types
 from polygraphy.domain.errors import (
     BackendError,
     InputError,
@@ -433,6 +434,8 @@ class TorchFromPath(BaseLoader):
                 with mute_exporters():  # It warns of archives of older releases, which it reads.
                     return torch.export.load(str(path))
             except Exception as error:
+                if types := unregistered_types(path):
+                    return load_with_types(path, types)
                 if (release := _newer_release(path)) is None:
                     raise
                 raise ModelError(

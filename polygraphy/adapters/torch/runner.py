@@ -218,6 +218,10 @@ def tensors_in(result: Any, name: str = "") -> list[tuple[str, Any]]:
         parts = list(result.items())
     elif isinstance(result, (tuple, list)):
         parts = list(enumerate(result))
+    elif isinstance(layers := getattr(result, "layers", None), list):  # A cache of transformers.
+        names = ("keys", "values", "cumulative_length")
+        entries = [{each: getattr(layer, each, None) for each in names} for layer in layers]
+        parts = [("layers", entries)]
     else:
         return []  # None, a number: whatever is no tensor is no output.
     return [

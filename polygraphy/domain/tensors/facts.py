@@ -126,13 +126,14 @@ def layout_of(facts: Facts | None, name: str) -> Layout | None:
 
 
 def layout_between(sides: Iterable[tuple[Facts | None, str]]) -> Layout | None:
-    """Return the layout of the first of two compared outputs that is known to have parts; None if
-    neither is.
+    """Return the layout of the first of two compared outputs that is known to have parts, at fixed
+    places if one has; None if neither is known.
     """
     layouts = [layout for facts, name in sides if (layout := layout_of(facts, name)) is not None]
-    return next(
-        (layout for layout in layouts if not layout.is_plain), layouts[0] if layouts else None
-    )
+    joined = [layout for layout in layouts if not layout.is_plain]
+    # Where elements are chosen by data, only the other side tells what lies where.
+    fixed = [layout for layout in joined if layout.kind != "choose"]
+    return next(iter([*fixed, *joined, *layouts]), None)
 
 
 class DeferredLayouts(Mapping[str, Layout]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import zipfile
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from polygraphy.adapters.torch.program import torch_from_path  # noqa: E402
+from polygraphy.adapters.torch.runner import tensors_in  # noqa: E402
 from polygraphy.adapters.torch.source import TorchProgram  # noqa: E402
+from polygraphy.domain.errors import ModelError  # noqa: E402
 
 pytestmark = pytest.mark.extra
 
@@ -65,3 +70,21 @@ def test_layers_go_by_their_number() -> None:
     feed |= {name: np.float32([10 + NAMES.index(name)]) for name in order}
     outputs = [value.tolist() for _, value in TorchProgram(Net()).run(feed)]
     assert outputs == [[2], [10, 1], [13], [12, 1], [15]]
+
+
+def test_a_cache_among_outputs_is_its_tensors() -> None:
+    cache = Layers()
+    cache.update(torch.ones(1), torch.zeros(1), 0)
+    names = [name for name, _ in tensors_in({"y": torch.ones(2), "cache": cache})]
+    assert names == ["y", "cache.layers.0.keys", "cache.layers.0.values"]
+
+
+def test_a_program_whose_types_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "program.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("program/archive_format", "pt2")
+        spec = '{"in_spec": "[1, {\\"type\\": \\"transformers.nowhere:SomeCache\\"}]"}'
+        archive.writestr("program/models/model.json", spec)
+    with pytest.raises(ModelError, match=r"the type transformers\.nowhere:SomeCache") as caught:
+        torch_from_path(str(path))
+    assert "transformers" in caught.value.hint

@@ -485,6 +485,17 @@ def test_a_file_is_at_fault_if_the_same_exporter_translates_its_program_correctl
     assert facts_of(culprit)["other_constant"]["expected"] == "0.10000000149011612"
 
 
+def test_a_weight_is_named_alone_if_other_nodes_compute_the_same() -> None:
+    model = exported(weight=WEIGHT * 2)
+    model.graph.node[2].input[0] = "copy"
+    model.graph.node.insert(2, helper.make_node("Abs", ["leaky_relu"], ["size"], "node_size"))
+    model.graph.node.insert(3, helper.make_node("Sign", ["leaky_relu"], ["sign"], "node_sign"))
+    model.graph.node.insert(4, helper.make_node("Mul", ["size", "sign"], ["copy"], "node_copy"))
+    [culprit] = found(model, evolve(PROGRAM, again=lambda feed: exported())).culprits
+    assert (culprit["cause"], culprit["nodes"]) == ("weight", ["node_matmul"])
+    assert "weights_restored" in facts_of(culprit)
+
+
 def test_what_the_same_exporter_makes_wrong_again_is_its_fault() -> None:
     again = evolve(PROGRAM, again=lambda feed: exported(alpha=0.3))
     [culprit] = found(exported(alpha=0.3), again).culprits

@@ -56,6 +56,8 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     if not culprits:
         return Skip("no difference between the models explains the outputs")
     if is_quantized(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
+
+        # Few diagnoses search sites: the modules for that are imported here.
         from polygraphy.application.diagnose.steps.quantization import find_costly_operators
 
         costly = find_costly_operators(case, comparison)

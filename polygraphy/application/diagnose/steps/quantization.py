@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
@@ -27,6 +28,7 @@ from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.quantization.sites import is_coarse
+from polygraphy.domain.rounding import has_lost_part
 from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.editing import open_model
 
@@ -45,7 +47,7 @@ _RUNS = 60
 def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutcome:
     """Return the effect of quantization, if it explains the error; else a skip."""
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
-    if compared.most <= USUAL_LOSS:
+    if compared.most <= USUAL_LOSS and not _has_lost_part(case, comparison):
         reason = reasons.usual_quantization(compared.most)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
@@ -73,6 +75,16 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return pair.diagnose(case, besides, feeds)
     reason = reasons.different_quantized_nodes(compared.most)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+
+
+def _has_lost_part(case: Case, comparison: ModelComparison) -> bool:
+    """Return whether quantization makes one number of a whole part of an output."""
+    return any(
+        has_lost_part(name, (array, expected[name]), layout_of(case.facts, name))
+        for values, expected in zip(comparison.values, comparison.expected)
+        for name, array in values.items()
+        if name in expected and isinstance(array, np.ndarray)
+    )
 
 
 def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culprit]:
