@@ -88,3 +88,15 @@ def test_a_node_that_only_moves_elements_asks_if_the_quantizer_forces_it() -> No
         FloatNode("reshape", "Reshape", ["half"], ["y"]),
     ]
     assert rules_of(nodes, sites, "static").asks["reshape"] == "follows"
+
+
+def test_what_follows_a_removed_relu_is_not_quantized_without_its_source() -> None:
+    sites = [Site(name, "activation", None) for name in ("x", "positive", "turned")]
+    nodes = [
+        FloatNode("conv", "Conv", ["x"], ["positive//raw"]),
+        FloatNode("turn", "Transpose", ["positive"], ["turned"]),
+        FloatNode("max", "ReduceMax", ["turned"], ["y"]),
+        FloatNode("relu", "Relu", ["positive//raw"], ["positive"]),
+    ]
+    rules = rules_of(nodes, sites, "static")
+    assert not rules.fixed and rules.off(["conv"]) == [0, 1, 2]

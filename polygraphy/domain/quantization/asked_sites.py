@@ -25,6 +25,26 @@ def numbers_of(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
+def _in_order(nodes: Sequence[FloatNode]) -> list[FloatNode]:
+    """Return nodes in an order in which each follows those that compute what it reads: a Relu that
+    the quantizer removed may be last in the model.
+    """
+    makers = {name: node for node in nodes for name in node.makes}
+    ordered: dict[int, FloatNode] = {}
+    pending = [*reversed(nodes)]
+    seen: set[int] = set()
+    while pending:
+        node = pending[-1]
+        before = [makers[name] for name in node.reads if name in makers]
+        missing = [one for one in before if id(one) not in seen]
+        seen.add(id(node))
+        if missing:
+            pending += missing
+            continue
+        ordered.setdefault(id(node), pending.pop())
+    return [*ordered.values()]
+
+
 class AskedSites:
     """The sites that nodes ask for.
 
@@ -61,7 +81,7 @@ class AskedSites:
             if node.name in follows and node.reads and node.reads[0] not in tensors:
                 tensors[node.reads[0]] = 1 << 2 * self._count + len(tensors)
         self._steps: list[tuple[int, int, int, int]] = []
-        for node in asking:
+        for node in _in_order(asking):
             reads, makes = (
                 reduce(or_, (tensors.get(name, 0) for name in names), 0)
                 for names in (node.reads, node.makes)

@@ -116,7 +116,8 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
     if producer == "static" and not rules.fixed:
         return rules
     forced = _forced_rules(nodes, sites)
-    is_better = len(forced.fixed) < len(rules.fixed)
+    follows = {name for node in nodes if node.op in _FOLLOWS for name in node.makes}
+    is_better = any(sites[number].name not in follows for number in rules.fixed - forced.fixed)
     return forced if is_better or (producer == "olive" and not forced.fixed) else rules
 
 

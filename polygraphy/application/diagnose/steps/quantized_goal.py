@@ -86,6 +86,8 @@ _CERTAIN = 0.9
 """The same for parameters that are wrong by themselves, such as weights of other values."""
 _ALMOST = 1.5
 """A parameter is not named if the others leave less than so many times as much."""
+_CLOSER = 0.75
+"""A backend is at fault if its outputs have at most this share of the error in another way."""
 _MANY = 3
 """From so many activations that are cut off on, the calibration data are why."""
 _NEARLY = 1.05
@@ -173,8 +175,9 @@ class _GoalSearch:
         saturated = self._saturated_result(model, before)
         if saturated is not None:
             return Found(saturated, case)
-        judge = self._judge(self._run(case.model.proto, plain=True))
-        if judge <= max(goal.within, _reduce(before)):
+        plain = self._run(case.model.proto, plain=True)
+        judge = self._judge(plain)
+        if judge <= max(goal.within, _reduce(before)) and self._is_closer(plain):
             # A rewrite may rely on parameters that fit together: they may be why.
             repair = self._find_repair(model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
@@ -218,7 +221,7 @@ class _GoalSearch:
         switches = self._switches(model)
         rules = rules_of(model.nodes, model.sites, model.producer)
         powers = self._site_powers(model, rules, switches, losses)
-        search, after = self._search_fewest(model, rules, switches, powers)
+        search, after = self._search_fewest(model, rules, switches, powers, before)
         notes = words.search_notes(search, len(rules.candidates))
         count = len(rules.candidates)
         is_all = search.kept is not None and len(search.kept) == count > 2
@@ -278,6 +281,13 @@ class _GoalSearch:
         result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
+    def _is_closer(self, values: Sequence[Values]) -> bool:
+        """Return whether outputs are much closer to the reference than those of the model, not just
+        on the other side of a target.
+        """
+        own = self._judge(self._comparison.values, self._rms)
+        return self._judge(values, self._rms) <= _CLOSER * own
+
     def _saturated_result(self, model: QuantizedModel, before: float) -> DiagnosisResult | None:
         """Return the result that products of eight bits saturate on this CPU; None if the backend
         computes as accurately with exact products.
@@ -291,7 +301,7 @@ class _GoalSearch:
         if _are_equal(values, self._comparison.values):
             return None  # As on every CPU with VNNI.
         after = self._judge(values)
-        if after > max(self._goal.within, _reduce(before)):
+        if after > max(self._goal.within, _reduce(before)) or not self._is_closer(values):
             return None
         nodes: list[str] = []
         codes = find_code_tensors(proto)
@@ -556,7 +566,12 @@ class _GoalSearch:
     # Keep.
 
     def _search_fewest(
-        self, model: QuantizedModel, rules: Rules, switches: Switches, powers: PowerSum
+        self,
+        model: QuantizedModel,
+        rules: Rules,
+        switches: Switches,
+        powers: PowerSum,
+        before: float,
     ) -> tuple[Search, float]:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
         within, checked = self._goal.within, 0
@@ -569,6 +584,8 @@ class _GoalSearch:
             """Return the metric with some sites in quantized form."""
             nonlocal checked
             value = self._judge(switches.run(on))
+            if len(on) == len(every) and value <= within:
+                return before  # The backend computed this model already.
             # The backend has the last word on what is enough, or nearly so.
             if value <= _NEARLY * within and len(on) < len(every) and checked < _CHECKED:
                 checked += 1
