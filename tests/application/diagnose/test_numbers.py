@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.closeness import introduces_nan
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, with_nan
 from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import open_model
@@ -41,6 +42,17 @@ def test_the_first_node_that_makes_nan_is_named_in_every_type(dtype: Any) -> Non
     assert culprit is not None
     assert (list(culprit.nodes), culprit.tensor, culprit.cause) == (["log"], "y", "nan")
     assert culprit.facts[-1] == evidence.input_range("n", -1.0, 1.0, 1, 0, 2)
+
+
+def test_a_node_that_computes_nan_from_a_wrong_value_is_evidence_and_no_culprit() -> None:
+    broken = first_non_finite(*traced(np.float32))
+    assert broken is not None
+    assert with_nan(broken, []) == [broken]
+    [culprit] = with_nan(broken, [Culprit(["neg"], "n", MODEL, "structure")])
+    assert culprit.nodes == ["neg"]
+    assert culprit.facts == [evidence.creates_nan("Log", "log"), broken.facts[0]]
+    [culprit] = with_nan(broken, [Culprit(["log"], "y", MODEL, "changed")])
+    assert (culprit.nodes, culprit.cause) == (["log"], "nan")
 
 
 def test_the_element_of_a_weight_that_makes_nan_is_said() -> None:
