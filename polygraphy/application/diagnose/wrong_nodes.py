@@ -173,7 +173,7 @@ def describe_first_error(
     Args:
         case: what is diagnosed.
         party: who makes them.
-        trace: what is right.
+        trace: the expected tensors.
         deviations: how far off they are, where they were computed before.
 
     Raises:
