@@ -435,7 +435,7 @@ class _Search:
             while len(self._loaded) >= _LOADED:
                 del self._loaded[next(iter(self._loaded))]
             compute = self._party.load(marked, plain=True)
-            requested_names = [value.name for value in marked.graph.input]
+            requested_names = [*opened.inputs]
             self._loaded[key] = compute, requested_names, set(names.values())
         return self._loaded[key]
 
