@@ -132,7 +132,7 @@ class PolygraphySession:
         self.comparisons += comparisons
 
     def closing_lines(self, command: str, exit_status: int) -> Iterator[str]:
-        """Yield what is said at the end, and write the report."""
+        """Yield the lines at the end of the test run, and write the report."""
         yield from self.remarks
         for path in self.unused():
             yield f"unused golden: {self._relative_path(path)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -25,6 +26,7 @@ from .commands import Done, run, typed
 
 AUTO = ("--rtol", "auto", "--atol", "auto")
 ORACLES = ("backends", "named", "reference", "outputs", "tensors", "levels")
+_QUOTED = re.compile(r"'([^']*)'")
 NAMES = ("m.onnx", "a b.onnx", "it's.onnx", "-m.onnx", "m$1.onnx", "m;x.onnx")
 
 
@@ -135,6 +137,7 @@ def contradictions(case: Drawn) -> Iterator[str]:
             yield from _check_next(case, line, found)
     for line in _printed(found, "FIX"):
         yield from _check_fix(case, line, words)
+        yield from _check_names(found, line)
 
 
 def _printed(done: Done, title: str) -> list[str]:
@@ -151,6 +154,22 @@ def _check_next(case: Drawn, line: str, found: Done) -> Iterator[str]:
         yield f"next {line}: {done.code} {done.out[-300:]}"
     if (done.code, found.code) in ((0, 1), (1, 0)):
         yield f"next {line}: {done.code}, diagnose: {found.code}"
+
+
+def _check_names(found: Done, line: str) -> Iterator[str]:
+    """Yield whether a FIX copies nodes that no sentence names, or leaves out nodes that one does:
+    what is named, applied alone, has to make the outputs match.
+    """
+    if "makes all outputs match" not in found.out and "make all outputs match" not in found.out:
+        return
+    words = shlex.split(line)
+    if words[1:3] != ["surgeon", "copy"] or "--nodes" not in words or "&&" in words:
+        return
+    copied = set(words[words.index("--nodes") + 1 : words.index("-o")])
+    titles = [one for one in found.out.splitlines() if one.startswith("CULPRIT")]
+    named = {name for title in titles for name in _QUOTED.findall(title)}
+    if titles and copied != named and not any(" more" in title for title in titles):
+        yield f"FIX {line} copies {sorted(copied)}, the culprits are {sorted(named)}"
 
 
 def _check_fix(case: Drawn, line: str, words: list[str]) -> Iterator[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
+import subprocess
 from typing import Any
 
 import numpy as np
@@ -87,7 +90,14 @@ def test_numbers_that_are_given_are_held() -> None:
     results = verify(model, narrow, [FEED], SimpleCompareFunc(rtol=0, atol=1))
     assert results
     assert reason(results) == "that of the verification"
-    assert not verify(model, narrow, [FEED], SimpleCompareFunc(rtol=0, atol=1e-3))
+
+
+def test_the_advice_of_a_failure_can_be_pasted(capsys: Captured) -> None:
+    model, function = sensitive(), SimpleCompareFunc(rtol=0, atol=1e-3)
+    line = shlex.join(["printf", "%s", "a\nb.onnx"])
+    assert not verify(model, convert_to_fp16(model), [FEED], function, advice=line)
+    [pasted] = re.findall("and a fix: (.*)", capsys.readouterr().out)
+    assert subprocess.check_output(["sh", "-c", pasted], text=True) == "a\nb.onnx"
 
 
 def test_outputs_in_bfloat16_are_tolerated_the_same(capsys: Captured) -> None:

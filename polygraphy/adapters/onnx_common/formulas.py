@@ -489,7 +489,9 @@ def _reflect_positions(at: Array, ends: tuple[float, float]) -> Array:
 
 
 def _pixel(at: Array, size: int, ends: tuple[float, float], padding: str) -> tuple[Array, Array]:
-    """Return the pixel that represents one that may be outside, and whether it exists."""
+    """Return the index of the pixel to read for each position, which may be outside of the image,
+    and whether there is one.
+    """
     if not np.isfinite(at).all():
         raise NotImplementedError("points that are not numbers")
     if padding == "reflection":

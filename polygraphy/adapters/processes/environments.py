@@ -42,9 +42,9 @@ _OF_CELLS = {
 _ASKED = """
 import json
 try:
-    from polygraphy.binding import bound_function
+    from polygraphy.binding import function_for
     from polygraphy.ports.machine import sections_of
-    sections = bound_function(sections_of, "packages")()
+    sections = function_for(sections_of, "packages")()
     versions = {name: value for each in sections for name, value in each.facts}
 except ModuleNotFoundError as error:
     versions = {error.name: "missing"}

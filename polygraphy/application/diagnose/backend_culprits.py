@@ -48,7 +48,7 @@ def culprit_at(
         case: what is diagnosed.
         party: the backend.
         place: where it differs.
-        trace: what is right.
+        trace: the expected tensors.
         likely_rewrites: rewrites that are tried before all others; names of several that belong
             together are joined by ``+``.
     """

@@ -94,7 +94,7 @@ def diagnose(
         parties: the backends.
         data_loader: yields feed dictionaries (default: generated data, of several seeds and signs;
             beside saved results, those that a run makes up).
-        reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
+        reference: the correct model: its path, an ``onnx.ModelProto``, or a loader.
         golden: files of results that are right, made with the data of `data_loader`; of outputs, or
             better of all tensors.
         program: the program of a framework that the model was exported from, as

@@ -1,4 +1,4 @@
-"""What is right by another backend, by a model that is right, or by saved results, and how
+"""The expected results, from another backend, a reference model or saved results, and how
 what a party makes differs from it.
 """
 
@@ -27,17 +27,16 @@ class Request:
     """What a model is compared with, and on which data.
 
     Attributes:
-        data_loader: where the data come from, as they were asked for.
+        data_loader: the source of the data, as requested.
         diagnose: answers a request about another case, such as one step of several.
-        reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
-        golden: files of results that are right.
+        reference: the correct model: its path, an ``onnx.ModelProto``, or a loader.
+        golden: files of correct results.
         program: the program that the model was exported from.
         versions: environments with other versions of the backends.
-        goal: what a quantized model has to reach.
-        feeds: the data, as far as they are chosen.
-        arbiter: the backend that computes what is right where nothing else is given.
-        unexplained: why the model differs from what is right without a known cause; empty if it
-            does not.
+        goal: the target for a quantized model.
+        feeds: the chosen data, if any.
+        arbiter: the backend that computes expected results if there is no other source.
+        unexplained: the reason for a difference without a known cause; empty if there is none.
     """
 
     data_loader: Any
@@ -68,12 +67,12 @@ class Request:
 
 @frozen
 class Oracle:
-    """What is right of each set of data, by the names of the model.
+    """The expected tensors for each input set, by the names of the model.
 
     Attributes:
-        name: who says so, in words.
-        sets: by tensor what it should be, for each set of data; it may be silent about the last.
-        left_out: what was asked of it, and is not there, in words.
+        name: where they come from, in words.
+        sets: the expected tensors by name, for each input set; those of the last may be missing.
+        left_out: requested tensors that are missing, in words.
     """
 
     name: str

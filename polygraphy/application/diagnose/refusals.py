@@ -53,7 +53,7 @@ def diagnose_refusals(
 
     Args:
         case: what is diagnosed.
-        third: who computes what is right.
+        third: the backend that computes the expected results.
         refusals: what parties said, by their positions.
         feed: the data on which they did.
         others: further data, on which a remedy has to work as well.

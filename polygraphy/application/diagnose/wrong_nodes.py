@@ -173,7 +173,7 @@ def describe_first_error(
     Args:
         case: what is diagnosed.
         party: who makes them.
-        trace: what is right.
+        trace: the expected tensors.
         deviations: how far off they are, where they were computed before.
 
     Raises:
@@ -304,7 +304,7 @@ def _find_between_steps(
         region = region_before(nodes, name, (ends | outside) - {name})
         try:
             part = cut_part(case.model, region, values, [name])
-            compute = party.load(part.model)
+            compute = part.load(party)
             value = compute(part.feed)[name]
             own_values[name] = compute(
                 {n: own_values.get(n, array) for n, array in part.feed.items()}
@@ -478,7 +478,7 @@ def compute_with_noise(
             name: move_by_epsilons(array, 97 * seed + index + i) for i, (name, array) in inputs
         }
         if index not in loaded:
-            loaded[index] = trace.party.load(part.model, plain=True)
+            loaded[index] = part.load(trace.party, plain=True)
         own_values = loaded[index](moved_inputs)
         values.update({name: v for name, v in own_values.items() if name in wanted or name in last})
         for name in moved_inputs:  # What is put into `held` stands in front of the trace.

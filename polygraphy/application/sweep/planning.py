@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.errors import BackendError, FileError, MissingFileError, UsageError
 from polygraphy.domain.sweep.cells import Asked, Cell, Job, cells_of, key_of, step_flags
 from polygraphy.domain.sweep.plan import WRITING_FLAGS, EnvironmentRow, Plan, Words
+from polygraphy.domain.tensors.naming import typeable
 from polygraphy.ports.models import find_quantized_tensors
 from polygraphy.ports.sweeping import (
     digest_of,
@@ -233,4 +234,4 @@ class Planned:
         else:  # The environment has no package of its own: its interpreter runs the linked one.
             words[1:3] = job.environment["PYTHONPATH"].split(os.pathsep)[:1]
         line = shlex.join(words)
-        return line.replace(self.folder, os.path.relpath(self.folder, self._root))
+        return typeable(line.replace(self.folder, os.path.relpath(self.folder, self._root)))

@@ -179,7 +179,7 @@ class Change:
     Attributes:
         name: of the sample.
         answers: of both runs, in words.
-        label: what is right; empty where that is not known.
+        label: the correct answer; empty if unknown.
         right: whether each run has it among its answers; None where it is not known.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import define
 
 from polygraphy.domain.compare.result import (
     ComparedTensor,
@@ -22,7 +22,7 @@ from polygraphy.domain.tensors.facts import Facts, compute_dtype
 from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
 
 
-@frozen
+@define  # Not frozen: an iteration may have hundreds, and those take longer to create.
 class Side:
     """One side of a comparison.
 

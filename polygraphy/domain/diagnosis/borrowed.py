@@ -54,7 +54,7 @@ def variants_from_donor(
     Args:
         graph: the model.
         index: the position of the node.
-        donor: the model that is right.
+        donor: the correct model.
         donor_nodes: the nodes that it has instead of that and of others.
     """
     node = graph.nodes[index]

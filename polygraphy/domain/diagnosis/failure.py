@@ -53,7 +53,7 @@ def find_failing_outputs(
 
     Args:
         values: what was computed, by name.
-        expected: what is right.
+        expected: the expected outputs.
         plain: what the same party computes where it is not at fault, if that is known.
     """
     tolerances: dict[str, float | None] = {}

@@ -11,6 +11,7 @@ from attrs import frozen
 from polygraphy.domain.diagnosis.variants import Variant, with_attribute
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.description import Node
+from polygraphy.domain.tensors.precision import is_float
 
 _STEPS = 2
 """A feature this many float32 numbers away from a threshold may be rounded across it."""
@@ -51,7 +52,7 @@ def find_ties(node: Node, features: Any) -> list[Tie]:
         features: what it reads, of shape ``[rows, features]``.
     """
     table = np.asarray(features)
-    if table.ndim != 2 or table.dtype.kind not in "fiu":
+    if table.ndim != 2 or not _is_number(table):
         return []
     table = table.astype(np.float32)
     splits = np.asarray(node.attribute(_split_name(node)), np.float32).reshape(-1)
@@ -100,13 +101,18 @@ def differing_rows(values: Any, expected: Any) -> frozenset[int] | None:
     one, other = arrays
     if not one.ndim:
         return None
-    if one.dtype.kind not in "fiu" or other.dtype.kind not in "fiu":
+    if not (_is_number(one) and _is_number(other)):
         wrong = one != other
     else:
         one, other = one.astype(np.float64), other.astype(np.float64)
         size = float(np.sqrt(np.mean(np.square(other)))) if other.size else 0.0
         wrong = ~(np.abs(one - other) <= 16 * np.finfo(np.float32).eps * (size + np.abs(other)))
     return frozenset(map(int, np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))))
+
+
+def _is_number(array: Any) -> bool:
+    """Return whether elements are numbers, as opposed to strings and booleans."""
+    return is_float(array) or np.issubdtype(array.dtype, np.integer)
 
 
 def _as_array(value: Any) -> Any:

@@ -203,7 +203,7 @@ def cause_of_weight(
         side: the model.
         places: the nodes that read it, and as which operand.
         value: its value.
-        reference: the value that is right.
+        reference: the correct value.
     """
     ops = {side.nodes[index].op for index, _ in places}
     if ops & QUANTIZING and all(position > 0 for _, position in places):

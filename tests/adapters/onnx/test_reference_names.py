@@ -96,3 +96,16 @@ def test_a_node_has_the_name_by_which_its_quantizer_knows_it(tmp_path: Path) -> 
     assert excluded_names(opened.nodes, ["fused", "y"]) == ["fused_MatMul", "y"]
     assert not has_unnamed(opened.nodes, ["fused"]) and has_unnamed(opened.nodes, ["y"])
     assert [node.name for node in opened.named_reference().graph.node][-1] == "y"
+
+
+def test_an_unnamed_node_is_called_by_its_output_in_the_reference(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_static
+
+    right = network()
+    del right.graph.node[1:]
+    right.graph.node[0].name, right.graph.node[0].output[0] = "", "y"
+    right.graph.output[0].CopyFrom(value("y", [5, 8]))
+    onnx.save(right, str(tmp_path / "float.onnx"))
+    quantize_static(str(tmp_path / "float.onnx"), str(tmp_path / "q.onnx"), _Reader())
+    opened = open_quantized(onnx.load(str(tmp_path / "q.onnx")), [right])
+    assert [node.name for node in opened.nodes] == ["y"]

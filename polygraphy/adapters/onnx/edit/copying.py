@@ -1,4 +1,4 @@
-"""Copies nodes, with the weights that they read, from a model that is right."""
+"""Copies nodes, with the weights that they read, from a reference model."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class CopyNodes(BaseLoader):
 
         Args:
             model: the model, which stays as it is, or a loader that makes it.
-            reference: the model that is right: its path, an ``onnx.ModelProto``, or a loader.
+            reference: the correct model: its path, an ``onnx.ModelProto``, or a loader.
             nodes: the names of nodes of `model`, an unnamed one by its first output, whose
                 differences go away (default: all differences do). Those in the body of a function
                 of the model are called ``CALL/NODE``; it is inlined then.

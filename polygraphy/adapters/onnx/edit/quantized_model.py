@@ -155,6 +155,8 @@ class QuantizedModel:
                     for alias in (name, *self._aliases.get(name, ()))
                 )
                 identity = self._unnamed.get(identity_of(node), identity_of(node))
+                if not node.name:  # ONNX Runtime renames what a graph output was computed as.
+                    identity = identity.removesuffix("_QuantizeLinear_Input")
                 found_nodes.append(FloatNode(identity, node.op_type, reads, makes, node.name))
         return found_nodes
 

@@ -112,11 +112,11 @@ def partings(
 
     Args:
         case: the model.
-        reference: the one that is right.
+        reference: the correct model.
         party: who runs both.
         feed: data, by the names of the model.
         fed: the same by those of the reference.
-        goal: the outputs that are right, by the names of the model.
+        goal: the expected outputs, by the names of the model.
     """
     try:
         tensors = trace_tensors(case.of(reference), party, fed)
@@ -435,7 +435,7 @@ class _Search:
             while len(self._loaded) >= _LOADED:
                 del self._loaded[next(iter(self._loaded))]
             compute = self._party.load(marked, plain=True)
-            requested_names = [value.name for value in marked.graph.input]
+            requested_names = [*opened.inputs]
             self._loaded[key] = compute, requested_names, set(names.values())
         return self._loaded[key]
 

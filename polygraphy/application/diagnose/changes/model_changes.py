@@ -373,11 +373,11 @@ def find_changes(
 
     Args:
         case: the model.
-        reference: the one that is right.
+        reference: the correct model.
         pairing: nodes of both, by structure.
         party: who runs both.
         feeds: data by the names of the model, and of the reference.
-        goal: the outputs that are right.
+        goal: the expected outputs.
         known: what the structure of both says, as far as that is proven.
 
     Returns:

@@ -71,7 +71,7 @@ def explain_outputs(
         case: the model; its first party computed the outputs.
         run: the data, what was saved, and what the party makes of them.
         deviations: how the outputs differ.
-        third: who computes what is right.
+        third: the backend that computes the expected results.
     """
     return _Guesses(case, run, deviations, third).result()
 

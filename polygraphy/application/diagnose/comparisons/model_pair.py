@@ -39,11 +39,11 @@ class ModelPair:
     """A model and its reference.
 
     Attributes:
-        reference: the model that is right.
+        reference: the correct model.
         path: where it is, for command lines.
         pairing: which nodes and tensors of the two belong together.
         party: the backend that runs both.
-        arbiter: the backend that computes what is right where that one cannot.
+        arbiter: the backend that computes the expected results if that one cannot.
         diagnose: diagnoses another pair in the same way.
         goal: what the model has to reach, if it is quantized and that is given.
         also: further data, with what the reference computes of them, on which outputs have to match

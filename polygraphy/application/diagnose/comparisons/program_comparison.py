@@ -24,7 +24,7 @@ class ProgramComparison:
         feed: those on which they differ most.
         sets: what the program computes of all data, by the outputs of the model.
         expected: the same of the data on which they differ most.
-        arbiter: the backend that computes what is right.
+        arbiter: the backend that computes the expected results.
         again: a correct export of the program; None if there is none.
         diagnose_saved: finds out why the model differs from results, which are given with the data
             and the arbiter.

@@ -33,7 +33,7 @@ class SavedComparison:
         run: where the results are from.
         feeds: the data.
         values: what the first backend computes of them.
-        arbiter: the backend that computes what is right.
+        arbiter: the backend that computes the expected results.
         fitted: the results by the names of the model.
         compared: which tensors differ.
         dtypes: the types in which tensors before the outputs are computed.

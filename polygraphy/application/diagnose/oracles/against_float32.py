@@ -1,4 +1,4 @@
-"""What is right: the same backend in float32, for backends that compute in less."""
+"""Expected results from the same backend in float32, for backends with lower precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is right: a model in float32, for the same cast to half precision."""
+"""Expected results from the float32 model, for the same model in half precision."""
 
 from __future__ import annotations
 

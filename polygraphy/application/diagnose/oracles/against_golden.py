@@ -1,4 +1,4 @@
-"""What is right: results that were saved, or that a program computes."""
+"""Expected results from saved files, or from a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is right: the program of a framework that the model was exported from."""
+"""Expected results from the framework program that the model was exported from."""
 
 from __future__ import annotations
 

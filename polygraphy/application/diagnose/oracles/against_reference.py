@@ -1,4 +1,4 @@
-"""What is right: a reference model."""
+"""Expected results from a reference model."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def _describe_rounding(
         case: the model.
         pair: the model and its reference.
         values: what the backend computes of the data.
-        expected: what is right.
+        expected: the expected outputs.
         loss_sentence: how much larger their error is if every operator rounds, if that is too much.
     """
     reason: str = reasons.ROUNDED

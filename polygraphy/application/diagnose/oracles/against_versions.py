@@ -1,4 +1,4 @@
-"""What is right where nothing else is: other versions of the backends."""
+"""Expected results from other versions of the backends, if there is no other source."""
 
 from __future__ import annotations
 

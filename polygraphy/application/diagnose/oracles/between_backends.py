@@ -1,4 +1,4 @@
-"""What is right where nothing is given: what backends compute alike, and who of them is wrong."""
+"""Expected results from the agreement of several backends, and which backend is wrong."""
 
 from __future__ import annotations
 

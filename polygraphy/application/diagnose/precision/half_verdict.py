@@ -324,7 +324,7 @@ def diagnose_half_model(
         case: the model as it is.
         half: the same in float32.
         outputs: of each backend, what it makes of each set of data.
-        third: who computes what is right.
+        third: the backend that computes the expected results.
     """
     name = type_name(half.dtype)
     with case.attempt(titles.all_nodes_in(name)) as notes:
@@ -373,9 +373,9 @@ def diagnose_saved_outputs(
     Args:
         case: the model as it is.
         half: the same in float32, and one set of data.
-        saved: what is right.
+        saved: the saved results, which are correct.
         values: what the first party makes of the data.
-        third: who computes what is right.
+        third: the backend that computes the expected results.
     """
     name = type_name(half.dtype)
     goal = {output: in_float(array) for output, array in saved.items() if output in values}

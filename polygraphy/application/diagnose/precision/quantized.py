@@ -119,7 +119,7 @@ class Quantized:
 
         Args:
             feeds: the data, by the names of the reference.
-            goals: the outputs that are right.
+            goals: the expected outputs.
             outputs: what the model makes of the data.
             number: the set of data on which outputs differ most.
 

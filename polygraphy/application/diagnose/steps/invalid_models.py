@@ -38,6 +38,7 @@ from polygraphy.ports.diagnosing import (
     find_violations,
     sanitize_model,
 )
+from polygraphy.ports.running import input_metadata
 
 DATA = "data"
 """The party at fault, and the cause, where the data break the specification."""
@@ -326,11 +327,7 @@ def _add_values(
     if not before:
         return
     part = case.model.part(sorted(before), values, sorted(asked))
-    feed = {
-        value_info.name: values[value_info.name]
-        for value_info in part.graph.input
-        if value_info.name in values
-    }
+    feed = {name: values[name] for name in input_metadata(part) if name in values}
     with suppress(*REFUSALS):
         values.update(CarefulParty(party).load(part, plain=True)(feed))
 
@@ -356,11 +353,7 @@ def _value_sources(
 def _runs_first(case: Case, party: SuspectedParty, count: int) -> bool:
     """Return whether a backend runs the first nodes of the model, up to a count."""
     part = case.model.part(range(count), case.feed)
-    feed = {
-        value_info.name: case.feed[value_info.name]
-        for value_info in part.graph.input
-        if value_info.name in case.feed
-    }
+    feed = {name: case.feed[name] for name in input_metadata(part) if name in case.feed}
     try:
         CarefulParty(party).load(part, plain=True)(feed)
     except REFUSALS:
