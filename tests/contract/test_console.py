@@ -79,7 +79,7 @@ def test_no_event_is_invented(adapter: type) -> None:
     if adapter is RecordingConsole:
         own = {"names", "arguments_of"}
     elif adapter is Recorder:
-        own = {"parties", "validation", "comparisons", "look_closer", "found", "conclude"}
+        own = {"parties", "validation", "comparisons", "look_closer", "report_finding", "conclude"}
     public = {name for name in vars(adapter) if not name.startswith("_")}
     assert public - own == set(METHODS)
 

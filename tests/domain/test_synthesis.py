@@ -603,8 +603,10 @@ def test_dimensions_of_one_name_that_were_given_several_lengths_say_nothing_of_o
 
 def test_dimensions_that_the_model_requires_have_their_length() -> None:
     loader = DataLoader()
-    loader.input_metadata = TensorMetadata().add("past", np.float32, ("n", "h", 3, "d"))
+    loader.input_metadata = describe(
+        ("past", F32, ("n", "h", 3, "d")), ("v", F32, ("n", "h", 3, "d"))
+    )
     loader.model_facts = ModelFacts(dim_lengths={"h": 2, "d": 8})
     assert loader[0]["past"].shape == (1, 2, 3, 8)
-    assert len(loader.notes) == 1
+    assert len(loader.notes) == 2
     assert "'n' is dynamic, 1 was used" in loader.notes[0].brief

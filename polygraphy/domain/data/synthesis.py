@@ -33,6 +33,8 @@ from polygraphy.domain.tensors.shapes import (
     fits,
     format_shape,
     is_shape_dynamic,
+    lengths_in_names,
+    may_be_caches,
     override_dynamic_shape,
 )
 
@@ -324,7 +326,7 @@ class DataLoader:
             requested_indices = shape
             if user_shape is None:
                 requested_indices = self._with_required_lengths(
-                    self._with_known_lengths(name, shape, lengths)
+                    self._with_known_lengths(name, shape, lengths), model
                 )
             merged.add(
                 name,
@@ -349,14 +351,17 @@ class DataLoader:
             )
         return known_lengths
 
-    def _with_required_lengths(self, shape: Shape | None) -> Shape | None:
+    def _with_required_lengths(self, shape: Shape | None, model: TensorMetadata) -> Shape | None:
         """Return an input shape with numbers for dimensions whose length the model requires, such
         as the number of heads in a cache.
         """
         is_open = shape is not None and any(isinstance(dim, str) for dim in shape)
         if not is_open or (isinstance(shape, BoundedShape) and (shape.min or shape.max)):
             return shape
-        required: Mapping[str, int] = getattr(self.model_facts, "dim_lengths", {})
+        required = lengths_in_names([shape or ()])
+        # The facts need the onnx package, which takes longer to import than most models to run.
+        if may_be_caches([info.shape for info in model.values()]):
+            required |= getattr(self.model_facts, "dim_lengths", {})
         return [required.get(dim, dim) if isinstance(dim, str) else dim for dim in shape or ()]
 
     def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:

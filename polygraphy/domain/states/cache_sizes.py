@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.model.description import Graph, Node
 from polygraphy.domain.states.pairs import StatePair
+from polygraphy.domain.tensors.shapes import lengths_in_names
 
 _PACKED_OR_KEY = {
     "GroupQueryAttention": (3, 4),
@@ -59,16 +60,6 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
         if len(shape) == 4 and isinstance(shape[3], str) and size:
             sizes.setdefault(shape[3], size)
     return sizes
-
-
-def lengths_in_names(shapes: Iterable[Sequence[object]]) -> dict[str, int]:
-    """Return the lengths that some exporters write as the name of a dimension, such as "8"."""
-    return {
-        dim: int(dim)
-        for shape in shapes
-        for dim in shape
-        if isinstance(dim, str) and dim.isascii() and dim.isdigit() and int(dim) > 0
-    }
 
 
 class _Widths:

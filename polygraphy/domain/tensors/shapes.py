@@ -6,7 +6,7 @@ None when even the rank is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from operator import index
 from typing import SupportsIndex, Union, cast
@@ -20,6 +20,28 @@ def is_dynamic_dim(dim: Dim) -> bool:
     if type(dim) is int:  # A tenth of what it costs to ask for a protocol.
         return dim < 0
     return not isinstance(dim, SupportsIndex) or index(dim) < 0
+
+
+def lengths_in_names(shapes: Iterable[Sequence[object]]) -> dict[str, int]:
+    """Return the lengths that some exporters write as the name of a dimension, such as "8"."""
+    return {
+        dim: int(dim)
+        for shape in shapes
+        for dim in shape
+        if isinstance(dim, str) and dim.isascii() and dim.isdigit() and int(dim) > 0
+    }
+
+
+def may_be_caches(shapes: Iterable[Sequence[object] | None]) -> bool:
+    """Return whether shapes of inputs may be those of cached keys and values, whose sizes have only
+    names: at least two with four dimensions, of which one behind the first has a name.
+    """
+    named = [
+        shape
+        for shape in shapes
+        if shape is not None and len(shape) == 4 and any(isinstance(dim, str) for dim in shape[1:])
+    ]
+    return len(named) > 1
 
 
 def is_shape_dynamic(shape: Shape | None) -> bool:

@@ -56,7 +56,7 @@ from polygraphy.adapters.onnx_common.messages import (
 )
 from polygraphy.domain.catalog.compute import ACCURACY_LEVELS, ComputePrecision
 from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
-from polygraphy.domain.states.cache_sizes import cache_sizes, lengths_in_names
+from polygraphy.domain.states.cache_sizes import cache_sizes
 from polygraphy.domain.tensors.facts import (
     DeferredFacts,
     DeferredLayouts,
@@ -66,6 +66,7 @@ from polygraphy.domain.tensors.facts import (
 )
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.precision import coarsest, precision_of
+from polygraphy.domain.tensors.shapes import may_be_caches
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -607,7 +608,6 @@ class OutputKinds:
         return handed_on or node.op_type in BOUNDED or node.op_type in _PROBABILITIES
 
 
-_CACHE_RANK = 4
 _RECORD = "pkg.torch.onnx.fx_node"
 _FX_NODE = re.compile(r"%(\w+)\s*:")
 
@@ -634,12 +634,8 @@ def facts_of(
 def _dim_lengths(model: ModelProto) -> dict[str, int]:
     """Return the lengths of named dimensions of inputs that operators require: of caches."""
     shapes = [shape_of(value) or () for value in model.graph.input]
-    is_cache = any(
-        len(shape) == _CACHE_RANK and any(isinstance(dim, str) for dim in shape[1:])
-        for shape in shapes
-    )
-    graph = read_graph(model) if is_cache else None
-    return lengths_in_names(shapes) if graph is None else cache_sizes(graph, (), None)
+    graph = read_graph(model) if may_be_caches(shapes) else None
+    return {} if graph is None else cache_sizes(graph, (), None)
 
 
 def _tensor_sources(graph: GraphProto) -> dict[str, str]:
