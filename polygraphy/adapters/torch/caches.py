@@ -15,6 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy import mod
+from polygraphy.adapters.torch.exported_files import load_exported
 from polygraphy.domain.errors import ModelError
 
 torch: Any = mod.lazy_import("torch", log=False)
@@ -178,7 +179,9 @@ def load_with_types(path: Path, types: Sequence[str]) -> Any:
         for name in types:
             exporter_dynamo.register_pytree_node(_class_named(name))
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            return torch.export.load(str(path))
+            return load_exported(path)
+    except ModelError:
+        raise
     except Exception as error:
         raise ModelError(
             f"{path} has inputs or outputs of the type {types[0]}, which PyTorch cannot read.",

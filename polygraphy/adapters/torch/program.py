@@ -21,6 +21,7 @@ from polygraphy.adapters.base.loader import BaseLoader, InvokeFromScript, evalua
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import user_frame
 from polygraphy.adapters.torch.caches import load_with_types, unregistered_types
+from polygraphy.adapters.torch.exported_files import load_exported
 from polygraphy.domain.errors import (
     BackendError,
     InputError,
@@ -408,8 +409,8 @@ torch_from_path: Callable[..., Any]
 class TorchFromPath(BaseLoader):
     """Loads a program of `torch.export.save` (.pt2) or a module of `torch.jit.save` (.pt).
 
-    What `torch.save` writes holds pickled objects, which run code when they are loaded: it is
-    refused.
+    Files of `torch.save`, and programs with pickled objects in their weights, constants or example
+    inputs, are refused: such objects can run code when they are loaded.
     """
 
     def __init__(self, path: str) -> None:
@@ -432,11 +433,12 @@ class TorchFromPath(BaseLoader):
             check_compiler()
             try:
                 with mute_exporters():  # It warns of archives of older releases, which it reads.
-                    return torch.export.load(str(path))
+                    return load_exported(path)
             except Exception as error:
                 if types := unregistered_types(path):
                     return load_with_types(path, types)
-                if (release := _newer_release(path)) is None:
+                release = _newer_release(path)
+                if release is None or isinstance(error, ModelError):
                     raise
                 raise ModelError(
                     f"{path} was saved by PyTorch {release}, and {torch.__version__} cannot read"

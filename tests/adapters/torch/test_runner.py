@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -297,6 +299,30 @@ def test_files_are_distinguished(net: Net, tmp_path: Path) -> None:
     program.write_bytes(content.replace(b'"graph_module"', b'"graph_mistake"'))
     with pytest.raises(ModelError, match=r"a\.pt2"):
         torch_from_path(str(program))
+
+
+class _Writes:
+    """An object whose pickle creates a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self._path,)
+
+
+def test_pickled_objects_in_a_program_are_refused(net: Net, tmp_path: Path) -> None:
+    program, changed, sign = tmp_path / "a.pt2", tmp_path / "b.pt2", tmp_path / "ran"
+    torch.export.save(export(net), program)
+    pickled = io.BytesIO()
+    torch.save((((_Writes(sign),), {})), pickled)
+    with zipfile.ZipFile(program) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            is_example = "sample_inputs/" in name
+            new.writestr(name, pickled.getvalue() if is_example else old.read(name))
+    with pytest.raises(ModelError, match=r"b\.pt2 contains pickled objects, which can run code"):
+        torch_from_path(str(changed))
+    assert not sign.exists()
 
 
 @pytest.mark.parametrize("name", ["a.pt", "old.pth", "checkpoint.ckpt", "a.safetensors"])
