@@ -34,7 +34,7 @@ _CODES = frozenset({"int4", "uint4", "int8", "uint8"})
 
 
 class Side:
-    """A graph to be paired: its nodes without constants, its weights, and who makes and reads what.
+    """A graph to be paired: its nodes without constants, its weights, producers and consumers.
 
     Args:
         graph: the graph.
@@ -44,6 +44,7 @@ class Side:
     """
 
     def __init__(self, graph: Graph, narrow: str | None = None, around: Side | None = None) -> None:
+        """Index a graph; `around` is the graph that contains it."""
         self.graph = graph
         self.narrow = narrow
         self.weights: dict[str, Weight] = {} if around is None else dict(around.weights)
@@ -75,7 +76,7 @@ class Side:
 
 @frozen
 class Pairing:
-    """What belongs together in two graphs.
+    """The corresponding nodes and tensors of two graphs.
 
     Attributes:
         model: the first graph.
@@ -90,7 +91,7 @@ class Pairing:
     tensors: dict[str, str] = field(factory=dict)
 
     def pair(self, index: int, other_index: int) -> None:
-        """Record two nodes, and their outputs, as a pair."""
+        """Record two nodes, and their outputs, as corresponding."""
         self.nodes[index] = other_index
         outputs, reference_outputs = (
             self.model.nodes[index].outputs,
@@ -154,9 +155,8 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
 
 
 def _pair_crossed_outputs(pairing: Pairing) -> None:
-    """Pair the nodes that compute the same output of both models, if they were paired in another
-    order: two outputs that are exchanged have the same structure, but are not the same output.
-    """
+    """Pair the nodes that compute the same output in both models if they were paired crosswise: two
+    exchanged outputs can have the same structure."""
     model, reference = pairing.model, pairing.reference
     crossed: list[tuple[str, str, int, int]] = []
     for kind, tensor, twin in pair_interfaces(model.graph, reference.graph):
@@ -193,7 +193,8 @@ def _pair_by_names(pairing: Pairing) -> None:
 
 
 def _by_structure(pairing: Pairing) -> None:
-    """Pair the remaining nodes, the most certain first, because each pair makes others certain."""
+    """Pair the remaining nodes by structure, the most certain pairs first, because each pair helps
+    the next ones."""
     rounds: list[Callable[[], bool]] = [
         lambda: _pair_forward(pairing, _exact),
         lambda: _pair_backward(pairing, _exact_parameters),
@@ -346,7 +347,7 @@ def attribute_digests(node: Node) -> tuple[tuple[str, str], ...]:
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """Return the value of an attribute as a text that equal values share."""
+    """Return an attribute's value as text; equal values have equal text."""
     if attribute.kind == "tensor":
         return weight_digest(attribute.value)
     if attribute.kind in ("graph", "graphs"):
@@ -358,7 +359,7 @@ def attribute_text(attribute: Attribute) -> str:
 
 
 def _graph_text(graph: Graph) -> str:
-    """Return a text that is equal for equal graphs, whatever their tensor names are."""
+    """Return a text that is equal for equal graphs, regardless of tensor names."""
     numbers: dict[str, int] = {"": -1}
     for tensor in graph.inputs:
         numbers[tensor.name] = len(numbers)

@@ -61,7 +61,7 @@ class Weight:
 
     @property
     def values(self) -> Any:
-        """Return the elements, read anew on each access if the weight has a reader."""
+        """Return the elements; a weight with a reader reads them from the file on each access."""
         return self._values() if callable(self._values) else self._values
 
 
@@ -98,7 +98,7 @@ def frames_in(traceback: str) -> list[tuple[str, str]]:
 
 @frozen
 class Origin:
-    """Where in a program a node comes from, as far as its exporter recorded it.
+    """The place in the source program of a node, as far as its exporter recorded it.
 
     Attributes:
         path: the file of the program.
@@ -125,13 +125,14 @@ class Origin:
         return cls(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
 
     def __str__(self) -> str:
+        """Return the place as text: file, line and scope."""
         name = self.path.replace("\\", "/").rpartition("/")[2]
         return f"{name}:{self.line}" + (f" ({self.scope})" if self.scope else "")
 
 
 @frozen(slots=False)  # A large model has tens of thousands, and these are made in half the time.
 class Node:
-    """One operation: what it reads and writes, by name; an empty name is an operand left out."""
+    """One operation: the names of its inputs and outputs; an omitted input has an empty name."""
 
     name: str
     op: str
@@ -148,7 +149,7 @@ class Node:
 
     @property
     def graphs(self) -> Iterator[Graph]:
-        """The graphs inside the node."""
+        """Return the subgraphs of the node."""
         for attribute in self.attributes:
             if attribute.kind == "graph":
                 yield attribute.value
@@ -279,7 +280,7 @@ class Model:
     metadata: Mapping[str, str] = Factory(dict)
 
     def __repr__(self) -> str:
-        """Return what a line has room for: a graph may have thousands of nodes."""
+        """Return a one-line summary, because a graph may have thousands of nodes."""
         return f"Model({self.path!r}, {self.graph.node_count} nodes)"
 
     def _repr_html_(self) -> str:
@@ -395,7 +396,7 @@ def unbounded_operands(graph: Graph) -> list[str]:
 
 
 def _is_new(tensor: Tensor | None, known_names: set[str]) -> bool:
-    """Return whether a shape has a dimension that is not known yet."""
+    """Return whether a shape has a dimension that is not in `known_names`."""
     if tensor is None or tensor.shape is None:
         return True
     return any(

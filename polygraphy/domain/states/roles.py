@@ -73,9 +73,10 @@ _ROTARY = frozenset({"RotaryEmbedding", "GemmaRotaryEmbedding"})
 
 
 class _Uses:
-    """What reads each tensor, in a graph and the graphs inside it."""
+    """The nodes that read each tensor, in a graph and its subgraphs."""
 
     def __init__(self, graph: Graph) -> None:
+        """Index a graph and its subgraphs."""
         self.readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
         self.weights: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[str, Weight] = {}

@@ -57,7 +57,7 @@ onnx = mod.lazy_import("onnx")
 
 
 def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
-    """Return a copy of a model with the parts that a plan takes from the reference."""
+    """Return a copy of a model with the parts of a plan copied from the reference."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
     twins = {_first_output(node): node for node in reference.graph.node}
@@ -181,9 +181,8 @@ def _is_same_value(held_value: Any, value: Any) -> bool:
 
 
 class _LargeLater(WeightArrays):
-    """Reads the elements of large weights when they are asked for, not all of them at once: each
-    look at those in a message of protobuf is a copy.
-    """
+    """Reads the elements of large weights on access, because each read from a protobuf message is a
+    copy."""
 
     def array(self, tensor: TensorProto) -> Any:
         """Return the elements of a tensor; for a large one, a function that reads them later."""
@@ -210,9 +209,7 @@ _SHOWN = 10
 
 @mod.export(funcify=True)
 class CopyNodes(BaseLoader):
-    """Copies nodes in which an ONNX model differs from one that is right, with the weights that
-    they read, from that one.
-    """
+    """Copies differing nodes, with their weights, from a reference into an ONNX model."""
 
     def __init__(
         self,
@@ -220,7 +217,7 @@ class CopyNodes(BaseLoader):
         reference: str | Deferred[ModelProto],
         nodes: Sequence[str] | None = None,
     ) -> None:
-        """Set what is copied.
+        """Set the model, the reference, and the nodes to copy.
 
         Args:
             model: the model, which stays as it is, or a loader that makes it.

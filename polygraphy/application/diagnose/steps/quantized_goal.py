@@ -115,7 +115,7 @@ def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome
 
 @frozen
 class _Repair:
-    """Parameters that were corrected.
+    """Corrected quantization parameters.
 
     Attributes:
         model: the model with them.
@@ -131,7 +131,7 @@ class _Repair:
 
 
 class _GoalSearch:
-    """The search for what reaches a goal.
+    """Searches changes with which a quantized model reaches its goal.
 
     Args:
         case: the quantized model.
@@ -140,6 +140,7 @@ class _GoalSearch:
     """
 
     def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
+        """Set the model, its reference, and the goal."""
         self._case, self._comparison, self._goal = case, comparison, goal
         self._party = comparison.pair.party
         self._feeds = list(comparison.feeds)
@@ -277,7 +278,7 @@ class _GoalSearch:
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
     def _result_of_repair(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
-        """Return the result that only wrong parameters are at fault."""
+        """Return the result if only incorrect parameters are at fault."""
         result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
@@ -289,9 +290,8 @@ class _GoalSearch:
         return self._judge(values, self._rms) <= _CLOSER * own
 
     def _saturated_result(self, model: QuantizedModel, before: float) -> DiagnosisResult | None:
-        """Return the result that products of eight bits saturate on this CPU; None if the backend
-        computes as accurately with exact products.
-        """
+        """Return the result that 8-bit products saturate on this CPU; None if exact products are as
+        inaccurate."""
         exact = getattr(self._party, "with_exact_products", lambda: None)()
         if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
             return None
@@ -332,9 +332,8 @@ class _GoalSearch:
         *,
         is_full: bool,
     ) -> tuple[float | None, str]:
-        """Return the metric after running the quantizer again without some nodes; None, and the
-        reason, if that is not possible.
-        """
+        """Return the metric after running the quantizer again without some nodes; else None and the
+        reason."""
         request = Requantization(
             model.producer,
             reference,
@@ -350,7 +349,7 @@ class _GoalSearch:
     # Measuring.
 
     def _check_memory(self) -> None:
-        """Raise UsageError if the weights, as the search holds them, do not fit."""
+        """Raise UsageError if the weights do not fit in memory during the search."""
         weights = self._case.model.indexed_graph.graph.all_weights
         needed = sum(
             prod(weight.shape) * _BYTES.get(str(weight.dtype), _FLOAT_BYTES) for weight in weights
@@ -360,7 +359,7 @@ class _GoalSearch:
             raise errors.search_needs_memory(needed, limit)
 
     def _open_model(self) -> QuantizedModel:
-        """Return the quantized model, with its reference and how the backend executes it."""
+        """Return the quantized model with its reference, in the form that the backend executes."""
         reference, forms = self._comparison.pair.reference.proto, []
         try:
             optimized = self._party.runtime_graph(reference, level="ENABLE_BASIC")
@@ -406,9 +405,8 @@ class _GoalSearch:
         return values
 
     def _time_left(self) -> float:
-        """Return the seconds of `--budget` that are left, negative if it took longer; infinite
-        without it.
-        """
+        """Return the remaining seconds of `--budget`, negative if it was exceeded; infinite without
+        a budget."""
         return self._limit - (time.perf_counter() - self._start)
 
     def _site_powers(
@@ -418,7 +416,7 @@ class _GoalSearch:
         switches: Switches,
         losses: Mapping[int, SiteLoss],
     ) -> PowerSum:
-        """Return what sets of sites are expected to lose."""
+        """Return the predicted losses of sets of sites."""
         with self._case.attempt(titles.LOSS_BY_SITE) as notes:
             powers, measured, inputs = expect_powers(
                 switches,
@@ -448,7 +446,7 @@ class _GoalSearch:
         losses: Mapping[int, SiteLoss],
         before: float,
     ) -> _Repair | None:
-        """Return the parameters that are wrong; None if correcting them does not help."""
+        """Return corrected parameters; None if correcting them does not help."""
         suspects = [
             number for number, loss in losses.items() if is_suspect(model.sites[number], loss)
         ]
@@ -463,7 +461,7 @@ class _GoalSearch:
             by_metric, target = True, self._goal.within
 
             def remaining_loss(numbers: Sequence[int]) -> float:
-                """Return the loss that remains after better parameters at some sites."""
+                """Return the loss that remains with corrected parameters at some sites."""
                 key = tuple(sorted(numbers))
                 if key not in tried:
                     schemes = {number: losses[number].best for number in key}
@@ -521,7 +519,7 @@ class _GoalSearch:
         return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 
     def _can_try(self, tried: Sized) -> bool:
-        """Return whether there is time to correct other parameters."""
+        """Return whether there is time left to correct more parameters."""
         is_in_time = self._goal.seconds is None or (
             self._time_left() > (1 - _REPAIRING) * self._allowed
         )
@@ -608,9 +606,8 @@ class _GoalSearch:
         return search, after
 
     def _switches(self, model: QuantizedModel) -> Switches:
-        """Return the model with switches, as the backend computes: some quantize weights again that
-        are in floating point.
-        """
+        """Return the model with switches, in the form that the backend computes: some sites
+        quantize floating-point weights again."""
         plain = Switches(self._party, model, self._feeds, requantizes=False)
         if not model.between:
             return plain
@@ -635,7 +632,7 @@ class _GoalSearch:
         before: float,
         culprits: list[Culprit],
     ) -> DiagnosisResult:
-        """Return the result that many nodes lose a little each, with possible remedies."""
+        """Return the result that many nodes lose a little accuracy each, with possible remedies."""
         curve = curve_at(search, (1, 2, 4, 8))
         tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}
@@ -662,7 +659,9 @@ class _GoalSearch:
         return values
 
     def _save_model(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
-        """Save the model that reaches the goal, if that is asked for."""
+        """Save the model that reaches the goal, if requested, and return the result with
+        its path.
+        """
         if self._goal.save is None:
             return result
         save_to_file(model, self._goal.save)
@@ -672,7 +671,7 @@ class _GoalSearch:
 
 
 def _reduce(value: float, share: float = _HELPS) -> float:
-    """Return what counts as much better; a metric in dB may be negative."""
+    """Return the value that counts as a clear improvement; a metric in dB may be negative."""
     return share * value if value > 0 else value - (1 - share) * abs(value)
 
 
