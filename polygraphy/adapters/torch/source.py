@@ -25,6 +25,7 @@ from polygraphy.adapters.torch.program import (
     Module,
     Program,
     TorchFromPath,
+    disable_fused_attention,
     get_model,
     mute_exporters,
     program_of,
@@ -359,7 +360,7 @@ class OpenedTorch:
             options |= {"dynamic_axes": sizes, "input_names": names}
             if not any(name.isdigit() for name in exporter.outputs):  # It numbers tensors itself.
                 options["output_names"] = list(exporter.outputs)
-        with mute_exporters(), torch.no_grad():
+        with mute_exporters(), torch.no_grad(), disable_fused_attention():
             if self._module is None:
                 assert self._exported is not None
                 program = self._exported.module()
@@ -457,7 +458,7 @@ class OpenedModule(OpenedTorch):
         """Return the module traced by the older exporter."""
         args = tuple(self._start_program(feed))
         try:
-            with mute_exporters():
+            with mute_exporters(), disable_fused_attention():
                 return _older(self._module, args)
         finally:
             self._program.stop()

@@ -56,6 +56,14 @@ _MOST_BRANCHES = 24
 _LARGEST = 1 << 22
 """Elements of an example that is enlarged: exporters run it."""
 _READ_BY_PYTHON = ("aten._local_scalar_dense", "aten.item")
+_RANDOM = (
+    "Bernoulli",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+)
+"""What exporters write for the operators of a module in training mode, such as its masks."""
 
 
 def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:
@@ -445,7 +453,7 @@ class _File:
 
     def _operation(self, position: int) -> tuple[str, str]:
         """Return the program operation, and its line, of a node of the correct export; both empty
-        if unknown.
+        if unknown. If only later nodes compute tensors of the program, the line is theirs.
         """
         node = self._nodes[position]
         pairs = self._counterparts()
@@ -455,7 +463,24 @@ class _File:
         first: GraphNode | None = next((node for node in nodes if node.op != "getitem"), None)
         if first is not None:
             return first.op, nearest_origin(self._program.nodes, first)
-        return "", str(node.origin or "")
+        return "", str(node.origin or "") or self._next_line(node)
+
+    def _next_line(self, node: Node) -> str:
+        """Return the line of the first program operation that follows a node of the correct export;
+        empty if it is unknown.
+        """
+        pairs = self._counterparts()
+        by_name = {operation.name: operation for operation in self._program.nodes}
+        reached = set(node.outputs)
+        for later in self._nodes:
+            if reached.isdisjoint(later.inputs):
+                continue
+            reached.update(later.outputs)
+            names = (pairs[name] for name in later.outputs if name in pairs)
+            for name in names:
+                if name in by_name:
+                    return nearest_origin(self._program.nodes, by_name[name])
+        return ""
 
     def _counterparts(self) -> dict[str, str]:
         """Return, by tensor of the correct export, the operation that computes it."""
@@ -591,6 +616,8 @@ def _negate(array: Any) -> Any:
 
 def _trains(node: Node, model: Model) -> bool:
     """Return whether a node computes as in training."""
+    if node.op in _RANDOM:
+        return True
     if node.op == "BatchNormalization":
         return bool(node.attribute("training_mode"))
     if node.op != "Dropout" or len(node.inputs) < 3:
