@@ -75,7 +75,8 @@ class TrtParty:
     @property
     def lowers_to(self) -> str | None:
         """The precision below float32 in which it computes; None for float32."""
-        return self._half or (None if self.compute_precision is None else self.compute_precision.dtype)
+        precision = self.compute_precision
+        return self._half or (None if precision is None else precision.dtype)
 
     @property
     def compute_precision(self) -> ComputePrecision | None:
