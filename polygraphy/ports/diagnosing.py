@@ -219,11 +219,11 @@ class LoweringParty(SuspectedParty, Protocol):
     Attributes:
         lowers_to: ``tf32``, ``fp16`` or ``bf16``; None where it computes in float32. With ``tf32``
             it has no passes of its own: float32 is one option for all nodes.
-        lowered: with ``tf32``, which operators that applies to; else None.
+        compute_precision: with ``tf32``, which operators that applies to; else None.
     """
 
     lowers_to: str | None
-    lowered: ComputePrecision | None
+    compute_precision: ComputePrecision | None
 
     def in_float32(self) -> SuspectedParty:
         """Return the same backend, computing in float32."""

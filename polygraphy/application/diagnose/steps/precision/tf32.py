@@ -75,7 +75,7 @@ def _tf32_parties(parties: Sequence[SuspectedParty]) -> list[LoweringParty]:
 
 def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any) -> Found:
     """Return the result of comparing a backend in TF32 with itself in float32, on the same data."""
-    lowered = party.lowered
+    lowered = party.compute_precision
     assert lowered is not None
     judge_party = case.of(case.model, lowered)
     if judge_party.facts.lowered is None:
