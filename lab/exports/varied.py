@@ -102,7 +102,8 @@ HOSTS = {
     "attention": Host(
         (
             "self.conv1 = nn.Linear(8, 16)",
-            "self.conv2 = nn.TransformerEncoderLayer(16, 4, 32, 0.1, batch_first=True, norm_first=True)",
+            "part = nn.TransformerEncoderLayer",
+            "self.conv2 = part(16, 4, 32, 0.1, batch_first=True, norm_first=True)",
             "self.norm = nn.LayerNorm(16)",
             "self.head = nn.Linear(16, 4)",
         ),
@@ -321,9 +322,7 @@ def draw_host(kind: str, rng: np.random.Generator) -> str:
 
 def varied_cases(folder: Path, seed: int, each: int) -> Iterator[Drawn]:
     """Write and yield cases: each kind so many times, each in a drawn network."""
-    number = 0
-    for kind in [*FOREIGN, *EDITED, "training", *SIZED] * each:
-        number += 1
+    for number, kind in enumerate([*FOREIGN, *EDITED, "training", *SIZED] * each, 1):
         rng = np.random.default_rng([seed, number])
         host = draw_host(kind, rng)
         place = folder / f"{seed}-{number}-{kind.replace(' ', '-')}"
