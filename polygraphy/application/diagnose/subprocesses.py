@@ -104,7 +104,7 @@ class WarmParty:
     @cached_property
     def compute_precision(self) -> Any:
         """Return the operators that compute in it; see the port."""
-        return self._call(_plain_attribute, "lowered")
+        return self._call(_plain_attribute, "compute_precision")
 
     def in_float32(self) -> WarmParty:
         """Return the same backend in float32, in the same process."""

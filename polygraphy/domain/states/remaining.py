@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.model.graph import Graph, Tensor
 
 
 def is_same_kind(tensor: Tensor, read: Tensor, axis: int | None = None) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.model.graph import Graph, Tensor
 from polygraphy.domain.states.names import is_state_like, words_of
 from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
 from polygraphy.domain.states.position_limits import Limit, Positions

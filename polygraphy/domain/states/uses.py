@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterator
 
-from polygraphy.domain.model.description import Graph, Node, Weight
+from polygraphy.domain.model.graph import Graph, Node, Weight
 
 TOKENS, CHUNK, MASK, POSITIONS = "tokens", "chunk", "mask", "positions"
 PAST, TOTAL, LAST, FLAG, CONSTANT = "past length", "total length", "last index", "flag", "constant"
