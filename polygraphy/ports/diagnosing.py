@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.quantizing import QuantizedOperand
-    from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph, Model
+    from polygraphy.domain.model.graph import Node
     from polygraphy.domain.quantization.code_tensors import CodeTensor
     from polygraphy.domain.quantization.requantization import Requantization
     from polygraphy.domain.quantization.schemes import Scheme
@@ -285,7 +285,7 @@ class OpenedProgram(Protocol):
         open_dimensions: by input, the dimensions that it takes in any size, with their names.
     """
 
-    nodes: Sequence[GraphNode]
+    nodes: Sequence[Node]
     weights: Mapping[str, Any]
     release: str
     unsteady: str
@@ -436,6 +436,9 @@ class QuantizedModel(Protocol):
         """Return the model with other parameters at some sites; None for a bias means those that
         follow from its operands.
         """
+
+    def proto_with_schemes(self, schemes: Mapping[int, Scheme | None]) -> Any:
+        """Return the ``onnx.ModelProto`` of the same, which takes less time."""
 
 
 class CodeTensors(Protocol):

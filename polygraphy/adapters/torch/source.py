@@ -33,9 +33,8 @@ from polygraphy.adapters.torch.program import (
 )
 from polygraphy.adapters.torch.recorded import Recording, compute_operation, record_call
 from polygraphy.adapters.torch.runner import tensors_in
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.domain.model.description import Origin, frames_in
+from polygraphy.domain.model.graph import ARGUMENTS, Attribute, Node, Origin, frames_in
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.diagnosing import Decision, Exporter
 from polygraphy.python_command import SAFE_PATH
@@ -410,7 +409,7 @@ class OpenedModule(OpenedTorch):
         self._recording = recording
         self.nodes = recording.nodes
         self.weights = _Weights(recording.weights)
-        calls = ((recording.calls[node.name], node) for node in recording.nodes)
+        calls = ((recording.calls[node.label], node) for node in recording.nodes)
         drawing = (
             _describe_randomness(call.target, call.args, call.kwargs, node) for call, node in calls
         )
@@ -516,7 +515,7 @@ def _older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLD
     return onnx.load_model_from_string(file.getvalue())
 
 
-def _describe_operation(node: Any) -> GraphNode:
+def _describe_operation(node: Any) -> Node:
     """Return an operation as a node, with its arguments that are not tensors as text."""
     schema = getattr(node.target, "_schema", None)
     op = str(schema.name).replace("::", ".") if schema is not None else node.target.__name__
@@ -524,18 +523,19 @@ def _describe_operation(node: Any) -> GraphNode:
     modules = node.meta.get("nn_module_stack") or {}
     scope = next((str(module[0]) for module in reversed(list(modules.values())) if module[0]), "")
     origin = Origin.of(frames_in(node.meta.get("stack_trace") or ""), scope)
-    return GraphNode(
+    text = ", ".join(map(str, [*plain, *node.kwargs.items()]))
+    return Node(
         name=node.name,
         op=op,
-        reads=[all_input_node.name for all_input_node in node.all_input_nodes],
-        makes=[node.name],
-        settings=", ".join(map(str, [*plain, *node.kwargs.items()])),
-        origin=None if origin is None else str(origin),
+        inputs=tuple(all_input_node.name for all_input_node in node.all_input_nodes),
+        outputs=(node.name,),
+        attributes=(Attribute(ARGUMENTS, "string", text),) if text else (),
+        origin=origin,
     )
 
 
 def _describe_randomness(
-    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: GraphNode
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: Node
 ) -> str:
     """Return a sentence if an operation draws random numbers or computes as in training; else an
     empty text.

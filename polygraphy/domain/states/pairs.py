@@ -11,7 +11,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from polygraphy.domain.errors import UsageError, close_matches
-from polygraphy.domain.model.description import Graph, Node, Tensor
+from polygraphy.domain.model.graph import Graph, Node, Tensor
 from polygraphy.domain.states.names import (
     is_cross_attention,
     is_state_like,

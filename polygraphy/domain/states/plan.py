@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.model.graph import Graph, Tensor
 from polygraphy.domain.states.cache_sizes import cache_sizes
 from polygraphy.domain.states.first_model import match_outputs
 from polygraphy.domain.states.pairs import (

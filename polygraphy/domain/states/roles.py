@@ -7,7 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from polygraphy.domain.model.description import Graph, Node, Tensor, Weight
+from polygraphy.domain.model.graph import (
+    Graph,
+    Node,
+    Tensor,
+    Weight,
+)
 from polygraphy.domain.states.names import is_state_like, words_of
 from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
 from polygraphy.domain.states.position_limits import Limit, Positions

@@ -101,11 +101,11 @@ class Party:
 
     def maker_of(self, output: str) -> list[str]:
         """Return the name of the node that computes an output, in a list; empty if unknown."""
-        makers = {name: node.name for node in self.model.nodes for name in node.makes}
+        makers = {name: node.label for node in self.model.nodes for name in node.makes}
         if output not in makers and self.first is not None:
             renamed = {name: own_name for own_name, name in self.feeds[0].names.items()}
             output = renamed.get(output, output)
-            makers = {name: node.name for node in self.first.nodes for name in node.makes}
+            makers = {name: node.label for node in self.first.nodes for name in node.makes}
         return [makers[output]] if makers.get(output) else []
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:

@@ -134,7 +134,7 @@ def _other_wires(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> li
     interface.
     """
     expected = {pair.output: pair.input for pair in state_plan.pairs}
-    makers = {name: node.name for node in candidate.model.nodes for name in node.makes}
+    makers = {name: node.label for node in candidate.model.nodes for name in node.makes}
     if {pair.input for pair in plan.pairs} - {*expected.values()}:
         return []
     return [

@@ -24,7 +24,6 @@ from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, nearest_origin, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.twins import (
     Spot,
     TwinDifferences,
@@ -34,7 +33,8 @@ from polygraphy.domain.diagnosis.twins import (
     unlike,
 )
 from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies, steps, titles
-from polygraphy.domain.model.description import Model, Node, Origin
+from polygraphy.domain.model.description import Model
+from polygraphy.domain.model.graph import Node, Origin
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     Decision,
@@ -343,7 +343,7 @@ class _File:
         operation, origin = self._operation(first.twin)
         by_size = not _follows_from_values(self._program)
         if not by_size:
-            read = [node for node in self._program.nodes if node.op in _READ_BY_PYTHON]
+            read = [node for node in self._program.nodes if node.operator in _READ_BY_PYTHON]
             origin = nearest_origin(self._program.nodes, read[0]) or origin
         if operation:
             facts.insert(0, program_evidence.export_of_operation(operation, [first.node.op]))
@@ -398,7 +398,7 @@ class _File:
         """Return whether BatchNorm's running statistics explain all different weights: its mean and
         variance, or a convolution they were folded into.
         """
-        folds = any("batch_norm" in node.op for node in self._program.nodes)
+        folds = any("batch_norm" in node.operator for node in self._program.nodes)
         parameters = [*self._program.weights.values()]
         return folds and all(is_statistic(spot, parameters) for spot in weights)
 
@@ -452,9 +452,9 @@ class _File:
         pair = next((pairs[name] for name in node.outputs if name in pairs), "")
         known_pairs = set(pairs.values())
         nodes = operations(self._program.nodes, pair, known_pairs - {pair}) if pair else []
-        first: GraphNode | None = next((node for node in nodes if node.op != "getitem"), None)
+        first: Node | None = next((node for node in nodes if node.operator != "getitem"), None)
         if first is not None:
-            return first.op, nearest_origin(self._program.nodes, first)
+            return first.operator, nearest_origin(self._program.nodes, first)
         return "", str(node.origin or "")
 
     def _counterparts(self) -> dict[str, str]:
@@ -605,7 +605,7 @@ def _trains(node: Node, model: Model) -> bool:
 
 def _follows_from_values(program: OpenedProgram) -> bool:
     """Return whether Python reads values of tensors in a program."""
-    return any(node.op in _READ_BY_PYTHON for node in program.nodes)
+    return any(node.operator in _READ_BY_PYTHON for node in program.nodes)
 
 
 def _text(value: Any) -> str:

@@ -59,7 +59,7 @@ def _failing_alone(case: Case, reference: Party, error: BackendError) -> Culprit
 def _nodes_in_message(case: Case, error: BackendError) -> list[str]:
     """Return the nodes that an error message names."""
     named = _NODE.search(str(error))
-    return [node.name for node in case.model.nodes if named and node.name == named[1]]
+    return [node.label for node in case.model.nodes if named and node.label == named[1]]
 
 
 def _diagnose_fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
