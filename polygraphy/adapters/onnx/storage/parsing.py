@@ -289,7 +289,7 @@ def _is_integer_matrix(file: mmap.mmap, start: int, end: int) -> bool:
     axes = 0
     for number, wire, _, begin, after in message_fields(file, start, end):
         if number == _DIMS:
-            # Sizes are packed in one field, or each has its own; the last byte of each is below 128.
+            # Packed in one field, or a field each; only the last byte of a size is below 128.
             axes += sum(byte < 0x80 for byte in file[begin:after]) if wire == BYTES else 1
         elif number == _DATA_TYPE:
             return wire == 0 and file[begin] in _CODES and axes > 1
