@@ -632,7 +632,7 @@ NO_FEEDBACK = constant("no_feedback", "no state is fed back from one step to the
 
 @statement
 def unknown_role(name: str, error: str) -> str:
-    """Return the sentence that a step fails, perhaps because the values of an input were guessed."""
+    """Return the sentence that a step fails, perhaps because the values of an input are guesses."""
     return (
         f"A step fails, and the meaning of input {name!r} is unknown: Polygraphy set it to the same"
         f" values in each step. Load its values for each step with --load-inputs. {error}"
