@@ -439,6 +439,9 @@ class QuantizedModel(Protocol):
         follow from its operands.
         """
 
+    def proto_with_schemes(self, schemes: Mapping[int, Scheme | None]) -> Any:
+        """Return the ``onnx.ModelProto`` of the same, which takes less time."""
+
 
 class CodeTensors(Protocol):
     """The tensors of codes that nodes of a quantized model compute.

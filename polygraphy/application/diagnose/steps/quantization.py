@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.precision.quantized import Quantized
-from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
+from polygraphy.application.diagnose.steps.quantized.goal import reach_quantized_goal
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
