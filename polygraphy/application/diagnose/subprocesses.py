@@ -115,7 +115,7 @@ class WarmParty:
         return self._twin("on_host")
 
     def with_exact_products(self) -> WarmParty | None:
-        """Return the same backend without saturating products, in the same process; see the port."""
+        """Return the same backend without saturation, in the same process; see the port."""
         return self._twin("with_exact_products")
 
     def _twin(self, name: str) -> WarmParty | None:
