@@ -163,10 +163,12 @@ class SuspectedParty(Protocol):
             program.
         options: its options on the command line, by the names of their rows.
 
-    It may have four more: `survives_fork`, whether a forked process can use its library if this
+    It may have five more: `survives_fork`, whether a forked process can use its library if this
     process has (default: True); `uses_device`, whether its library holds memory of a device
     (default: False); a method `on_host` without arguments, which returns the same backend on
-    the CPU, or None if it is that already (default: there is no such party); and a method `start`
+    the CPU, or None if it is that already (default: there is no such party); a method
+    `with_exact_products` without arguments, which returns the same backend without saturating
+    products of uint8 and int8, or None if it has none (default: none); and a method `start`
     without arguments, which loads libraries and starts the device, so that the first model finds
     them ready. It is called while other work goes on, and may fail.
     """

@@ -26,7 +26,7 @@ from polygraphy.domain.states.pairs import (
 )
 from polygraphy.domain.states.plan import StatePlan, numpy_dtype
 from polygraphy.domain.states.position_limits import describe_unreached
-from polygraphy.domain.states.roles import (
+from polygraphy.domain.states.uses import (
     CHUNK,
     CONSTANT,
     TOKENS,

@@ -19,7 +19,7 @@ from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
 from polygraphy.domain.states.plan import StatePlan
-from polygraphy.domain.states.roles import CHUNK, MASK, POSITIONS, TOKENS
+from polygraphy.domain.states.uses import CHUNK, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
 from polygraphy.domain.tensors.precision import coarsest, is_float, precision_of
 from polygraphy.ports.diagnosing import Compute, SuspectedParty

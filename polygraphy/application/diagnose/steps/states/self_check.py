@@ -115,6 +115,8 @@ def find_obstacle(case: Case, party: Party) -> str:
         return reasons.static_chunk_length(chunk)
     if not plan.is_decoder and (not plan.roles.inputs_of("chunk") or _mixes_positions(plan)):
         return reasons.NO_PREFILL_STREAM
+    if not plan.pairs:
+        return reasons.NO_FEEDBACK
     if len(party.feeds) < 2:
         return reasons.ONE_STEP
     return ""
