@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.quantizing import QuantizedOperand
-    from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph, Model
+    from polygraphy.domain.model.graph import Node
     from polygraphy.domain.quantization.code_tensors import CodeTensor
     from polygraphy.domain.quantization.requantization import Requantization
     from polygraphy.domain.quantization.schemes import Scheme
@@ -162,10 +162,12 @@ class SuspectedParty(Protocol):
             program.
         options: its options on the command line, by the names of their rows.
 
-    It may have four more: `survives_fork`, whether a forked process can use its library if this
+    It may have five more: `survives_fork`, whether a forked process can use its library if this
     process has (default: True); `uses_device`, whether its library holds memory of a device
     (default: False); a method `on_host` without arguments, which returns the same backend on
-    the CPU, or None if it is that already (default: there is no such party); and a method `start`
+    the CPU, or None if it is that already (default: there is no such party); a method
+    `with_exact_products` without arguments, which returns the same backend without saturating
+    products of uint8 and int8, or None if it has none (default: none); and a method `start`
     without arguments, which loads libraries and starts the device, so that the first model finds
     them ready. It is called while other work goes on, and may fail.
     """
@@ -217,11 +219,11 @@ class LoweringParty(SuspectedParty, Protocol):
     Attributes:
         lowers_to: ``tf32``, ``fp16`` or ``bf16``; None where it computes in float32. With ``tf32``
             it has no passes of its own: float32 is one option for all nodes.
-        lowered: with ``tf32``, which operators that applies to; else None.
+        compute_precision: with ``tf32``, which operators that applies to; else None.
     """
 
     lowers_to: str | None
-    lowered: ComputePrecision | None
+    compute_precision: ComputePrecision | None
 
     def in_float32(self) -> SuspectedParty:
         """Return the same backend, computing in float32."""
@@ -283,7 +285,7 @@ class OpenedProgram(Protocol):
         open_dimensions: by input, the dimensions that it takes in any size, with their names.
     """
 
-    nodes: Sequence[GraphNode]
+    nodes: Sequence[Node]
     weights: Mapping[str, Any]
     release: str
     unsteady: str
@@ -434,6 +436,9 @@ class QuantizedModel(Protocol):
         """Return the model with other parameters at some sites; None for a bias means those that
         follow from its operands.
         """
+
+    def proto_with_schemes(self, schemes: Mapping[int, Scheme | None]) -> Any:
+        """Return the ``onnx.ModelProto`` of the same, which takes less time."""
 
 
 class CodeTensors(Protocol):

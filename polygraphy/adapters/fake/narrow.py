@@ -12,8 +12,8 @@ import numpy as np
 from attrs import define, field
 
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError
+from polygraphy.domain.model.graph import Node, Origin
 from polygraphy.domain.rounding import GROWTH, move_by_epsilons
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
@@ -157,10 +157,10 @@ class FakeProgram:
     name: str = "program"
 
     @property
-    def nodes(self) -> Sequence[GraphNode]:
+    def nodes(self) -> Sequence[Node]:
         """Return the operations of the program."""
         return [
-            GraphNode(tensor, op, list(reads), [tensor], origin=f"net.py:{line}")
+            Node(tensor, op, "", tuple(reads), (tensor,), origin=Origin("net.py", line))
             for line, (tensor, (op, reads, _)) in enumerate(self.steps.items(), 1)
         ]
 

@@ -128,11 +128,11 @@ class OnnxrtParty:
     @property
     def lowers_to(self) -> str | None:
         """Return ``tf32`` if float32 operators are computed in it, else None; see the port."""
-        return None if self.lowered is None else self.lowered.dtype
+        return None if self.compute_precision is None else self.compute_precision.dtype
 
     @property
-    def lowered(self) -> ComputePrecision | None:
-        """Return the operators that are computed in TF32; None if there are none."""
+    def compute_precision(self) -> ComputePrecision | None:
+        """Return which operators are computed in TF32; None if none are."""
         cuda = self._cuda()
         return None if cuda is None else cuda_precision(cuda[1])
 

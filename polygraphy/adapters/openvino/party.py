@@ -17,8 +17,9 @@ from polygraphy.adapters.openvino.compiled import (
     layers_of,
 )
 from polygraphy.adapters.openvino.runner import OpenvinoRunner
-from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import region_before
 from polygraphy.logger import G_LOGGER
 
 onnx = mod.lazy_import("onnx")
@@ -206,11 +207,11 @@ def _fuse_nodes(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
             what they compute.
     """
     nodes = [
-        GraphNode(node.name, node.op_type, [name for name in node.input if name], node.output)
+        Node(node.name, node.op_type, "", tuple(node.input), tuple(node.output))
         for node in proto.graph.node
     ]
     names = {name: name for node in nodes for name in node.makes}
-    names |= {node.name: node.makes[0] for node in nodes if node.name and node.makes}
+    names |= {node.label: node.makes[0] for node in nodes if node.label and node.makes}
     order = {name: index for index, node in enumerate(nodes) for name in node.makes}
     surviving = {value.name for value in (*proto.graph.output, *proto.graph.input)}
     for layer in layers:

@@ -268,6 +268,11 @@ def junit_of(document: Document) -> str:
         (fact, text) for section in document.environment.sections for fact, text in section.facts
     )
     facts.update((f"sha256 of {file.path}", file.sha256) for file in document.files if file.sha256)
+    facts.update(
+        (f"quantization of {file.path}", file.quantization)
+        for file in document.files
+        if file.quantization
+    )
     for name, value in facts.items():
         _append_element(properties, "property", {"name": name, "value": value})
     for check in checks:

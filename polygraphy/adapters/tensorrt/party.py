@@ -75,11 +75,12 @@ class TrtParty:
     @property
     def lowers_to(self) -> str | None:
         """Return the precision below float32 in which it computes; None for float32."""
-        return self._half or (None if self.lowered is None else self.lowered.dtype)
+        precision = self.compute_precision
+        return self._half or (None if precision is None else precision.dtype)
 
     @property
-    def lowered(self) -> ComputePrecision | None:
-        """Return the operators that may be computed in TF32; None if there are none."""
+    def compute_precision(self) -> ComputePrecision | None:
+        """Return which operators may be computed in TF32; None if none are."""
         if self._half or not self._settings["tf32"] or not computes_in_tf32():
             return None
         return tensorrt_tf32()

@@ -90,6 +90,25 @@ def mute_exporters() -> Iterator[None]:
         logging.disable(before)
 
 
+@contextmanager
+def disable_fused_attention() -> Iterator[None]:
+    """Make transformer layers of PyTorch run their single operations inside the block.
+
+    Without gradients these layers call one fused operator in evaluation mode, which the older
+    exporter cannot translate.
+    """
+    attention = getattr(torch.backends, "mha", None)
+    if attention is None:
+        yield
+        return
+    before = attention.get_fastpath_enabled()
+    attention.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        attention.set_fastpath_enabled(before)
+
+
 triton = mod.lazy_import("triton", log=False)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from polygraphy import mod
-from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.model.description import Origin
+from polygraphy.domain.model.graph import Node, Origin
 
 torch = mod.lazy_import("torch>=2.2")
 
@@ -46,7 +45,7 @@ class Recording:
         weights: what operations read that none makes, and is no input.
     """
 
-    nodes: list[GraphNode] = field(factory=list)
+    nodes: list[Node] = field(factory=list)
     calls: dict[str, Call] = field(factory=dict)
     frames: dict[str, tuple[str, int]] = field(factory=dict)
     weights: dict[str, Any] = field(factory=dict)
@@ -54,12 +53,11 @@ class Recording:
     def add(self, name: str, op: str, call: Call, origin: Origin | None) -> None:
         """Record an operation."""
         leaves = torch.utils._pytree.tree_leaves((call.args, call.kwargs))
-        reads = [leave.name for leave in leaves if isinstance(leave, Named)]
         self.calls[name] = call
         if origin is not None:
             self.frames[name] = origin.path, origin.line
-        text = None if origin is None else str(origin)
-        self.nodes.append(GraphNode(name, op, reads, [name], origin=text))
+        reads = tuple(leave.name for leave in leaves if isinstance(leave, Named))
+        self.nodes.append(Node(name, op, "", reads, (name,), origin=origin))
 
 
 def record_call(

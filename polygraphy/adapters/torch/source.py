@@ -25,6 +25,7 @@ from polygraphy.adapters.torch.program import (
     Module,
     Program,
     TorchFromPath,
+    disable_fused_attention,
     get_model,
     mute_exporters,
     program_of,
@@ -33,9 +34,8 @@ from polygraphy.adapters.torch.program import (
 )
 from polygraphy.adapters.torch.recorded import Recording, compute_operation, record_call
 from polygraphy.adapters.torch.runner import tensors_in
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.domain.model.description import Origin, frames_in
+from polygraphy.domain.model.graph import ARGUMENTS, Attribute, Node, Origin, frames_in
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.diagnosing import Decision, Exporter
 from polygraphy.python_command import SAFE_PATH
@@ -359,7 +359,7 @@ class OpenedTorch:
             options |= {"dynamic_axes": sizes, "input_names": names}
             if not any(name.isdigit() for name in exporter.outputs):  # It numbers tensors itself.
                 options["output_names"] = list(exporter.outputs)
-        with mute_exporters(), torch.no_grad():
+        with mute_exporters(), torch.no_grad(), disable_fused_attention():
             if self._module is None:
                 assert self._exported is not None
                 program = self._exported.module()
@@ -409,7 +409,7 @@ class OpenedModule(OpenedTorch):
         self._recording = recording
         self.nodes = recording.nodes
         self.weights = _Weights(recording.weights)
-        calls = ((recording.calls[node.name], node) for node in recording.nodes)
+        calls = ((recording.calls[node.label], node) for node in recording.nodes)
         drawing = (
             _describe_randomness(call.target, call.args, call.kwargs, node) for call, node in calls
         )
@@ -456,7 +456,7 @@ class OpenedModule(OpenedTorch):
         """Return the module traced by the older exporter."""
         args = tuple(self._start_program(feed))
         try:
-            with mute_exporters():
+            with mute_exporters(), disable_fused_attention():
                 return _older(self._module, args)
         finally:
             self._program.stop()
@@ -514,7 +514,7 @@ def _older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLD
     return onnx.load_model_from_string(file.getvalue())
 
 
-def _describe_operation(node: Any) -> GraphNode:
+def _describe_operation(node: Any) -> Node:
     """Return an operation as a node, with its non-tensor arguments as text."""
     schema = getattr(node.target, "_schema", None)
     op = str(schema.name).replace("::", ".") if schema is not None else node.target.__name__
@@ -522,18 +522,19 @@ def _describe_operation(node: Any) -> GraphNode:
     modules = node.meta.get("nn_module_stack") or {}
     scope = next((str(module[0]) for module in reversed(list(modules.values())) if module[0]), "")
     origin = Origin.of(frames_in(node.meta.get("stack_trace") or ""), scope)
-    return GraphNode(
+    text = ", ".join(map(str, [*plain, *node.kwargs.items()]))
+    return Node(
         name=node.name,
         op=op,
-        reads=[all_input_node.name for all_input_node in node.all_input_nodes],
-        makes=[node.name],
-        settings=", ".join(map(str, [*plain, *node.kwargs.items()])),
-        origin=None if origin is None else str(origin),
+        inputs=tuple(all_input_node.name for all_input_node in node.all_input_nodes),
+        outputs=(node.name,),
+        attributes=(Attribute(ARGUMENTS, "string", text),) if text else (),
+        origin=origin,
     )
 
 
 def _describe_randomness(
-    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: GraphNode
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: Node
 ) -> str:
     """Return a sentence if an operation generates random numbers or runs in training mode; else an
     empty text."""

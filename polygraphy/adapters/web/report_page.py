@@ -43,8 +43,8 @@ from polygraphy.domain.accuracy.output_rows import (
 )
 from polygraphy.domain.accuracy.summarizing import worst_row
 from polygraphy.domain.model import Model, Node
-from polygraphy.domain.model.description import constant_weight
 from polygraphy.domain.model.drawing import GraphDrawing, draw_graph
+from polygraphy.domain.model.graph import constant_weight
 from polygraphy.domain.profiling.regression import SlowerNodes, slower_text
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import (

@@ -25,7 +25,6 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.facts import facts_of, join_statements
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import remedies
 from polygraphy.domain.errors import (
@@ -35,6 +34,7 @@ from polygraphy.domain.errors import (
     ModelError,
     PolygraphyException,
 )
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
@@ -411,9 +411,9 @@ def _name_seed(name: str) -> int:
     return crc32(name.encode("utf-8", "replace"))
 
 
-def add_origins(result: DiagnosisResult, nodes: Sequence[GraphNode]) -> DiagnosisResult:
+def add_origins(result: DiagnosisResult, nodes: Sequence[Node]) -> DiagnosisResult:
     """Return the result with the source line of each culprit, if known."""
-    origins = {node.name: node.origin for node in nodes if node.origin is not None}
+    origins = {node.label: str(node.origin) for node in nodes if node.origin is not None}
     culprits = [
         evolve(
             culprit,

@@ -107,7 +107,7 @@ class WarmParty:
     @cached_property
     def compute_precision(self) -> Any:
         """Return the operators that compute in less than float32; see the port."""
-        return self._call(_plain_attribute, "lowered")
+        return self._call(_plain_attribute, "compute_precision")
 
     def in_float32(self) -> WarmParty:
         """Return the same backend in float32, in the same process."""
@@ -115,7 +115,17 @@ class WarmParty:
 
     def on_host(self) -> WarmParty | None:
         """Return the same backend on the CPU, in the same process; see the port."""
-        twin = getattr(self._source, "on_host", lambda: None)()
+        return self._twin("on_host")
+
+    def with_exact_products(self) -> WarmParty | None:
+        """Return the same backend without saturation, in the same process; see the port."""
+        return self._twin("with_exact_products")
+
+    def _twin(self, name: str) -> WarmParty | None:
+        """Return what a method of the party returns, in the same process; None if it returns None
+        or the party has no such method.
+        """
+        twin = getattr(self._source, name, lambda: None)()
         return None if twin is None else WarmParty(twin, self._process)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:

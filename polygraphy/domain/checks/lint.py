@@ -14,7 +14,8 @@ from attrs import evolve, frozen
 
 from polygraphy.domain.catalog.lint import RULES
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.model.description import Graph, Model, Node, Weight
+from polygraphy.domain.model.description import Model
+from polygraphy.domain.model.graph import Graph, Node, Weight
 from polygraphy.domain.states.pairs import state_pairs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 
@@ -335,7 +336,7 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     available = {tensor.name for tensor in graph.inputs}
     available.update(weight.name for weight in graph.weights)
     producers = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs}
-    reads = [set(node.reads()) for node in graph.nodes]
+    reads = [set(node.reads) for node in graph.nodes]
     cyclic = _in_cycles([{producers[n] for n in names if n in producers} for names in reads])
     if cyclic:
         nodes = tuple(labels[index] for index in sorted(cyclic))
@@ -393,7 +394,7 @@ def _dead_entries(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
         for index in producers.get(pending.pop(), ()):
             if index not in reached:
                 reached.add(index)
-                new = set(graph.nodes[index].reads()) - needed
+                new = set(graph.nodes[index].reads) - needed
                 needed |= new
                 pending += new
     for tensor in graph.inputs:

@@ -10,12 +10,12 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
-from polygraphy.domain.diagnosis.pairing import Side, attribute_text
-from polygraphy.domain.diagnosis.regions import GraphNode, producers, region_before
+from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight, role_of
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node, attribute_text
+from polygraphy.domain.model.regions import producers, region_before
 from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
@@ -344,8 +344,8 @@ class Borders:
 
     def __init__(
         self,
-        nodes: Sequence[GraphNode],
-        other_nodes: Sequence[GraphNode],
+        nodes: Sequence[Node],
+        other_nodes: Sequence[Node],
         values: Mapping[str, Any],
     ) -> None:
         """Prepare the search in a model, a reference, and the values of its tensors."""
@@ -405,7 +405,7 @@ class Borders:
             for name in tensors
             if name in self._makers
             and name not in replaced
-            and self._nodes[self._makers[name]].op not in _COARSE
+            and self._nodes[self._makers[name]].operator not in _COARSE
         ]
         found_indices: set[int] = set()
         while waiting:
@@ -413,9 +413,11 @@ class Borders:
             if index not in found_indices:
                 found_indices.add(index)
                 node = self._nodes[index]
-                is_part = node.op in _PARTIAL and any(name not in tensors for name in node.makes)
-                is_part |= node.op in _PARTIAL and len(node.makes) == 1
-                reads = () if is_part or node.op in _COARSE else node.reads
+                is_part = node.operator in _PARTIAL and any(
+                    name not in tensors for name in node.makes
+                )
+                is_part |= node.operator in _PARTIAL and len(node.makes) == 1
+                reads = () if is_part or node.operator in _COARSE else node.reads
                 waiting += [
                     self._makers[name]
                     for name in reads
@@ -427,7 +429,7 @@ class Borders:
             if not self._is_partly_equal(self._nodes[index], tensors)
         }
 
-    def _is_partly_equal(self, node: GraphNode, tensors: Collection[str]) -> bool:
+    def _is_partly_equal(self, node: Node, tensors: Collection[str]) -> bool:
         """Return whether some outputs of a node are among the tensors and others are not."""
         names = [name for name in node.makes if name not in tensors and name in self._values]
         return bool(names) and any(name in tensors for name in node.makes)

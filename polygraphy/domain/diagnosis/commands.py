@@ -11,7 +11,7 @@ import numpy as np
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import outer_tensors
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.ports import command_line
 
 Options = Mapping[str, Any]

@@ -9,9 +9,10 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text
+from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.diagnosis.two_models import Suspect
 from polygraphy.domain.diagnosis.words import changes
+from polygraphy.domain.model.graph import attribute_text
 
 _OF_ACTIVATION = frozenset({"activation", "activation_params"})
 _NORMS = "BatchNormalization"

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 from attrs import evolve, field, frozen
 
-from polygraphy.domain.model.description import (
-    Attribute,
+from polygraphy.domain.model.graph import (
+    FLOATS,
     Graph,
     Node,
     Tensor,
     Weight,
+    attribute_digests,
     constant_weight,
+    weight_digest,
 )
 from polygraphy.domain.quantization.sites import is_coarse
 
 _MOST = 0.5
 """From this share of tensors on that two models call alike, names say what belongs together."""
-
-FLOATS = ("bfloat16", "float16", "float32", "float64")
-"""Floating-point types, from the least precise on."""
 
 Key = Hashable
 
@@ -340,47 +337,6 @@ def _any_parameters(side: Side, node: Node) -> Key:
     return _kind(node)
 
 
-def attribute_digests(node: Node) -> tuple[tuple[str, str], ...]:
-    """Return pairs of attribute name and digest, without defaults, sorted by name."""
-    stated = (attribute for attribute in node.attributes if not attribute.is_default)
-    return tuple(sorted((attribute.name, attribute_text(attribute)) for attribute in stated))
-
-
-def attribute_text(attribute: Attribute) -> str:
-    """Return an attribute's value as text; equal values have equal text."""
-    if attribute.kind == "tensor":
-        return weight_digest(attribute.value)
-    if attribute.kind in ("graph", "graphs"):
-        graphs: Iterable[Graph] = (
-            (attribute.value,) if attribute.kind == "graph" else attribute.value
-        )
-        return " ".join(map(_graph_text, graphs))
-    return repr(attribute.value)
-
-
-def _graph_text(graph: Graph) -> str:
-    """Return a text that is equal for equal graphs, regardless of tensor names."""
-    numbers: dict[str, int] = {"": -1}
-    for tensor in graph.inputs:
-        numbers[tensor.name] = len(numbers)
-    weights = {weight.name: weight for weight in graph.weights}
-    graph_text = []
-    for node in graph.nodes:
-        read = [
-            (
-                weight_digest(weights[name])
-                if name in weights
-                else numbers.setdefault(name, len(numbers))
-            )
-            for name in node.inputs
-        ]
-        for name in node.outputs:
-            numbers[name] = len(numbers)
-        graph_text.append(repr((node.domain, node.op, read, attribute_digests(node))))
-    graph_text.append(repr([numbers.get(tensor.name) for tensor in graph.outputs]))
-    return blake2b(" ".join(graph_text).encode(), digest_size=16).hexdigest()
-
-
 def _without_casts(nodes: Iterable[Node]) -> list[Node]:
     """Return nodes without floating-point casts; readers of a cast read its input instead."""
     without_casts: list[Node] = []
@@ -393,31 +349,6 @@ def _without_casts(nodes: Iterable[Node]) -> list[Node]:
         else:
             without_casts.append(evolve(node, inputs=read) if read != node.inputs else node)
     return without_casts
-
-
-def weight_digest(weight: Weight, narrow: str | None = None) -> str:
-    """Return a digest that is equal for weights of equal type, shape and values; floating-point
-    values are rounded to `narrow` if set.
-    """
-    rounded = narrow is not None and weight.dtype in FLOATS
-    head = f"{narrow if rounded else weight.dtype} {weight.shape} "
-    if weight.values is None:
-        return head + weight.name
-    array = np.ascontiguousarray(weight.values)
-    if rounded:
-        with np.errstate(over="ignore", under="ignore"):
-            array = array.astype(np.float32).astype(
-                np.float16 if narrow == "float16" else np.float32
-            )
-        if narrow == "bfloat16":
-            import ml_dtypes
-
-            array = array.astype(ml_dtypes.bfloat16)
-    if array.dtype.kind in "OUS":
-        return head + repr(array.tolist())
-    return (
-        head + blake2b(array.view(np.uint8).data if array.size else b"", digest_size=16).hexdigest()
-    )
 
 
 def is_quantized(pairing: Pairing) -> bool:

@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.variants import (
     with_attribute,
 )
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.tensors.precision import is_float
 
 _MOST = 4_000_000

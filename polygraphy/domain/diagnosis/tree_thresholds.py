@@ -10,7 +10,7 @@ from attrs import frozen
 
 from polygraphy.domain.diagnosis.variants import Variant, with_attribute
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.tensors.precision import is_float
 
 _STEPS = 2

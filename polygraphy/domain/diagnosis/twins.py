@@ -10,8 +10,12 @@ import numpy as np
 from attrs import Factory, define, frozen
 
 from polygraphy.domain.diagnosis.exported import same_weight
-from polygraphy.domain.diagnosis.pairing import weight_digest
-from polygraphy.domain.model.description import Graph, Node, Weight
+from polygraphy.domain.model.graph import (
+    Graph,
+    Node,
+    Weight,
+    weight_digest,
+)
 from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.domain.tensors.precision import is_float
 

@@ -12,16 +12,19 @@ from attrs import evolve, field, frozen
 from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import (
-    FLOATS,
     Pairing,
     Side,
-    attribute_digests,
-    attribute_text,
     pair_graphs,
     pair_interfaces,
 )
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
-from polygraphy.domain.model.description import Attribute, Node
+from polygraphy.domain.model.graph import (
+    FLOATS,
+    Attribute,
+    Node,
+    attribute_digests,
+    attribute_text,
+)
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})

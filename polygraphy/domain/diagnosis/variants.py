@@ -16,7 +16,7 @@ from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTIZING, SYMMETRIC, is_guard
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.description import Attribute, Node
+from polygraphy.domain.model.graph import Attribute, Node
 from polygraphy.domain.sizes import without_fills
 from polygraphy.domain.tensors.precision import is_float
 

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.model.description import Attribute, Graph, Model, Node, Tensor, Weight
+from polygraphy.domain.model.description import Model
+from polygraphy.domain.model.graph import (
+    Attribute,
+    Graph,
+    Node,
+    Tensor,
+    Weight,
+)
 
 _MISSING, _EXTRA, _CHANGED, _RENAMED = "missing", "extra", "changed", "renamed"
 

@@ -9,17 +9,15 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from polygraphy.domain.model.description import (
+from polygraphy.domain.model.description import Function, Model, TensorFlowGraph
+from polygraphy.domain.model.engine import EngineDescription, Layer, NetworkDescription
+from polygraphy.domain.model.graph import (
     Attribute,
-    Function,
     Graph,
-    Model,
     Node,
     Tensor,
-    TensorFlowGraph,
     constant_weight,
 )
-from polygraphy.domain.model.engine import EngineDescription, Layer, NetworkDescription
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 Edge = tuple[int, int]
@@ -341,7 +339,7 @@ def _wires(graph: Graph) -> Iterator[Wire]:
     for position, node in enumerate(graph.nodes, first_node):
         producers.update((name, position) for name in node.outputs if name)
     for position, node in enumerate(graph.nodes, first_node):
-        for name in dict.fromkeys(node.reads()):
+        for name in node.reads:
             producer = producers.get(name)
             if producer is not None and producer != position:
                 yield producer, position, name

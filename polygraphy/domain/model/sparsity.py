@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.model.description import Graph, Node, Weight
+from polygraphy.domain.model.graph import Graph, Node, Weight
 from polygraphy.domain.tensors.aliases import Array
 
 GROUP = 4

@@ -12,8 +12,9 @@ from statistics import median
 
 from attrs import Factory, evolve, frozen
 
-from polygraphy.domain.diagnosis.regions import GraphNode, nodes_after_inputs, producers
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.model.graph import Attribute, Node
+from polygraphy.domain.model.regions import nodes_after_inputs, producers
 
 HOST, DEVICE, LAUNCH = "host", "device", "launch"
 """What a time is: of the host, of the device, or of the host that only launches a kernel of a
@@ -38,6 +39,24 @@ def check_runs(runs: int) -> int:
     return runs
 
 
+def profile_node(
+    name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], settings: str = ""
+) -> Node:
+    """Return a node of a model as profiles hold it: its attributes are one text, which is equal for
+    equal attributes.
+    """
+    attributes = (Attribute(_SETTINGS, "string", settings),) if settings else ()
+    return Node(name, op, "", tuple(inputs), tuple(outputs), attributes)
+
+
+def settings_of(node: Node) -> str:
+    """Return the text for the attributes of a node in a profile; empty if there are none."""
+    return str(node.attribute(_SETTINGS, ""))
+
+
+_SETTINGS = "settings"
+
+
 @frozen
 class ModelNodes:
     """The nodes of a model, to which the times of executed nodes are assigned.
@@ -49,7 +68,7 @@ class ModelNodes:
         path: the file of the model; empty if unknown.
     """
 
-    nodes: Sequence[GraphNode]
+    nodes: Sequence[Node]
     inputs: Sequence[str] = ()
     outputs: Sequence[str] = ()
     path: str = ""

@@ -12,8 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from polygraphy.domain.diagnosis.regions import GraphNode, consumers
-from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import consumers
+from polygraphy.domain.profiling.execution import (
+    ExecutedNode,
+    ExecutionProfile,
+    ModelNodes,
+    settings_of,
+)
 
 FOLDED, REMOVED, UNMATCHED = "folded", "removed", "unmatched"
 """Why no executed node computes a model node: it depends on no input; an optimization removed it,
@@ -82,7 +88,7 @@ class _Joining:
 
     model: ModelNodes
     profile: ExecutionProfile
-    nodes: Sequence[GraphNode] = field(init=False)
+    nodes: Sequence[Node] = field(init=False)
     makers: dict[str, int] = field(init=False)
     readers: dict[str, list[int]] = field(init=False)
     executed: Sequence[ExecutedNode] = field(init=False)
@@ -118,14 +124,14 @@ class _Joining:
 
     def _model_tensors(self) -> set[str]:
         """Return the tensors and weights of the model; a cast of a weight connects no nodes."""
-        read = {name for node in self.nodes for name in node.reads if name}
+        read = {name for node in self.nodes for name in node.reads}
         return {*self.makers, *self.model.inputs, *read}
 
     def _resolve_tensors(self, by_origin: Mapping[int, Sequence[int]]) -> dict[str, str]:
         """Return the tensor of the model for each executed tensor, by name."""
         known_tensors = self._model_tensors()
         names: dict[str, str] = {}
-        by_name = {node.name: node for node in self.nodes if node.name}
+        by_name = {node.label: node for node in self.nodes if node.label}
         last = {
             ends[0]: index
             for index, origins in by_origin.items()
@@ -157,7 +163,7 @@ class _Joining:
                     names.setdefault(executed.makes[0], ends[0])
             elif tensor is not None:
                 names.setdefault(executed.makes[0], tensor)
-            elif twin is not None and twin.op == executed.op and twin.makes:
+            elif twin is not None and twin.operator == executed.op and twin.makes:
                 names.setdefault(executed.makes[0], twin.makes[0])
         self._resolve_by_own_model(known_tensors, names)
         self._resolve_by_conversions(known_tensors, names)
@@ -193,14 +199,15 @@ class _Joining:
         not exactly one.
         """
         readers = self.readers.get(tensor, [])
-        found_nodes = [self.nodes[index] for index in readers if self.nodes[index].op in ops]
+        found_nodes = [self.nodes[index] for index in readers if self.nodes[index].operator in ops]
         return found_nodes[0].makes[0] if len(found_nodes) == 1 and found_nodes[0].makes else None
 
     def _is_executed(self, tensor: str) -> bool:
         """Return whether an executed node of its own computes an activation."""
         node = self.nodes[self.makers[tensor]]
         return any(
-            executed_node.name == node.name and executed_node.op.rpartition(".")[2] == node.op
+            executed_node.name == node.label
+            and executed_node.op.rpartition(".")[2] == node.operator
             for executed_node in self.executed
         )
 
@@ -218,10 +225,10 @@ class _Joining:
                 for _ in range(len(_CONVERSIONS)):
                     index = makers.get(tensor or "")
                     node = None if index is None else model_nodes.nodes[index]
-                    if node is None or node.op not in _CONVERSIONS or not node.reads:
+                    if node is None or node.operator not in _CONVERSIONS or not node.inputs:
                         tensor = None
                         break
-                    tensor = node.reads[0]
+                    tensor = node.inputs[0]
                     if tensor in known_names:
                         break
                 if tensor is not None and tensor in known_names:
@@ -249,7 +256,7 @@ class _Joining:
 
     def _find_origins(self) -> dict[int, list[int]]:
         """Return by executed node the positions of the nodes that the backend names."""
-        named = {node.name: index for index, node in enumerate(self.nodes)}
+        named = {node.label: index for index, node in enumerate(self.nodes)}
         found_origins = {}
         for index, executed in enumerate(self.executed):
             origins: list[int] = []
@@ -384,10 +391,10 @@ class _Joining:
         executed, index = self.executed[group[0]], self.makers[tensor]
         node = self.nodes[index]
         is_same = (
-            node.op == executed.op
-            and len(node.reads) == len(executed.reads)
+            node.operator == executed.op
+            and len(node.inputs) == len(executed.reads)
             and executed.settings != ""
-            and (node.settings or "none") in ("none", executed.settings)
+            and (settings_of(node) or "none") in ("none", executed.settings)
         )
         return index if is_same else None
 

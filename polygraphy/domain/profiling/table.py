@@ -330,7 +330,7 @@ def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> S
         len(profile.nodes),
         reasons[FOLDED],
         reasons[REMOVED],
-        [model.nodes[index].name for index in sorted(join.gone)],
+        [model.nodes[index].label for index in sorted(join.gone)],
         notes,
         profile.is_disturbed,
         reasons[UNMATCHED],
@@ -393,13 +393,13 @@ def _node_rows(
 def _node_row(model: ModelNodes, positions: Sequence[int], cells: Sequence[Cell]) -> TimeRow:
     """Return the row of some nodes of the model."""
     nodes = [model.nodes[index] for index in positions]
-    names = [node.name for node in nodes]
+    names = [node.label for node in nodes]
     return TimeRow(
         NODES,
         _label(names),
         cells,
         names,
-        [node.op for node in nodes],
+        [node.operator for node in nodes],
         [name for node in nodes for name in node.makes],
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import inf, log10
+from math import inf, isfinite, log10
 from typing import Any
 
 import numpy as np
@@ -75,15 +75,20 @@ class RmsRatio:
                     return inf
                 continue
             value, expected = value.astype(np.float64), expected.astype(np.float64)
-            finite = np.isfinite(expected)
-            if not np.array_equal(np.isfinite(value), finite):
-                return inf
-            with np.errstate(invalid="ignore"):
-                error = np.where(finite, value - expected, 0.0)
-            size = np.where(finite, expected, 0.0)
+            with np.errstate(all="ignore"):
+                error = np.square(value - expected)
+                total = float(np.sum(error))
+            if not isfinite(total):  # Only then it matters which elements are not finite.
+                finite = np.isfinite(expected)
+                if not np.array_equal(np.isfinite(value), finite):
+                    return inf
+                error, expected = np.where(finite, error, 0.0), np.where(finite, expected, 0.0)
+                total = float(np.sum(error))
+            size = np.square(expected)
             for number, at in self._parts(name, expected.shape):
-                errors[number] = errors.get(number, 0.0) + float(np.sum(error[at] ** 2))
-                sizes[number] = sizes.get(number, 0.0) + float(np.sum(size[at] ** 2))
+                part = total if at is ... else float(np.sum(error[at]))
+                errors[number] = errors.get(number, 0.0) + part
+                sizes[number] = sizes.get(number, 0.0) + float(np.sum(size[at]))
         ratios = [_ratio(errors[number], sizes[number]) for number in errors]
         return max(ratios, default=0.0)
 

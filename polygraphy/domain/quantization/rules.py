@@ -72,12 +72,18 @@ class Rules:
 
     def askers(self, site: int) -> list[str]:
         """Return the nodes that require a site to be quantized."""
-        names = {self.sites[site].name, self.sites[site].name + RAW}
-        return [
-            node.name
-            for node in self.nodes
-            if not names.isdisjoint(self._tensors_to_quantize(node))
-        ]
+        name = self.sites[site].name
+        numbers = {*self._asking.get(name, ()), *self._asking.get(name + RAW, ())}
+        return [self.nodes[number].name for number in sorted(numbers)]
+
+    @cached_property
+    def _asking(self) -> dict[str, list[int]]:
+        """The positions of the nodes that may require a tensor to be quantized, by its name."""
+        asking: dict[str, list[int]] = {}
+        for number, node in enumerate(self.nodes):
+            for name in self._tensors_to_quantize(node):
+                asking.setdefault(name, []).append(number)
+        return asking
 
     def _tensors_to_quantize(self, node: FloatNode) -> tuple[str, ...]:
         """Return the tensors that a node may require to be quantized."""

@@ -117,10 +117,12 @@ class SetSearch:
             self._curve[size] = self._name(without), value
         return value
 
-    def sites(self, without: int) -> int:
-        """Return the sites that remain without some nodes, as bits."""
+    def sites(self, without: int, base: int = 0) -> int:
+        """Return the sites that remain without some nodes, as bits; `base` are some of the nodes,
+        which other sets share.
+        """
         if without not in self._quantized:
-            self._quantized[without] = self._rules.asked.remaining(without)
+            self._quantized[without] = self._rules.asked.remaining(without, base)
         return self._quantized[without]
 
     def _name(self, without: int) -> list[str]:
@@ -306,16 +308,17 @@ class SetSearch:
                 self._levels[count] = [self._path[count]]  # Hopeless: its sets were not run.
                 continue
             most = max(_LEAST_BEAM, min(_BEAM, _GROWN // len(self._groups)))
-            groups = {
-                base | group
-                for group in self._groups
-                for before in range(max(0, count - 6), count)
-                for base in self._levels.get(before, ())
-                if (base | group).bit_count() == count
-            }
-            self._levels[count] = sorted(groups, key=lambda index: (self.predict(index), index))[
-                :most
-            ]
+            bases: dict[int, int] = {}
+            for before in range(max(0, count - 6), count):
+                for base in self._levels.get(before, ()):
+                    needed = count - base.bit_count()
+                    for group in self._groups:
+                        if (group & ~base).bit_count() == needed:
+                            bases[base | group] = base
+            for without, base in bases.items():
+                self.sites(without, base)
+            ranked = sorted((self.predict(without), without) for without in bases)
+            self._levels[count] = [without for _, without in ranked[:most]]
         return self._levels[size]
 
     @cached_property

@@ -11,7 +11,7 @@ import numpy as np
 
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
-from polygraphy.domain.states.roles import CHUNK, CONSTANT, MASK, POSITIONS, TOKENS
+from polygraphy.domain.states.uses import CHUNK, CONSTANT, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import is_float
 

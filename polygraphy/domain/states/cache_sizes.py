@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from polygraphy.domain.model.description import Graph, Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.states.pairs import StatePair
 from polygraphy.domain.tensors.shapes import lengths_in_names
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from attrs import frozen
 
-from polygraphy.domain.model.description import Graph, Node, Weight
+from polygraphy.domain.model.graph import Graph, Node, Weight
 
 
 @frozen

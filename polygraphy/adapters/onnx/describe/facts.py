@@ -55,7 +55,7 @@ from polygraphy.adapters.onnx_common.messages import (
     outer_names,
 )
 from polygraphy.domain.catalog.compute import ACCURACY_LEVELS, ComputePrecision
-from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
+from polygraphy.domain.model.regions import BOUNDED, MOVES
 from polygraphy.domain.states.cache_sizes import cache_sizes
 from polygraphy.domain.tensors.facts import (
     DeferredFacts,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.describe.reading import describe_model
+from polygraphy.adapters.onnx.describe.reading import graph_with_weights
 from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import domain_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import (
@@ -22,7 +21,6 @@ from polygraphy.adapters.onnx.graph.graph import (
     sort,
 )
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
-from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx_common.messages import (
     copy_of,
@@ -40,7 +38,6 @@ from polygraphy.domain.diagnosis.two_models import (
     suspects,
 )
 from polygraphy.domain.errors import UnknownNameError, UsageError
-from polygraphy.domain.model import EVERYTHING
 from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 
@@ -50,7 +47,6 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.pairing import Pairing
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
-    from polygraphy.domain.model import Graph, Model
 
 
 onnx = mod.lazy_import("onnx")
@@ -162,11 +158,6 @@ def alter_node(
     return copy
 
 
-_LARGE = 1 << 16
-"""Size in bytes from which the elements of a weight are read again at each look instead of kept:
-the graph of an open model is kept as long as the model.
-"""
-
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string", "strings"})
 
 
@@ -178,27 +169,6 @@ def _is_same_value(held_value: Any, value: Any) -> bool:
     return held_value is not None and (
         list(held_value) == list(value) if isinstance(value, tuple) else held_value == value
     )
-
-
-class _LargeLater(WeightArrays):
-    """Reads the elements of large weights on access, because each read from a protobuf message is a
-    copy."""
-
-    def array(self, tensor: TensorProto) -> Any:
-        """Return the elements of a tensor; for a large one, a function that reads them later."""
-        later = partial(super().array, tensor)
-        is_large = tensor.HasField("raw_data") and len(tensor.raw_data) >= _LARGE
-        return later if is_large else later()
-
-
-def describe_with_weights(model: ModelProto) -> Model:
-    """Return the description of a model with the values of its weights."""
-    return describe_model(model, "", EVERYTHING, _LargeLater(""))
-
-
-def graph_with_weights(model: ModelProto) -> Graph:
-    """Return the description of the graph of a model with the values of its weights."""
-    return describe_with_weights(model).graph
 
 
 copy_nodes: Callable[..., ModelProto]

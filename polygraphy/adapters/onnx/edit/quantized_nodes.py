@@ -169,6 +169,8 @@ def is_bias_shape(dims: Sequence[int], producer: str) -> bool:
 
 def is_corrected(correction: Array, exact: Array, producer: str) -> bool:
     """Return whether a quantizer changed a bias to compensate for an error."""
+    if not exact.size:
+        return False
     error = float(numpy.sqrt(numpy.mean(numpy.square(correction - exact, dtype=numpy.float64))))
     size = max(float(numpy.sqrt(numpy.mean(numpy.square(one)))) for one in (correction, exact))
     limit = _LARGE_CORRECTION if producer == "nncf" else _CORRECTION

@@ -50,8 +50,8 @@ from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_
 from polygraphy.domain.catalog.compute import TF32, TF32_OPERATORS
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
-from polygraphy.domain.diagnosis.regions import MOVES
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.model.regions import MOVES
 from polygraphy.domain.rounding import GROWTH, move_by_epsilons
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts

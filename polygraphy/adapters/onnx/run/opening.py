@@ -10,20 +10,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
-from polygraphy.adapters.onnx.describe.reading import origin_of
-from polygraphy.adapters.onnx.edit.copying import graph_with_weights
+from polygraphy.adapters.onnx.describe.reading import describe_nodes, graph_with_weights
 from polygraphy.adapters.onnx.edit.outputs import (
     ModifyOutputs,
     feeds_of,
     observe_tensors,
     one_feed,
 )
-from polygraphy.adapters.onnx.graph.element_types import versions_of
 from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, sort_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branches
 from polygraphy.adapters.onnx.graph.open_model import (
@@ -42,13 +38,12 @@ from polygraphy.adapters.onnx.storage.elements import elements, load_external_da
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_onnx, load_structure
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
-from polygraphy.adapters.onnx_common.defaults import is_default
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode
 from polygraphy.domain.errors import BackendError, ModelError
-from polygraphy.domain.profiling.execution import ModelNodes
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.profiling.execution import ModelNodes, profile_node
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
@@ -56,7 +51,7 @@ from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
     from polygraphy.domain.tensors.facts import Facts
 
@@ -66,8 +61,6 @@ if TYPE_CHECKING:
 numpy = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
-
-_ROUNDED = frozenset((1, 10, 11, 16))
 
 
 def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
@@ -83,25 +76,17 @@ def model_nodes(model: Any) -> ModelNodes:
     """Return the nodes of a model without its weights; see the port."""
     path = str(model) if isinstance(model, (str, Path)) else ""
     opened = open_model(load_structure(path) if path else without_large_weights(evaluate(model)))
-    nodes = [
-        evolve(node, reads=_node_inputs(proto, node.reads), settings=_digest(node.settings))
-        for node, proto in zip(opened.nodes, opened.protos)
-        if node.op != "Constant"
-    ]
+    nodes = [_short_node(node) for node in opened.nodes if node.op != "Constant"]
     return ModelNodes(nodes, list(opened.inputs), list(opened.outputs), path)
 
 
-def _node_inputs(node: NodeProto, reads: Sequence[str]) -> list[str]:
-    """Return the inputs of a node in order, with an empty name for an omitted one, and the tensors
-    that its bodies read.
+def _short_node(node: Node) -> Node:
+    """Return a node as profiles hold it: its inputs include those of its bodies; a digest stands
+    for its attributes.
     """
-    inputs = list(node.input)
-    return [*inputs, *(name for name in reads if name not in inputs)]
-
-
-def _digest(settings: str) -> str:
-    """Return a short text that is equal for equal attributes."""
-    return blake2b(settings.encode(), digest_size=6).hexdigest() if settings else ""
+    inner = (name for name in node.reads if name not in node.inputs)
+    digest = blake2b(node.settings.encode(), digest_size=6).hexdigest() if node.settings else ""
+    return profile_node(node.label, node.operator, (*node.inputs, *inner), node.makes, digest)
 
 
 def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel:
@@ -163,13 +148,12 @@ class OnnxOpenModel(OpenModel):
         self.given = proto if model is None else model
 
     @cached_property
-    def nodes(self) -> list[GraphNode]:
-        opsets = versions_of(self.proto.opset_import)
-        return [_node(node, reads, opsets) for node, reads in zip(self.protos, self.reads)]
+    def nodes(self) -> tuple[Node, ...]:
+        return describe_nodes(self.proto)
 
     @cached_property
     def indexed_graph(self) -> Side:
-        return Side(graph_with_weights(self.proto))
+        return Side(graph_with_weights(self.proto, self.nodes))
 
     @property
     def operators(self) -> list[str]:
@@ -254,29 +238,6 @@ def _mark_outputs(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelPro
         model, outputs=constants.MARK_ALL, exclude_outputs=exclude_outputs
     ).call_impl()
     return marked
-
-
-def _node(node: NodeProto, reads: Sequence[str], opsets: Mapping[str, int]) -> GraphNode:
-    """Return a description of a node."""
-    domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-    settings = sorted(
-        attribute.SerializeToString(deterministic=True)
-        for attribute in node.attribute
-        if not is_default(attribute, node, opsets)
-    )
-    origin = origin_of(node)
-    cast_to = next((entry.i for entry in node.attribute if entry.name == "to"), 1)
-    return GraphNode(
-        name=node.name or next((name for name in node.output if name), ""),
-        op=f"{domain}{node.op_type}",
-        reads=list(reads),
-        makes=[name for name in node.output if name],
-        settings=b"|".join(settings).hex(),
-        jumps=node.op_type in DISCONTINUOUS
-        or (node.op_type == "Cast" and cast_to not in _ROUNDED)
-        or node.op_type.startswith("QLinear"),
-        origin=None if origin is None else str(origin),
-    )
 
 
 class ReducibleOnnxModel:

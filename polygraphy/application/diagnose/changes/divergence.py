@@ -27,9 +27,10 @@ from polygraphy.domain.diagnosis.borrowed import (
     SameTensors,
 )
 from polygraphy.domain.diagnosis.counterparts import Candidate, candidates
-from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.search.run_budget import RunBudget
@@ -288,8 +289,8 @@ class _Search:
         """Return the operator that computes each tensor, of the model and of the reference."""
         own_nodes, nodes = self._case.model.nodes, self._reference.nodes
         return (
-            {name: node.op for node in own_nodes for name in node.makes},
-            {name: node.op for node in nodes for name in node.makes},
+            {name: node.operator for node in own_nodes for name in node.makes},
+            {name: node.operator for node in nodes for name in node.makes},
         )
 
     def _rank(self, pair: Candidate | Border) -> tuple[bool, int]:
@@ -303,7 +304,7 @@ class _Search:
         tensors."""
         kinds = {self._classes.get(name, name) for name in equal_names.values()}
         # What is only moved in the reference may be what the model should have moved.
-        moved = {n for node in self._reference.nodes if node.op in MOVING for n in node.makes}
+        moved = {n for node in self._reference.nodes if node.operator in MOVING for n in node.makes}
         names = {n for n, kind in self._classes.items() if kind in kinds and n not in moved}
         names |= {*equal_names.values()}
         return candidates(
@@ -448,7 +449,9 @@ class _Search:
         for node in self._case.model.nodes:
             for name in node.makes:
                 if name in values and name not in equal_tensors:
-                    twin = self._known_as.of(name, values[name], used_names, node.op in MOVING)
+                    twin = self._known_as.of(
+                        name, values[name], used_names, node.operator in MOVING
+                    )
                     twin = twin or self._same_result(node, name, values, equal_tensors)
                     if twin is not None and twin not in used_names:
                         equal_tensors[name] = twin
@@ -456,7 +459,7 @@ class _Search:
         return equal_tensors
 
     def _same_result(
-        self, node: GraphNode, name: str, made: Values, equal_names: Mapping[str, str]
+        self, node: Node, name: str, made: Values, equal_names: Mapping[str, str]
     ) -> str | None:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
         is equal; scalars need more than an equal value.
@@ -466,46 +469,48 @@ class _Search:
         if not read or not all(twins):
             return None
         place, found = node.makes.index(name), []
-        for other_node in self._by_reads.get((node.op, node.settings, twins), ()):
+        for other_node in self._by_reads.get((node.operator, node.settings, twins), ()):
             twin = other_node.makes[place] if place < len(other_node.makes) else ""
             if twin in self._theirs and not deviation(value, self._theirs[twin]).is_wrong:
                 found.append(twin)
-        if not found or name in found or node.op not in MOVING:
+        if not found or name in found or node.operator not in MOVING:
             return found[0] if found else None
         # If more nodes of the model move the same, one of them moves something else than it should.
         return found[0] if self._count_equal(node, name, made) <= len(found) else None
 
-    def _count_equal(self, node: GraphNode, name: str, value: Values) -> int:
+    def _count_equal(self, node: Node, name: str, value: Values) -> int:
         """Return how many nodes of the model compute the same as one by the same operator from the
         same inputs.
         """
-        key = node.op, node.settings, _non_constant_inputs(node, self._case.model.constants)
+        key = node.operator, node.settings, _non_constant_inputs(node, self._case.model.constants)
         place = node.makes.index(name)
         names = (one.makes[place] for one in self._own_by_reads[key] if place < len(one.makes))
         return sum(each in value and np.array_equal(value[each], value[name]) for each in names)
 
     @cached_property
-    def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+    def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
         """Return the nodes of the model by operator and computed inputs."""
         return _group_by_reads(self._case.model)
 
     @cached_property
-    def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+    def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
         """Return the reference nodes by operator and computed inputs."""
         return _group_by_reads(self._reference)
 
 
 def _group_by_reads(
     model: OpenModel,
-) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
     """Return the nodes of a model by operator, attributes and computed inputs."""
-    by_reads: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
+    by_reads: dict[tuple[str, str, tuple[str, ...]], list[Node]] = defaultdict(list)
     for node in model.nodes:
-        by_reads[node.op, node.settings, _non_constant_inputs(node, model.constants)].append(node)
+        by_reads[node.operator, node.settings, _non_constant_inputs(node, model.constants)].append(
+            node
+        )
     return by_reads
 
 
-def _non_constant_inputs(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:
+def _non_constant_inputs(node: Node, constants: Collection[str]) -> tuple[str, ...]:
     """Return the inputs of a node that are not constant."""
     return tuple(name for name in node.reads if name and name not in constants)
 

@@ -21,11 +21,12 @@ from polygraphy.application.diagnose.changes.proven_differences import Differenc
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantized
-from polygraphy.domain.diagnosis.regions import GraphNode, nodes_after_inputs, producers
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantized
 from polygraphy.domain.diagnosis.variants import Variant, output_swaps
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.graph import Node, attribute_text
+from polygraphy.domain.model.regions import nodes_after_inputs, producers
 from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
@@ -166,7 +167,7 @@ class Change:
     ) -> Explanation | None:
         """Return the first explanation among nodes that compute no verified tensor."""
         nodes, equal_tensors = self._case.model.nodes, self._found.same
-        if self._is_quantized and any(is_coarse(nodes[index].op) for index in self._nodes):
+        if self._is_quantized and any(is_coarse(nodes[index].operator) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
         # Nodes that compute shapes come last: they have many variants, and are rarely at fault.
         ordered = sorted(self._nodes, key=lambda index: not self._is_numeric(index))
@@ -297,7 +298,7 @@ class Change:
         """Return the explanation for the likeliest of several equivalent nodes, such as two
         Transpose nodes in a row: the one that becomes most similar to other nodes of the model."""
         node = self._case.model.nodes[reason.node]
-        if node.op not in MOVING or reason.variant.cause != "attribute":
+        if node.operator not in MOVING or reason.variant.cause != "attribute":
             return reason
         choices = [(reason.node, reason.variant)]
         for index in self._neighbors(reason.node):
@@ -323,11 +324,13 @@ class Change:
             for node in self._nodes:
                 is_next = {*nodes[position].makes} & {*nodes[node].reads}
                 is_next = is_next or {*nodes[node].makes} & {*nodes[position].reads}
-                if is_next and node not in near and nodes[node].op in MOVING:
+                if is_next and node not in near and nodes[node].operator in MOVING:
                     near.add(node)
                     waiting.append(node)
         return sorted(
-            number for number in near if number != index and nodes[number].op == nodes[index].op
+            number
+            for number in near
+            if number != index and nodes[number].operator == nodes[index].operator
         )
 
     def _count_alike(self, index: int, variant: Variant) -> int:
@@ -544,7 +547,7 @@ class _GroupSearch:
         return None if reason is None else change.choose_node(reason)
 
 
-def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) -> GraphNode | None:
+def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) -> Node | None:
     """Return the node that the reference lacks, if a variant bypasses it; else None."""
     graph = case.model.indexed_graph
     inputs = graph.nodes[graph.producer[output_name(variant)]].inputs
@@ -576,18 +579,18 @@ def _culprit_of_change(
     extra = None if reason.others else _extra_node(case, variant, equal_tensors)
     if extra is not None:
         facts = [
-            evidence.change_of_node(changes.extra_node(extra.op)),
+            evidence.change_of_node(changes.extra_node(extra.operator)),
             evidence.change_of_node(variant.change),
         ]
-        return Culprit([extra.name], extra.makes[0], MODEL, "structure", facts=[*facts, proof],
-                       remedy=remedy, op=extra.op)  # fmt: skip
-    names = [case.model.nodes[index].name for index in reason.others]
+        return Culprit([extra.label], extra.makes[0], MODEL, "structure", facts=[*facts, proof],
+                       remedy=remedy, op=extra.operator)  # fmt: skip
+    names = [case.model.nodes[index].label for index in reason.others]
     facts = [evidence.change_of_node(variant.change), proof]
     if names:
         facts.append(evidence.change_elsewhere(names))
     return Culprit(
-        [node.name, *names], node.makes[0], MODEL, variant.cause,
-        facts=facts, remedy=remedy, op=node.op,
+        [node.label, *names], node.makes[0], MODEL, variant.cause,
+        facts=facts, remedy=remedy, op=node.operator,
     )  # fmt: skip
 
 
@@ -607,8 +610,8 @@ def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool
     """Return whether the reference computes a tensor by the same operator; if not, a node before it
     may be missing.
     """
-    own_ops = {case.model.nodes[index].op for index in place.unproven}
-    ops = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
+    own_ops = {case.model.nodes[index].operator for index in place.unproven}
+    ops = {node.operator for node in reference.nodes if set(node.makes) & set(place.instead)}
     idle = MOVING | {"Constant"}
     return own_ops - idle == ops - idle and bool(own_ops - idle)
 
@@ -619,8 +622,8 @@ def _culprits_within(
     """Return the structural differences within nodes, except nodes that only compute shapes: if the
     reference has constants there, copying these also copies their readers."""
     nodes = [case.model.nodes[index] for parting in group for index in parting.border.nodes]
-    names = {node.name for node in nodes}
-    numeric = {n.name for n in nodes if any(is_float(values.get(name)) for name in n.makes)}
+    names = {node.label for node in nodes}
+    numeric = {n.label for n in nodes if any(is_float(values.get(name)) for name in n.makes)}
     return [
         culprit
         for culprit in culprits
@@ -634,10 +637,10 @@ def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) ->
     nodes = case.model.nodes
     fed = nodes_after_inputs(nodes, feed)
     unproven = sorted({index for parting in group for index in parting.unproven if index in fed})
-    names = [nodes[index].name for index in unproven if nodes[index].op != "Constant"]
+    names = [nodes[index].label for index in unproven if nodes[index].operator != "Constant"]
     tensors = [parting.border.tensor for parting in group]
     last = group[-1].border.tensor
-    op = nodes[unproven[-1]].op if unproven else ""
+    op = nodes[unproven[-1]].operator if unproven else ""
     if len(names) == 1:
         fault = evidence.computes_differently(tensors, 1)
     else:

@@ -32,7 +32,7 @@ from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.variants import Variant, numeric_attributes, variants, with_number
 from polygraphy.domain.diagnosis.words import changes, errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import epsilon_of, is_float

@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.search.arrays import nearest_array
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute

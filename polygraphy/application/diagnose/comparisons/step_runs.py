@@ -19,7 +19,7 @@ from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
 from polygraphy.domain.states.plan import StatePlan
-from polygraphy.domain.states.roles import CHUNK, MASK, POSITIONS, TOKENS
+from polygraphy.domain.states.uses import CHUNK, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
 from polygraphy.domain.tensors.precision import coarsest, is_float, precision_of
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -102,11 +102,11 @@ class Party:
 
     def maker_of(self, output: str) -> list[str]:
         """Return the name of the node that computes an output, in a list; empty if unknown."""
-        makers = {name: node.name for node in self.model.nodes for name in node.makes}
+        makers = {name: node.label for node in self.model.nodes for name in node.makes}
         if output not in makers and self.first is not None:
             renamed = {name: own_name for own_name, name in self.feeds[0].names.items()}
             output = renamed.get(output, output)
-            makers = {name: node.name for node in self.first.nodes for name in node.makes}
+            makers = {name: node.label for node in self.first.nodes for name in node.makes}
         return [makers[output]] if makers.get(output) else []
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:

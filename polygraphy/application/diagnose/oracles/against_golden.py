@@ -38,7 +38,7 @@ from polygraphy.ports.diagnosing import SuspectedParty
 
 def has_trees(case: Case, comparison: SavedComparison) -> bool:
     """Return whether the model has an ensemble of trees."""
-    return any("TreeEnsemble" in node.op for node in case.model.nodes)
+    return any("TreeEnsemble" in node.operator for node in case.model.nodes)
 
 
 STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (

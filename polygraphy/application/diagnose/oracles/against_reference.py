@@ -45,7 +45,7 @@ from polygraphy.ports.machine import release_memory
 
 STEPS: Sequence[Step[ModelComparison]] = (
     step_from(
-        "steps.quantized_goal:reach_quantized_goal",
+        "steps.quantized.goal:reach_quantized_goal",
         lambda case, comparison: comparison.pair.goal is not None,
     ),
     step_from(

@@ -133,7 +133,7 @@ def _other_wires(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> li
     """Return the outputs that continue a different input than in a reference with the same
     interface."""
     expected = {pair.output: pair.input for pair in state_plan.pairs}
-    makers = {name: node.name for node in candidate.model.nodes for name in node.makes}
+    makers = {name: node.label for node in candidate.model.nodes for name in node.makes}
     if {pair.input for pair in plan.pairs} - {*expected.values()}:
         return []
     return [

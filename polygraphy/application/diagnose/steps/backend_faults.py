@@ -232,7 +232,7 @@ def _ask_jurors(
         votes: list[Vote] = []
         votes_of: dict[str, list[Vote]] = {}
         for place in places:
-            known_votes = votes_of.setdefault(case.model.nodes[place.region[-1]].op, [])
+            known_votes = votes_of.setdefault(case.model.nodes[place.region[-1]].operator, [])
             if len(known_votes) >= _MOST_VOTES and _agree(known_votes):
                 opinion = known_votes[-1]
             else:

@@ -24,7 +24,6 @@ from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, nearest_origin, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.twins import (
     Spot,
     TwinDifferences,
@@ -34,7 +33,8 @@ from polygraphy.domain.diagnosis.twins import (
     unlike,
 )
 from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies, steps, titles
-from polygraphy.domain.model.description import Model, Node, Origin
+from polygraphy.domain.model.description import Model
+from polygraphy.domain.model.graph import Node, Origin
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     Decision,
@@ -56,6 +56,14 @@ _MOST_BRANCHES = 24
 _LARGEST = 1 << 22
 """Elements of an example that is enlarged: exporters run it."""
 _READ_BY_PYTHON = ("aten._local_scalar_dense", "aten.item")
+_RANDOM = (
+    "Bernoulli",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+)
+"""What exporters write for the operators of a module in training mode, such as its masks."""
 
 
 def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:
@@ -342,7 +350,7 @@ class _File:
         operation, origin = self._operation(first.twin)
         by_size = not _follows_from_values(self._program)
         if not by_size:
-            read = [node for node in self._program.nodes if node.op in _READ_BY_PYTHON]
+            read = [node for node in self._program.nodes if node.operator in _READ_BY_PYTHON]
             origin = nearest_origin(self._program.nodes, read[0]) or origin
         if operation:
             facts.insert(0, program_evidence.export_of_operation(operation, [first.node.op]))
@@ -397,7 +405,7 @@ class _File:
         """Return whether BatchNorm's running statistics explain all different weights: its mean and
         variance, or a convolution they were folded into.
         """
-        folds = any("batch_norm" in node.op for node in self._program.nodes)
+        folds = any("batch_norm" in node.operator for node in self._program.nodes)
         parameters = [*self._program.weights.values()]
         return folds and all(is_statistic(spot, parameters) for spot in weights)
 
@@ -444,17 +452,34 @@ class _File:
 
     def _operation(self, position: int) -> tuple[str, str]:
         """Return the program operation, and its line, of a node of the correct export; both empty
-        if unknown.
+        if unknown. If only later nodes compute tensors of the program, the line is theirs.
         """
         node = self._nodes[position]
         pairs = self._counterparts()
         pair = next((pairs[name] for name in node.outputs if name in pairs), "")
         known_pairs = set(pairs.values())
         nodes = operations(self._program.nodes, pair, known_pairs - {pair}) if pair else []
-        first: GraphNode | None = next((node for node in nodes if node.op != "getitem"), None)
+        first: Node | None = next((node for node in nodes if node.operator != "getitem"), None)
         if first is not None:
-            return first.op, nearest_origin(self._program.nodes, first)
-        return "", str(node.origin or "")
+            return first.operator, nearest_origin(self._program.nodes, first)
+        return "", str(node.origin or "") or self._next_line(node)
+
+    def _next_line(self, node: Node) -> str:
+        """Return the line of the first program operation that follows a node of the correct export;
+        empty if it is unknown.
+        """
+        pairs = self._counterparts()
+        by_name = {operation.name: operation for operation in self._program.nodes}
+        reached = set(node.outputs)
+        for later in self._nodes:
+            if reached.isdisjoint(later.inputs):
+                continue
+            reached.update(later.outputs)
+            names = (pairs[name] for name in later.outputs if name in pairs)
+            for name in names:
+                if name in by_name:
+                    return nearest_origin(self._program.nodes, by_name[name])
+        return ""
 
     def _counterparts(self) -> dict[str, str]:
         """Return, by tensor of the correct export, the operation that computes it."""
@@ -592,6 +617,8 @@ def _negate(array: Any) -> Any:
 
 def _trains(node: Node, model: Model) -> bool:
     """Return whether a node runs in training mode."""
+    if node.op in _RANDOM:
+        return True
     if node.op == "BatchNormalization":
         return bool(node.attribute("training_mode"))
     if node.op != "Dropout" or len(node.inputs) < 3:
@@ -606,7 +633,7 @@ def _trains(node: Node, model: Model) -> bool:
 
 def _follows_from_values(program: OpenedProgram) -> bool:
     """Return whether the Python code of a program reads tensor values."""
-    return any(node.op in _READ_BY_PYTHON for node in program.nodes)
+    return any(node.operator in _READ_BY_PYTHON for node in program.nodes)
 
 
 def _text(value: Any) -> str:

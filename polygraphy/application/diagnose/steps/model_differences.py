@@ -150,6 +150,6 @@ def _is_informative(case: Case, broken: Culprit, culprits: Sequence[Culprit]) ->
     differing = {name for culprit in culprits for name in culprit.nodes}
     if differing & set(broken.nodes):
         return False
-    read = {name for node in case.model.nodes if node.name in broken.nodes for name in node.reads}
-    before = {node.name for node in case.model.nodes if read & set(node.makes)}
+    read = {name for node in case.model.nodes if node.label in broken.nodes for name in node.reads}
+    before = {node.label for node in case.model.nodes if read & set(node.makes)}
     return differing <= before

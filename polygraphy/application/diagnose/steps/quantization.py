@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.precision.quantized import Quantized
-from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
+from polygraphy.application.diagnose.steps.quantized.goal import reach_quantized_goal
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -91,7 +91,9 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
     """Return the few operators computing in integers that cause most of the loss, or that have
     wrong parameters; empty if many operators share it, or something else causes it.
     """
-    operators = {node.name: node for node in case.model.nodes if _computes_in_integers(node.op)}
+    operators = {
+        node.label: node for node in case.model.nodes if _computes_in_integers(node.operator)
+    }
     if not operators:
         return []
     metric = RmsRatio(lambda name: layout_of(case.facts, name))
@@ -112,7 +114,7 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
     named = []
     for culprit in culprits:
         names = [_integer_operator(case, comparison, name) for name in culprit.nodes]
-        op = operators[names[-1]].op if names[-1] in operators else culprit.op
+        op = operators[names[-1]].operator if names[-1] in operators else culprit.op
         note = culprit.remedy.note
         if culprit.cause == "quantization":
             note = remedies.quantize_without(culprit.nodes)
@@ -134,15 +136,15 @@ def _integer_operator(case: Case, comparison: ModelComparison, name: str) -> str
     tensors = [
         twins.get(tensor, tensor)
         for node in [*pair.reference.nodes, *case.model.nodes]
-        if node.name == name
+        if node.label == name
         for tensor in node.makes
     ]
     while tensors:
         node = made.get(tensors.pop(0))
         if node is None:
             continue
-        if _computes_in_integers(node.op):
-            return node.name
-        if node.op in _AFTER_INTEGERS:
+        if _computes_in_integers(node.operator):
+            return node.label
+        if node.operator in _AFTER_INTEGERS:
             tensors += node.reads
     return name

@@ -42,7 +42,6 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
-from polygraphy.domain.diagnosis.regions import nodes_after_inputs, producers, region_before
 from polygraphy.domain.diagnosis.solving import resize_variants
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
@@ -53,6 +52,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.model.regions import nodes_after_inputs, producers, region_before
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
@@ -251,7 +251,7 @@ class _SavedTensors:
         nodes = self._case.model.nodes
         fed = nodes_after_inputs(nodes, trace.feed)
         computing = [index for index in region if index in fed] or [
-            index for index in region if nodes[index].op != "Constant"
+            index for index in region if nodes[index].operator != "Constant"
         ]
         source = "program" if self._run.is_traced else "saved"
         facts = [evidence.wrong_from_saved(name, wrong[0], source, [*self._computed])]
@@ -299,13 +299,13 @@ class _SavedTensors:
         else:
             facts.append(evidence.cannot_tell_apart())
         return Culprit(
-            [nodes[index].name for index in computing],
+            [nodes[index].label for index in computing],
             name,
             MODEL,
             cause,
             facts=facts,
             remedy=Remedy(None, proven, note),
-            op=nodes[computing[-1]].op if len(computing) == 1 else "",
+            op=nodes[computing[-1]].operator if len(computing) == 1 else "",
         )
 
     def _shares(self, output: Any, goal: Any) -> Iterator[float]:
@@ -344,7 +344,7 @@ class _SavedTensors:
         """
         open_model, values = self._case.whole, trace.held
         index = producers(open_model.nodes).get(name)
-        if index is None or open_model.nodes[index].op != "If":
+        if index is None or open_model.nodes[index].operator != "If":
             return ""
         condition = open_model.nodes[index].reads[0]
         if condition not in values:
@@ -355,7 +355,7 @@ class _SavedTensors:
             value = part.load_first((self._third, self._party))(feed)[name]
         except (PolygraphyException, KeyError):  # What the other branch reads was not saved.
             return ""
-        return open_model.nodes[index].name if matches_expected(value, trace.values[name]) else ""
+        return open_model.nodes[index].label if matches_expected(value, trace.values[name]) else ""
 
     def _search_in(
         self, name: str, region: Sequence[int], side: Side, trace: Trace, share: float = CLOSE

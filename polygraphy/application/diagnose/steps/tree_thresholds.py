@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.tree_thresholds import (
 )
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node
 
 _RUNS = 64
 """Sets of thresholds that are moved, at most."""

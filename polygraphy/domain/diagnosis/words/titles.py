@@ -91,7 +91,7 @@ def of_program(operation: str) -> str:
     return f"{operation} of the program"
 
 
-def near_line(line: str | None, op: str) -> str:
+def near_line(line: str, op: str) -> str:
     """Return the place of an operator, near a source line of the program."""
     return f"near {line}, of {op}"
 

@@ -75,7 +75,7 @@ def _tf32_parties(parties: Sequence[SuspectedParty]) -> list[LoweringParty]:
 
 def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any) -> Found:
     """Return the result of comparing a backend in TF32 with itself in float32, on the same data."""
-    lowered = party.lowered
+    lowered = party.compute_precision
     assert lowered is not None
     judge_party = case.of(case.model, lowered)
     if judge_party.facts.lowered is None:
@@ -128,7 +128,7 @@ def _tf32_result(
     losses = sorted(_losses(case, party, wide, case.feed), key=lambda loss: -loss[2].excess)
     culprits = [
         Culprit(
-            [case.model.nodes[index].name],
+            [case.model.nodes[index].label],
             tensor,
             party.name,
             "precision",
@@ -139,7 +139,7 @@ def _tf32_result(
                 why,
             ],
             remedy=remedy,
-            op=case.model.nodes[index].op,
+            op=case.model.nodes[index].operator,
         )
         for index, tensor, found_deviation in losses[:_MOST_NAMED]
     ]
@@ -204,7 +204,7 @@ def _losses(
     operators = (case.facts.lowered.operators) if case.facts.lowered else ()
     losses = []
     for index, node in enumerate(case.model.nodes):
-        if node.op not in operators or not node.makes:
+        if node.operator not in operators or not node.makes:
             continue
         tensor = node.makes[0]
         deviation_of_node = _loss(case, index, tensor, party, values)

@@ -13,9 +13,9 @@ from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.wrong_nodes import COARSELY, ONE_STEP
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.regions import BOUNDED
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
+from polygraphy.domain.model.regions import BOUNDED
 from polygraphy.domain.quantization.code_tensors import CodeTensor, StepDifference, step_differences
 from polygraphy.ports.diagnosing import CodeTensors, SuspectedParty, find_code_tensors
 
