@@ -3,6 +3,7 @@
     make mutants BIN=.venv-test/bin    # 30 mutants of the commit that is checked out
     python lab/mutants.py --seed 7 --count 300 --json mutants.json
     python lab/mutants.py --seed 7 --count 300 --before 5eaf8dd7    # with the tests of both
+    python lab/mutants.py --commit /a/tree --before /a/tree/before    # folders instead of commits
 
 A mutant is the product with one expression changed: a comparison flipped, a number off by one, a
 condition negated, a returned value replaced or a call dropped. Lines are drawn by the seed, and one
@@ -61,6 +62,8 @@ _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", re.MULTILINE)
 
 KILLED, TIMED_OUT, SURVIVED, UNREACHED = "killed", "timed out", "survived", "unreached"
+NOT_RUN = "not run"
+"""The result of a mutant for which no time was left."""
 
 
 @dataclass(frozen=True)
@@ -168,16 +171,26 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 class Commit:
-    """A commit, copied into a folder of its own, and which of its tests reach which lines."""
+    """A commit, copied into a folder of its own, and which of its tests reach which lines.
+
+    The path of a folder that holds the files of a commit will do, where git or its history is not.
+    """
 
     def __init__(self, revision: str, folder: Path) -> None:
-        self.name = _git("rev-parse", "--verify", f"{revision}^{{commit}}").strip()
+        self._source = Path(revision).resolve() if (Path(revision) / PACKAGE).is_dir() else None
+        self.name = (
+            self._source.name
+            if self._source
+            else _git("rev-parse", "--verify", f"{revision}^{{commit}}").strip()
+        )
         self.folder = folder / self.name[:12]
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def copy(self, name: str) -> Path:
         """Return a folder with a fresh copy of the commit."""
         target = self.folder / name
+        if self._source:
+            return _copy(self._source, target)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         archive = subprocess.Popen(
@@ -190,19 +203,21 @@ class Commit:
 
     def sources(self) -> dict[str, str]:
         """Return the files of the product by path."""
-        names = _git("ls-tree", "-r", "--name-only", self.name, PACKAGE).splitlines()
-        tree = self.folder / "tree"
+        tree = self._source or self.folder / "tree"
         if not (tree / PACKAGE).is_dir():
             self.copy("tree")
-        return {n: (tree / n).read_text(encoding="utf-8") for n in names if n.endswith(".py")}
+        return {
+            path.relative_to(tree).as_posix(): path.read_text(encoding="utf-8")
+            for path in sorted((tree / PACKAGE).rglob("*.py"))
+        }
 
     @property
     def is_mapped(self) -> bool:
         """Whether it is on record which tests reach which lines."""
         return (self.folder / "map" / "complete").exists()
 
-    def map_tests(self, jobs: int) -> None:
-        """Run all tests once and record which lines each of them reaches."""
+    def map_tests(self, jobs: int, *selected: str) -> None:
+        """Run the tests that words of pytest select once, and record which lines each reaches."""
         if self.is_mapped:
             return
         if not hasattr(sys, "monitoring"):
@@ -210,7 +225,7 @@ class Commit:
         folder = self.folder / "map"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        tree = self.copy("mapped")
+        tree = _compiled(self.copy("mapped"))
         shutil.copy(mutants_recorder.__file__, tree / "sitecustomize.py")
         variables = {
             mutants_recorder.FOLDER: str(folder),
@@ -218,7 +233,7 @@ class Commit:
         }
         with (folder / "log.txt").open("w") as log:
             code = subprocess.run(
-                [*_pytest("-n", str(jobs), "-p", "sitecustomize", "--durations=0"), "tests"],
+                [*_pytest("-n", str(jobs), "-p", "sitecustomize"), *selected],
                 cwd=tree,
                 env=_environment(tree) | variables,
                 stdout=log,
@@ -294,6 +309,8 @@ class Settings:
     """Seconds for the tests of one mutant."""
     limit: int
     """How many tests of a mutant run at most, the fastest."""
+    end: float = float("inf")
+    """The time of the monotonic clock after which no further mutant is tried."""
 
 
 def judge(
@@ -310,9 +327,11 @@ def judge(
     """
     reached = mapped.tests_of({(place.path, place.line) for place in places})
     trees: SimpleQueue[Path] = SimpleQueue()
-    for job in range(settings.jobs):
-        trees.put(_compiled(commit.copy(f"job-{job}")))
-    existing = None if mapped.name == commit.name else _collect(commit.folder / "job-0")
+    first = _compiled(commit.copy("job-0"))
+    trees.put(first)
+    for job in range(1, settings.jobs):
+        trees.put(_copy(first, commit.folder / f"job-{job}"))
+    existing = None if mapped.name == commit.name else _collect(first)
     excluded: set[str] = set()
 
     def run(pair: tuple[Mutant, Mutant]) -> Outcome:
@@ -320,6 +339,8 @@ def judge(
         tests = reached[place.path, place.line]
         tests = _matching(tests, existing) if existing is not None else tests
         tests = [test for test in tests if test not in excluded]
+        if time.monotonic() > settings.end:
+            return Outcome(mutant, NOT_RUN, 0)
         tree = trees.get()
         try:
             outcome = _try(mutant, tests, tree, settings)
@@ -336,7 +357,7 @@ def judge(
         while pending:
             outcomes.update(zip(pending, pool.map(run, [pairs[i] for i in pending])))
             killers = sorted({outcomes[i].killer for i in pending if outcomes[i].killer})
-            failing = _failing(killers, commit.folder / "job-0", settings)
+            failing = _failing(killers, first, settings)
             excluded |= failing
             pending = [i for i in pending if outcomes[i].killer in failing]
     print(file=sys.stderr)
@@ -428,9 +449,15 @@ def _matching(tests: Sequence[str], existing: Sequence[str]) -> list[str]:
     return list(matching)
 
 
+def _copy(source: Path, target: Path) -> Path:
+    """Copy a tree, with the times of its files: bytecode remains valid."""
+    shutil.rmtree(target, ignore_errors=True)
+    return Path(shutil.copytree(source, target, symlinks=True))
+
+
 def _compiled(tree: Path) -> Path:
     """Compile the product of a copy, so that no mutant waits for it."""
-    command = [sys.executable, "-m", "compileall", "-q", PACKAGE]
+    command = [sys.executable, "-m", "compileall", "-q", "-j", "0", PACKAGE]
     subprocess.run(command, cwd=tree, env=_environment(tree), check=False)
     return tree
 
@@ -443,7 +470,8 @@ def _environment(tree: Path) -> dict[str, str]:
     """Return variables with which every process imports the copy, and stores bytecode in it."""
     left_out = {"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "POLYGRAPHY_UPDATE_GOLDEN"}
     environment = {k: v for k, v in os.environ.items() if k not in left_out}
-    return environment | {"PYTHONPATH": str(tree), "COLUMNS": "500"}
+    path = os.pathsep.join(filter(None, [str(tree), environment.get("PYTHONPATH")]))
+    return environment | {"PYTHONPATH": path, "COLUMNS": "500"}
 
 
 def _readable(lines: Iterable[str]) -> Iterator[str]:
@@ -488,17 +516,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Count the mutants that the tests do not notice.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--commit", default="HEAD", help="the commit to change and test")
+    parser.add_argument("--commit", default="HEAD", help="the commit (or folder) to change")
     parser.add_argument("--before", help="another commit, for the lines that both have")
+    parser.add_argument("--only", choices=("before", "commit"), help="run the tests of one of both")
     parser.add_argument("--map-of", help="the commit whose record says which tests reach a line")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one mutant")
     parser.add_argument("--limit", type=int, default=150, help="tests of one mutant, the fastest")
+    parser.add_argument("--seconds", type=float, help="try no further mutant after this time")
+    parser.add_argument(
+        "--select", default="not packaging", help="marks of tests, as for pytest -m"
+    )
+    parser.add_argument("--tests", nargs="+", default=["tests"], help="files or folders of tests")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutants")
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     arguments = parser.parse_args()
 
-    settings = Settings(arguments.jobs, arguments.timeout, arguments.limit)
+    end = time.monotonic() + (arguments.seconds or float("inf"))
+    settings = Settings(arguments.jobs, arguments.timeout, arguments.limit, end)
     commits = [
         Commit(revision, arguments.folder.resolve())
         for revision in (arguments.before, arguments.commit)
@@ -516,12 +551,14 @@ def main() -> int:
         print(f"{len(mutants[1])} of {len(drawn)} lines exist in both commits")
     reports = []
     for commit, changed in zip(commits, mutants):
+        if arguments.only and commit is not commits[-1 if arguments.only == "commit" else 0]:
+            continue
         mapped, places = commit, changed
         if arguments.map_of:
             mapped = Commit(arguments.map_of, arguments.folder.resolve())
             # The record of the first commit names its lines.
             places = mutants[0] if mapped.name == commits[0].name else changed
-        mapped.map_tests(arguments.jobs)
+        mapped.map_tests(arguments.jobs, "-m", arguments.select, *arguments.tests)
         reports.append(_report(commit.name[:12], judge(commit, changed, settings, mapped, places)))
     if arguments.json:
         document = {"seed": arguments.seed, "count": arguments.count, "commits": reports}

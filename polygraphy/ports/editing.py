@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from polygraphy.domain.diagnosis.pairing import Side
-    from polygraphy.domain.diagnosis.regions import GraphNode
+    from polygraphy.domain.model.graph import Node
     from polygraphy.domain.results.results import Recomputed
     from polygraphy.domain.search.layers import Layer
     from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -100,7 +100,7 @@ class OpenModel(Protocol):
     given: Any
 
     @property
-    def nodes(self) -> Sequence[GraphNode]:
+    def nodes(self) -> Sequence[Node]:
         """Return the nodes, in order."""
 
     @property

@@ -10,8 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from polygraphy import mod
-from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.model.description import Origin
+from polygraphy.domain.model.graph import Node, Origin
 
 torch = mod.lazy_import("torch>=2.2")
 
@@ -21,7 +20,7 @@ _NAME = "_polygraphy_name"
 
 @frozen
 class Call:
-    """An operation: what was called, with the names of tensors in place of them."""
+    """A recorded call, with names in place of tensors."""
 
     target: Any
     args: Any
@@ -37,7 +36,7 @@ class Named:
 
 @frozen
 class Recording:
-    """The operations that a module does.
+    """The operations that a module performs.
 
     Attributes:
         nodes: in order, each called as the tensor that it makes.
@@ -46,26 +45,25 @@ class Recording:
         weights: what operations read that none makes, and is no input.
     """
 
-    nodes: list[GraphNode] = field(factory=list)
+    nodes: list[Node] = field(factory=list)
     calls: dict[str, Call] = field(factory=dict)
     frames: dict[str, tuple[str, int]] = field(factory=dict)
     weights: dict[str, Any] = field(factory=dict)
 
     def add(self, name: str, op: str, call: Call, origin: Origin | None) -> None:
-        """Write an operation down."""
+        """Record an operation."""
         leaves = torch.utils._pytree.tree_leaves((call.args, call.kwargs))
-        reads = [leave.name for leave in leaves if isinstance(leave, Named)]
         self.calls[name] = call
         if origin is not None:
             self.frames[name] = origin.path, origin.line
-        text = None if origin is None else str(origin)
-        self.nodes.append(GraphNode(name, op, reads, [name], origin=text))
+        reads = tuple(leave.name for leave in leaves if isinstance(leave, Named))
+        self.nodes.append(Node(name, op, "", reads, (name,), origin=origin))
 
 
 def record_call(
     module: Any, names: Sequence[str], tensors: Sequence[Any], keep: Keep | None = None
 ) -> Recording:
-    """Call a module, and return a recording of its operations.
+    """Return a recording of the operations during a call of a module.
 
     Args:
         module: the module.
@@ -100,7 +98,7 @@ def record_call(
             keep(name, tensor.clone())  # A later operation may overwrite it.
 
     class Writer(TorchDispatchMode):  # type: ignore[misc]
-        """Writes operations down."""
+        """Records operations."""
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -14,9 +14,9 @@ from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import Place
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.regions import nodes_around
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.regions import nodes_around
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
 from polygraphy.domain.tensors.precision import is_float
@@ -53,8 +53,8 @@ def culprit_at(
             together are joined by ``+``.
     """
     nodes = case.model.nodes
-    names = [nodes[index].name for index in place.region]
-    op = nodes[place.region[-1]].op
+    names = [nodes[index].label for index in place.region]
+    op = nodes[place.region[-1]].operator
     size = int(np.size(trace.values[place.tensor]))
     if not place.fused:
         return Culprit(
@@ -184,7 +184,7 @@ def _remaining_error(
 
 @frozen
 class Experiment:
-    """A part of a model, or the whole, which is wrong as it is run.
+    """A part of a model, or the whole model, that a backend computes incorrectly.
 
     Attributes:
         wrong: how wrong it is without some rewrites.
@@ -256,7 +256,7 @@ def _nodes_after_rewrites(case: Case, party: SuspectedParty, without: Sequence[s
     if executed is None:
         return set()
     nodes = open_model(executed).nodes
-    return {(node.op, *node.makes) for node in nodes}
+    return {(node.operator, *node.makes) for node in nodes}
 
 
 def _find_experiment(

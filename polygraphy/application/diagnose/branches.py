@@ -16,15 +16,14 @@ from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.model.regions import region_before
 from polygraphy.ports.editing import OpenModel
 
 
 def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
-    """Return the model with the branches of If nodes inlined that it takes on all data; others
-    remain.
-    """
+    """Return the model with If nodes replaced by their branch, if that is the same on all data;
+    other If nodes remain."""
     model = case.model
     while True:
         result = model.with_branches(_conditions(case, model, feeds))
@@ -52,16 +51,16 @@ def _describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
     conditions = _conditions(case, case.whole, feeds)
     idle: dict[str, list[str]] = {}
     for node in case.whole.nodes:
-        if node.op == "If" and node.reads[0] in conditions:
+        if node.operator == "If" and node.reads[0] in conditions:
             branch = "else" if np.all(conditions[node.reads[0]]) else "then"
-            idle.setdefault(branch, []).append(node.name)
+            idle.setdefault(branch, []).append(node.label)
     return join_statements(*(steps.idle_branches(branch, names) for branch, names in idle.items()))
 
 
 def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:
     """Return the known conditions of If nodes that are equal for all data."""
     known_conditions: dict[str, Any] = {}
-    for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
+    for name in {node.reads[0] for node in model.nodes if node.operator == "If"}:
         conditions = [_condition(case, model, name, feed) for feed in feeds]
         if conditions[0] is not None and all(
             np.array_equal(condition, conditions[0]) for condition in conditions

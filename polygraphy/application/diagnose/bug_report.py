@@ -32,9 +32,9 @@ from polygraphy.domain.diagnosis.failure import (
     find_failing_outputs,
     usual_tolerances,
 )
-from polygraphy.domain.diagnosis.regions import nodes_around
 from polygraphy.domain.diagnosis.words import evidence, steps, titles
 from polygraphy.domain.diagnosis.words.issue import issue_of
+from polygraphy.domain.model.regions import nodes_around
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -161,7 +161,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         return
     values = tensors.held
     repaired = None if case.repaired is None else case.repaired()
-    places = [i for i, node in enumerate(case.model.nodes) if node.name in set(culprit.nodes)]
+    places = [i for i, node in enumerate(case.model.nodes) if node.label in set(culprit.nodes)]
     size = 0
     for hops in _HOPS if places else ():
         chosen = nodes_around(case.model.nodes, places, hops)
@@ -197,9 +197,9 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
 
 def _same_part(correct_model: OpenModel, case: Case, chosen: Sequence[int], values: Values) -> Any:
     """Return the matching part of the correct model, with the same inputs."""
-    names = {case.model.nodes[index].name for index in chosen}
+    names = {case.model.nodes[index].label for index in chosen}
     return correct_model.part(
-        [i for i, node in enumerate(correct_model.nodes) if node.name in names], values
+        [i for i, node in enumerate(correct_model.nodes) if node.label in names], values
     )
 
 
@@ -213,7 +213,7 @@ def _failure(
     nodes: int,
     expected: Values | None = None,
 ) -> Failure | None:
-    """Return how a part of a model fails; None if it does not.
+    """Return the failure of a part of a model; None if it does not fail.
 
     Raises:
         BackendError: what is right cannot be computed.

@@ -29,11 +29,10 @@ from polygraphy.domain.diagnosis.exported import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes, evidence, program_evidence, steps, titles
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import ARGUMENTS, Node
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty
@@ -154,7 +153,7 @@ class Counterparts:
         for node in nodes:
             for name in self.pairs.keys() & set(node.makes):
                 groups.setdefault((self.pairs[name], *node.reads), []).append(name)
-        reads = {node.name: node.reads for node in self._program.nodes}
+        reads = {node.label: node.reads for node in self._program.nodes}
         wrong: set[str] = set()
         for (reference_name, *_), new_names in groups.items():
             beside = [name for name in reads if reads[name] == reads.get(reference_name)]
@@ -268,7 +267,7 @@ def _exporter_names(case: Case, program: OpenedProgram) -> dict[str, str]:
     """Return, by tensor, the program tensor that the exporter recorded for it, or of the
     same name.
     """
-    names = {node.name for node in program.nodes}
+    names = {node.label for node in program.nodes}
     own_names = {name: name for node in case.model.nodes for name in node.makes if name in names}
     recorded = getattr(case.facts, "sources", {})
     return {
@@ -279,7 +278,7 @@ def _exporter_names(case: Case, program: OpenedProgram) -> dict[str, str]:
 
 @frozen
 class OtherWeights:
-    """Weights that are others than in the program.
+    """Weights that differ from the program's.
 
     Attributes:
         values: what they should be, by their names in the model.
@@ -292,14 +291,14 @@ class OtherWeights:
 
     values: Mapping[str, Any]
     readers: Sequence[int]
-    operation: GraphNode | None
+    operation: Node | None
     facts: Sequence[Fact]
     is_as_held: bool = False
 
 
 @frozen
 class Place:
-    """Nodes of a model that make something else than operations of its program.
+    """Nodes of a model that compute something different from the operations of its program.
 
     Attributes:
         nodes: those of the model.
@@ -311,13 +310,13 @@ class Place:
         done: the operations, the last first.
     """
 
-    nodes: Sequence[GraphNode]
+    nodes: Sequence[Node]
     region: Sequence[int]
     part: Part
     own: Values
     tensor: str
     values: tuple[Any, Any]
-    done: Sequence[GraphNode]
+    done: Sequence[Node]
 
 
 def other_weights(
@@ -346,7 +345,7 @@ def other_weights(
 
 
 def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, Any]) -> Part:
-    """Return a part whose nodes read other weights.
+    """Return a part whose nodes read different weights.
 
     Raises:
         BackendError: they cannot be written.
@@ -360,9 +359,12 @@ def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, An
 
 
 class _Search:
+    """Searches program weights that explain the difference at a place."""
+
     def __init__(
         self, place: Place, side: Side, program: OpenedProgram, party: SuspectedParty
     ) -> None:
+        """Set the place, the model, the program, and the backend."""
         self._place = place
         self._program = program
         self._party = party
@@ -421,7 +423,7 @@ class _Search:
         apart = float(np.max(np.abs(np.asarray(value, np.float64) - array))) / size
         return apart if np.isfinite(apart) else np.inf
 
-    def _operations(self) -> list[tuple[GraphNode, dict[str, Any]]]:
+    def _operations(self) -> list[tuple[Node, dict[str, Any]]]:
         """Return the operations in order, with the weights that they read."""
         weights = self._program.weights
         requested_pairs = [
@@ -443,7 +445,7 @@ class _Search:
 
     def _try_single_weights(
         self,
-    ) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
+    ) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], Node]]:
         """Yield candidate values for one weight, the program weights they come from, and the node
         that reads it.
         """
@@ -461,7 +463,7 @@ class _Search:
                         ).is_wrong:
                             yield {name: fitting_array}, {name: names}, node
 
-    def _try_all_weights(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
+    def _try_all_weights(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], Node]]:
         """Yield candidate values for all weights at once, if model and program have equally many of
         each size.
         """
@@ -493,7 +495,7 @@ class _Search:
                 yield weights, names, operations[0][0]
 
     def _describe_weights(
-        self, weights: Mapping[str, Any], names: Mapping[str, Sequence[str]], node: GraphNode
+        self, weights: Mapping[str, Any], names: Mapping[str, Sequence[str]], node: Node
     ) -> OtherWeights:
         """Return the description of incorrect weights."""
         facts = []
@@ -543,10 +545,12 @@ class _Search:
             return None
         known_values: dict[float, bool] = {}  # Whether it is itself an operand.
         for node, own_values in self._operations():
-            written = [float(value) for value in _NUMBER.findall(node.settings)]
+            written = [float(value) for value in _NUMBER.findall(node.attribute(ARGUMENTS, ""))]
             written += [float(np.reshape(x, -1)[0]) for x in own_values.values() if np.size(x) == 1]
             for number in written:
-                known_values[number] = known_values.get(number, False) or node.op in _ARITHMETIC
+                known_values[number] = (
+                    known_values.get(number, False) or node.operator in _ARITHMETIC
+                )
         single = [name for name in self._held if self._is_operand(name)]
         for name in single if len(single) <= _CONSTANTS else ():
             value = self._held[name]

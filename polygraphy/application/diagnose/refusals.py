@@ -49,7 +49,7 @@ def diagnose_refusals(
     feed: Feed,
     others: Sequence[Feed] = (),
 ) -> Found:
-    """Return which nodes backends refuse; `refusals` has their errors by position.
+    """Return the nodes that backends refuse; `refusals` has their errors by position.
 
     Args:
         case: what is diagnosed.
@@ -171,7 +171,7 @@ def find_refused_nodes(
     end = _smallest_number(len(nodes), lambda count: refuses(range(count)))
     if end is None:
         return _whole_refusal_culprit(case, party, known, message, others)
-    firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
+    firsts = {node.operator: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
         facts = [evidence.refusal(party.name, message), evidence.each_node_refused()]
         return Culprit([], None, party.name, "refusal", facts=facts, op="Model")
@@ -233,14 +233,14 @@ def _part_refusal_culprit(
     elif not plain and party.rewrites:
         facts.append(evidence.refusal_without_rewrites())
     return Culprit(
-        [nodes[index].name for index in chosen],
+        [nodes[index].label for index in chosen],
         next(iter(nodes[chosen[-1]].makes), None),
         party.name,
         "refusal",
         "+".join(passes) or None,
         facts,
         Remedy(command or None, bool(healed)),
-        nodes[chosen[-1]].op,
+        nodes[chosen[-1]].operator,
     )
 
 
@@ -281,7 +281,7 @@ def _wrong_node_before(
         for name in case.model.nodes[index].makes:
             if name not in part or name not in known.values:
                 continue
-            op = case.model.nodes[index].op
+            op = case.model.nodes[index].operator
             off = judge_tensor(part[name], known.values[name], 0.0, op)
             place = Place([index], name, off, fused=False)
             if off.is_wrong and vote(case, place, party, known).party:

@@ -21,8 +21,8 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.regions import BOUNDED, computing_op, producers
 from polygraphy.domain.diagnosis.words import evidence, reasons
+from polygraphy.domain.model.regions import BOUNDED, computing_op, producers
 from polygraphy.domain.rounding import (
     BESIDE,
     WIDE,
@@ -232,12 +232,12 @@ def _amplifier(case: Case, trace: Trace) -> Culprit | None:
         return None
     node = nodes[culprit]
     return Culprit(
-        [node.name], next(iter(node.makes), None), MODEL, ILL_CONDITIONED,
+        [node.label], next(iter(node.makes), None), MODEL, ILL_CONDITIONED,
         facts=[
             evidence.agrees_by_itself(),
-            evidence.amplifies_errors(node.op, node.name, best)
+            evidence.amplifies_errors(node.operator, node.label, best)
             if best > _GAIN
-            else evidence.errors_grow(node.op, node.name),
+            else evidence.errors_grow(node.operator, node.label),
         ],
-        op=node.op,
+        op=node.operator,
     )  # fmt: skip

@@ -33,7 +33,7 @@ _FAR = 10.0
 
 @frozen
 class Vote:
-    """What a third says of a node that two compute otherwise.
+    """The opinion of a third backend on nodes that two backends compute differently.
 
     Attributes:
         party: whether the backend is wrong.
@@ -129,8 +129,8 @@ def culprits_without_decision(
             evidence.nobody_decides(),
         ]
         text = f"{party.name} or {trace.party.name}"
-        names = [node.name for node in nodes]
-        culprit = Culprit(names, place.tensor, text, "kernel", facts=facts, op=nodes[-1].op)
+        names = [node.label for node in nodes]
+        culprit = Culprit(names, place.tensor, text, "kernel", facts=facts, op=nodes[-1].operator)
         culprits.append(culprit)
     return culprits
 
@@ -146,7 +146,7 @@ def reference_culprits(
     culprits = []
     for place, answer in verdicts:
         nodes = [case.model.nodes[index] for index in place.region]
-        op = nodes[-1].op
+        op = nodes[-1].operator
         facts = [
             evidence.parties_disagree(name, party.name),
             evidence.reference_is_wrong(answer.juror, party.name, name, place.tensor, answer.off),
@@ -154,7 +154,7 @@ def reference_culprits(
         if proven:
             facts.append(evidence.reference_repaired(party.name, name))
         remedy = Remedy(None, proven, remedies.compare_elsewhere(op, name))
-        nodes_named = [node.name for node in nodes]
+        nodes_named = [node.label for node in nodes]
         culprits.append(
             Culprit(nodes_named, place.tensor, name, "reference", None, facts, remedy, op)
         )

@@ -22,18 +22,18 @@ from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.regions import (
+from polygraphy.domain.diagnosis.words import evidence, remedies, steps
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import (
     BOUNDED,
     MOVES,
-    GraphNode,
     computing_op,
     missing_nodes,
     producers,
     read_by_region,
     region_before,
 )
-from polygraphy.domain.diagnosis.words import evidence, remedies, steps
-from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, move_by_epsilons, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -73,7 +73,7 @@ _FEW, _MANY = 3, 16
 
 @frozen
 class Place:
-    """Some nodes that compute something else than they should, on the right inputs.
+    """Nodes that compute incorrect values from correct inputs.
 
     Attributes:
         region: their positions in the model, in order.
@@ -93,7 +93,7 @@ class Place:
 
 @frozen
 class IsolatedNodes:
-    """What nodes make alone, compared with what they should.
+    """The deviations of nodes that run in isolation.
 
     Attributes:
         wrong: the tensors that are something else, in the order of the model, and how far off.
@@ -236,9 +236,8 @@ def _narrowest_place(place: Place, places: Sequence[Place]) -> Place:
 
 
 def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
-    """Return a place as incorrect in isolation if its single node fails intermittently: a kernel
-    that reads foreign memory.
-    """
+    """Return a place marked as incorrect in isolation if its single node fails intermittently, such
+    as a kernel that reads foreign memory."""
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
         run = _compute_run(case, party, trace, place.region, plain=True)
         if run is not None and run[0].is_wrong:
@@ -257,7 +256,7 @@ def _compute_run(
     value = compute_part(case.model, run, trace.held, party, plain=plain).get(tensor)
     if value is None or tensor not in trace.values:
         return None
-    return judge_tensor(value, trace.values[tensor], 0.0, last.op), value
+    return judge_tensor(value, trace.values[tensor], 0.0, last.operator), value
 
 
 def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
@@ -291,7 +290,7 @@ def _find_between_steps(
         name
         for index in place.region
         for name in nodes[index].makes
-        if nodes[index].op == "QuantizeLinear" and name in trace.values
+        if nodes[index].operator == "QuantizeLinear" and name in trace.values
     }
     if len(place.region) <= _FEW or not ends - {place.tensor}:
         return [place]
@@ -349,7 +348,7 @@ def _wrong_regions(
         if _is_cut_off(case, name, made_alone.values[name], trace):
             continue
         taking_part = missing_nodes(nodes, region, graph.nodes, name)
-        explained = not all(nodes[index].op == "Cast" for index in taking_part) and (
+        explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
             is_explained_by_rounding(case, region, name, made_alone.values[name], trace)
         )
         jumps = any(nodes[index].jumps for index in region)
@@ -360,11 +359,13 @@ def _wrong_regions(
     return places
 
 
-def _is_flip(new_deviation: Deviation, nodes: Sequence[GraphNode]) -> bool:
+def _is_flip(new_deviation: Deviation, nodes: Sequence[Node]) -> bool:
     """Return whether a few elements were rounded to the next quantization step."""
     if not any(node.jumps for node in nodes):
         return False
-    is_chain = nodes[-1].op == "QuantizeLinear" and any(n.op not in _STEPPING for n in nodes)
+    is_chain = nodes[-1].operator == "QuantizeLinear" and any(
+        n.operator not in _STEPPING for n in nodes
+    )
     if (
         is_chain
         and new_deviation.largest <= 1
@@ -376,16 +377,17 @@ def _is_flip(new_deviation: Deviation, nodes: Sequence[GraphNode]) -> bool:
     )
 
 
-def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[GraphNode]) -> bool:
-    """Return whether nodes that are rewritten to compute in integers, of what is quantized, are off
-    by less than a step of eight bits, or by one step in a few elements; in more of them where a
-    function is approximated.
-    """
+def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[Node]) -> bool:
+    """Return whether nodes that are rewritten to integer arithmetic differ by less than one 8-bit
+    step, or by one step in a few elements; more elements may differ if a function is
+    approximated."""
     makers = producers(case.model.nodes)
     before = (makers[name] for node in nodes for name in node.reads if name in makers)
-    if not any(case.model.nodes[index].op == "DequantizeLinear" for index in before):
+    if not any(case.model.nodes[index].operator == "DequantizeLinear" for index in before):
         return False
-    computing = next((node.op for node in reversed(nodes) if node.op not in _STEPPING), "")
+    computing = next(
+        (node.operator for node in reversed(nodes) if node.operator not in _STEPPING), ""
+    )
     step = _quantization_step(case, nodes)
     if not step:
         return new_deviation.relative <= _STEP
@@ -394,38 +396,37 @@ def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[GraphNode]) -
 
 
 def _table_share(new_deviation: Deviation) -> float:
-    """Return the share of elements in which a table may be a step off; more of few of them."""
+    """Return the share of elements in which a lookup table may differ by a step; larger for few
+    elements."""
     few = float(
         np.sqrt(_USUALLY * (1 - _USUALLY) * new_deviation.share / max(new_deviation.count, 1))
     )
     return max(COARSELY, _USUALLY + 3 * few)
 
 
-def _quantization_step(case: Case, nodes: Sequence[GraphNode]) -> float:
-    """Return the step by which the last of some nodes quantizes its output; 0 if none does, or if
-    it is not one number.
-    """
+def _quantization_step(case: Case, nodes: Sequence[Node]) -> float:
+    """Return the step by which the last of some nodes quantizes its output; 0 if it does not, or
+    has several scales."""
     for node in reversed(nodes):
-        if node.op == "QuantizeLinear":
+        if node.operator == "QuantizeLinear":
             return 1.0
-        if node.op == "DequantizeLinear":
+        if node.operator == "DequantizeLinear":
             weights = case.model.indexed_graph.weights
             scale = weights[node.reads[1]].values if node.reads[1] in weights else None
             return float(scale.reshape(-1)[0]) if scale is not None and scale.size == 1 else 0.0
-        if node.op not in MOVES:
+        if node.operator not in MOVES:
             break
     return 0.0
 
 
 def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
-    """Return whether all that reads a tensor quantizes it, to the same steps as it should: where
-    a backend quantizes earlier, what lies beyond the steps is cut off earlier, too.
-    """
+    """Return whether a tensor differs only beyond the range in which all its readers quantize it,
+    as with a backend that quantizes earlier."""
     nodes = case.model.nodes
     readers = [index for index, node in enumerate(nodes) if tensor in node.reads]
     if tensor in case.model.outputs or not readers:
         return False
-    if any(nodes[index].op != "QuantizeLinear" for index in readers):
+    if any(nodes[index].operator != "QuantizeLinear" for index in readers):
         return False
     values = trace.held
     values[tensor] = value
@@ -441,9 +442,8 @@ def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
 def is_explained_by_rounding(
     case: Case, region: Sequence[int], tensor: str, value: Any, trace: Trace
 ) -> bool:
-    """Return whether a tensor may be what it is when what some nodes hand to each other is rounded
-    otherwise: nearly each element lies where moving all of that by an ulp takes it.
-    """
+    """Return whether different rounding between nodes explains a tensor: nearly each element is
+    within the effect of moving their intermediate values by an ulp."""
     expected = trace.values[tensor]
     loaded: dict[int, Compute] = {}
     try:
@@ -488,9 +488,8 @@ def compute_with_noise(
 
 
 def first_non_finite(case: Case, trace: Trace) -> Culprit | None:
-    """Return the first node that computes infinity, which becomes NaN, or else the one with the
-    first NaN, such as a mask that excludes everything; None if there is neither.
-    """
+    """Return the culprit for the first infinity that becomes NaN, or else the first NaN, such as a
+    mask that excludes everything; None if there is neither."""
     values = trace.held
     first = None
     for index, node in enumerate(case.model.nodes):
@@ -518,23 +517,23 @@ def first_non_finite(case: Case, trace: Trace) -> Culprit | None:
     note = remedies.USE_REAL_DATA if case.is_made_up else ""
     is_narrow = value.dtype.name in HALF and not nan
     return Culprit(
-        [node.name],
+        [node.label],
         tensor,
         MODEL,
         "overflow" if is_narrow else "nan",
         facts=facts,
         remedy=Remedy(note=note),
-        op=node.op,
+        op=node.operator,
     )
 
 
-def _reads_infinity(case: Case, node: GraphNode) -> bool:
+def _reads_infinity(case: Case, node: Node) -> bool:
     """Return whether a node reads a weight that is infinite, as a mask is."""
     return any(map(is_broken, _weights(case, node).values()))
 
 
-def _weights(case: Case, node: GraphNode) -> Mapping[str, Any]:
-    """Return the weights that a node reads, as far as their values are known."""
+def _weights(case: Case, node: Node) -> Mapping[str, Any]:
+    """Return the weights of a node with known values."""
     read = [name for name in node.reads if name in case.model.constants]
     if not read:
         return {}
@@ -542,12 +541,12 @@ def _weights(case: Case, node: GraphNode) -> Mapping[str, Any]:
     return {name: weights[name].values for name in read if name in weights}
 
 
-def _describe_weights(case: Case, node: GraphNode) -> Iterator[Fact]:
-    """Yield which weights of a node make NaN or infinite elements."""
+def _describe_weights(case: Case, node: Node) -> Iterator[Fact]:
+    """Yield facts on the weights of a node that cause NaN or infinity."""
     for name, values in _weights(case, node).items():
         if values is None or not is_float(array := np.asarray(values)):
             continue
-        place = (node.op, [*node.reads].index(name))
+        place = (node.operator, [*node.reads].index(name))
         for problem, bad in (
             ("not finite", ~np.isfinite(array)),
             ("negative", (array < 0) if place == _VARIANCE else ()),
@@ -560,7 +559,7 @@ def _describe_weights(case: Case, node: GraphNode) -> Iterator[Fact]:
 
 
 def _describe_input(name: str, value: Any) -> Fact:
-    """Return the fact on the range of an input."""
+    """Return the fact that states the range of an input."""
     if not is_float(value) or not value.size:
         return evidence.input_type(name, str(getattr(value, "dtype", type(value).__name__)))
     negative, zero = int((value < 0).sum()), int((value == 0).sum())

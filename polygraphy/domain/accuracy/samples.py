@@ -78,7 +78,7 @@ def scores_of(output: Any, *, is_one: bool) -> int | None:
 
 @frozen
 class Labels:
-    """What is right about each sample.
+    """The correct answer for each sample.
 
     Attributes:
         texts: the label of each sample: a class as models answer it.
@@ -205,7 +205,7 @@ class Change:
 
 @frozen
 class TaskMetric:
-    """How often both runs are right.
+    """The accuracy of both runs, and its difference.
 
     Attributes:
         values: of both runs, from 0 to 1.
@@ -221,7 +221,7 @@ class TaskMetric:
 
 @frozen
 class SamplesCompared:
-    """What came of all samples.
+    """The comparison of two runs over all samples.
 
     Attributes:
         parties: what both runs are called.

@@ -10,12 +10,12 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
-from polygraphy.domain.diagnosis.pairing import Side, attribute_text
-from polygraphy.domain.diagnosis.regions import GraphNode, producers, region_before
+from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight, role_of
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node, attribute_text
+from polygraphy.domain.model.regions import producers, region_before
 from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
@@ -86,7 +86,7 @@ def variants_from_donor(
 
 
 def bypass_variants(side: Side, index: int) -> Iterator[Variant]:
-    """Yield a node that hands on its only computed input, as if it were not there."""
+    """Yield the node as an Identity of its only computed input."""
     node = side.nodes[index]
     read = [name for name in node.inputs if name and name not in side.weights]
     made = [name for name in node.outputs if name]
@@ -141,7 +141,8 @@ def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]
 
 
 def _as(array: Any, own_array: Any) -> Iterator[Any]:
-    """Yield an array in the shape of another: turned round, or a part of it."""
+    """Yield forms of an array in the shape of another: unchanged, transposed, reversed, or a part
+    of it."""
     if array.dtype != own_array.dtype or not own_array.size or not array.size:
         return
     if array.size == own_array.size:
@@ -160,7 +161,7 @@ def _as(array: Any, own_array: Any) -> Iterator[Any]:
 
 
 def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
-    """Return a node that reads another weight."""
+    """Return the variant of a node that reads another weight."""
     weight = np.asarray(side.weights[name].values)
     node = side.nodes[index]
     places = [
@@ -261,13 +262,14 @@ def results_of_missing_nodes(value: Any, weights: Iterable[Any]) -> Iterator[tup
 
 
 class SameTensors:
-    """Finds arrays among those of another model.
+    """Finds the tensor of another model with the same values.
 
     Args:
         others: by tensor, an array.
     """
 
     def __init__(self, other_values: Mapping[str, Any]) -> None:
+        """Index the tensors of the other model by shape."""
         self._others = {
             name: array for name, array in other_values.items() if is_informative(array)
         }
@@ -318,7 +320,7 @@ def _total(array: Any) -> float:
 
 @frozen
 class Border:
-    """Some nodes between tensors that are right and the next one that both models have.
+    """Nodes between correct tensors and the next tensor that both models have.
 
     Attributes:
         nodes: their positions, in order.
@@ -332,7 +334,7 @@ class Border:
 
 
 class Borders:
-    """The first tensors of a model that are not those of the reference.
+    """The first tensors of a model that differ from the reference.
 
     Args:
         nodes: the nodes of the model.
@@ -342,10 +344,11 @@ class Borders:
 
     def __init__(
         self,
-        nodes: Sequence[GraphNode],
-        other_nodes: Sequence[GraphNode],
+        nodes: Sequence[Node],
+        other_nodes: Sequence[Node],
         values: Mapping[str, Any],
     ) -> None:
+        """Prepare the search in a model, a reference, and the values of its tensors."""
         self._nodes = nodes
         self._others = other_nodes
         self._values = values
@@ -402,7 +405,7 @@ class Borders:
             for name in tensors
             if name in self._makers
             and name not in replaced
-            and self._nodes[self._makers[name]].op not in _COARSE
+            and self._nodes[self._makers[name]].operator not in _COARSE
         ]
         found_indices: set[int] = set()
         while waiting:
@@ -410,9 +413,11 @@ class Borders:
             if index not in found_indices:
                 found_indices.add(index)
                 node = self._nodes[index]
-                is_part = node.op in _PARTIAL and any(name not in tensors for name in node.makes)
-                is_part |= node.op in _PARTIAL and len(node.makes) == 1
-                reads = () if is_part or node.op in _COARSE else node.reads
+                is_part = node.operator in _PARTIAL and any(
+                    name not in tensors for name in node.makes
+                )
+                is_part |= node.operator in _PARTIAL and len(node.makes) == 1
+                reads = () if is_part or node.operator in _COARSE else node.reads
                 waiting += [
                     self._makers[name]
                     for name in reads
@@ -424,7 +429,7 @@ class Borders:
             if not self._is_partly_equal(self._nodes[index], tensors)
         }
 
-    def _is_partly_equal(self, node: GraphNode, tensors: Collection[str]) -> bool:
+    def _is_partly_equal(self, node: Node, tensors: Collection[str]) -> bool:
         """Return whether some outputs of a node are among the tensors and others are not."""
         names = [name for name in node.makes if name not in tensors and name in self._values]
         return bool(names) and any(name in tensors for name in node.makes)

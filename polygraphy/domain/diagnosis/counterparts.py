@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.tensors.precision import is_float
 
 _TWINS = 3
@@ -18,9 +18,9 @@ _TENSORS = 64
 _OTHER_SHAPE, _OTHER_OP, _OTHER_INPUTS = 0.5, 0.25, 1.0
 """What a difference counts beside the distance of the values, which is at most 1."""
 
-Side = tuple[Sequence[GraphNode], Mapping[str, Any], Mapping[str, str], Collection[int]]
+Side = tuple[Sequence[Node], Mapping[str, Any], Mapping[str, str], Collection[int]]
 """Nodes, values, which tensors correspond to one of the reference, and the nodes before these."""
-Other = tuple[Sequence[GraphNode], Mapping[str, Any], Collection[str], Mapping[str, str]]
+Other = tuple[Sequence[Node], Mapping[str, Any], Collection[str], Mapping[str, str]]
 """Nodes, values, tensors that correspond to one of the model, and classes of equal tensors."""
 
 
@@ -50,7 +50,7 @@ def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
     before_twins = _nearest_known_sources(
         other_nodes, {name: classes.get(name, name) for name in used_names}
     )
-    by_size: dict[int, list[tuple[str, GraphNode, Any]]] = {}
+    by_size: dict[int, list[tuple[str, Node, Any]]] = {}
     seen_names: set[str] = set()
     value: Any
     for node in other_nodes:
@@ -67,7 +67,7 @@ def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
                 by_size.setdefault(value.size, []).append((name, node, value))
     count = 0
     for index, node in enumerate(nodes):
-        if index in expected or node.op == "Constant":
+        if index in expected or node.operator == "Constant":
             continue
         for name in node.makes:
             value = values.get(name)
@@ -92,7 +92,7 @@ def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
 
 
 def _nearest_known_sources(
-    nodes: Sequence[GraphNode], known_names: Mapping[str, str]
+    nodes: Sequence[Node], known_names: Mapping[str, str]
 ) -> dict[str, frozenset[str]]:
     """Return, by tensor, the known ones that it is computed from without a known one in between."""
     sources: dict[str, frozenset[str]] = {}
@@ -108,13 +108,13 @@ def _nearest_known_sources(
     return sources
 
 
-def _penalty(node: GraphNode, value: Any, other_node: GraphNode, twin: Any) -> float:
+def _penalty(node: Node, value: Any, other_node: Node, twin: Any) -> float:
     """Return the distance of two tensors, larger for other shapes and operators."""
     shapes = [tuple(size for size in np.shape(value) if size != 1) for value in (value, twin)]
     return (
         _distance(value, twin)
         + _OTHER_SHAPE * (shapes[0] != shapes[1])
-        + _OTHER_OP * (node.op != other_node.op)
+        + _OTHER_OP * (node.operator != other_node.operator)
     )
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.regions import GraphNode, producers
 from polygraphy.domain.diagnosis.words import program_evidence, titles
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import producers
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.tensors.precision import is_float
 
@@ -36,7 +37,7 @@ _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 
 @frozen(eq=False)
 class Print:
-    """What is kept of a tensor to find it again: its shape, and a sample of its elements."""
+    """The fingerprint of a tensor: its shape, and a sample of its elements."""
 
     shape: tuple[int, ...]
     kind: str
@@ -77,7 +78,7 @@ def same_tensors(
     program_prints: Mapping[str, Print],
     recorded_names: Mapping[str, str],
     known_pairs: Mapping[str, str],
-    graphs: tuple[Sequence[GraphNode], Sequence[GraphNode]] = ((), ()),
+    graphs: tuple[Sequence[Node], Sequence[Node]] = ((), ()),
 ) -> dict[str, str]:
     """Return, by model tensor, the program tensor with the same value: the one recorded by the
     exporter, else the only one, the nearest, or the next in order.
@@ -122,7 +123,7 @@ def _distinguish(
     program_prints: Mapping[str, Print],
     pairs: dict[str, str],
     several: Mapping[str, Sequence[str]],
-    graphs: tuple[Sequence[GraphNode], Sequence[GraphNode]],
+    graphs: tuple[Sequence[Node], Sequence[Node]],
 ) -> dict[str, str]:
     """Return pairs of tensors with equal values: those whose neighbors match best, else in order,
     as before and after a dropout that does nothing.
@@ -154,7 +155,7 @@ def _distinguish(
     return distinguish
 
 
-def _neighbor_maps(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+def _neighbor_maps(nodes: Sequence[Node]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Return two maps by tensor: the tensors it is computed from, and those computed from it."""
     before: dict[str, set[str]] = {}
     behind: dict[str, set[str]] = {}
@@ -180,7 +181,7 @@ def _nearest(links: Mapping[str, set[str]], tensor: str, known_names: Collection
     return nearest
 
 
-def without_counterpart(nodes: Sequence[GraphNode], matched: Collection[str]) -> list[str]:
+def without_counterpart(nodes: Sequence[Node], matched: Collection[str]) -> list[str]:
     """Return, in order, the tensors without a counterpart and without later counterparts: a model
     and its program diverge before these.
     """
@@ -193,33 +194,33 @@ def without_counterpart(nodes: Sequence[GraphNode], matched: Collection[str]) ->
     ]
 
 
-def operations(
-    nodes: Sequence[GraphNode], tensor: str, matched: Collection[str]
-) -> list[GraphNode]:
+def operations(nodes: Sequence[Node], tensor: str, matched: Collection[str]) -> list[Node]:
     """Return the program operations between a tensor and matched tensors, last first; `getitem` and
     the like belong to the operation whose result they read.
     """
     makers = producers(nodes)
-    found_operations: list[GraphNode] = []
+    found_operations: list[Node] = []
     pending = [tensor]
     while pending:
         index = makers.get(pending.pop(0))
         if index is None or nodes[index] in found_operations:
             continue
         found_operations.append(nodes[index])
-        is_part = nodes[index].op == "getitem"
+        is_part = nodes[index].operator == "getitem"
         pending += [name for name in nodes[index].reads if is_part or name not in matched]
     return sorted(found_operations, key=nodes.index, reverse=True)
 
 
-def nearest_origin(nodes: Sequence[GraphNode], node: GraphNode) -> str:
+def nearest_origin(nodes: Sequence[Node], node: Node) -> str:
     """Return the source line of an operation, or the nearest known line; empty if there is none."""
     if node.origin is not None:
-        return node.origin
+        return str(node.origin)
     at = nodes.index(node)
     around = sorted(range(len(nodes)), key=lambda index: (abs(index - at), index > at))
     known_node = next((nodes[index] for index in around if nodes[index].origin is not None), None)
-    return "" if known_node is None else titles.near_line(known_node.origin, known_node.op)
+    if known_node is None:
+        return ""
+    return titles.near_line(str(known_node.origin), known_node.operator)
 
 
 def layout_of(value: Any, expected: Any) -> tuple[int, ...] | None:

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from hashlib import blake2b
 from typing import Any
 
-import numpy as np
 from attrs import evolve, field, frozen
 
-from polygraphy.domain.model.description import (
-    Attribute,
+from polygraphy.domain.model.graph import (
+    FLOATS,
     Graph,
     Node,
     Tensor,
     Weight,
+    attribute_digests,
     constant_weight,
+    weight_digest,
 )
 from polygraphy.domain.quantization.sites import is_coarse
 
 _MOST = 0.5
 """From this share of tensors on that two models call alike, names say what belongs together."""
-
-FLOATS = ("bfloat16", "float16", "float32", "float64")
-"""Floating-point types, from the least precise on."""
 
 Key = Hashable
 
@@ -34,7 +31,7 @@ _CODES = frozenset({"int4", "uint4", "int8", "uint8"})
 
 
 class Side:
-    """A graph to be paired: its nodes without constants, its weights, and who makes and reads what.
+    """A graph to be paired: its nodes without constants, its weights, producers and consumers.
 
     Args:
         graph: the graph.
@@ -44,6 +41,7 @@ class Side:
     """
 
     def __init__(self, graph: Graph, narrow: str | None = None, around: Side | None = None) -> None:
+        """Index a graph; `around` is the graph that contains it."""
         self.graph = graph
         self.narrow = narrow
         self.weights: dict[str, Weight] = {} if around is None else dict(around.weights)
@@ -75,7 +73,7 @@ class Side:
 
 @frozen
 class Pairing:
-    """What belongs together in two graphs.
+    """The corresponding nodes and tensors of two graphs.
 
     Attributes:
         model: the first graph.
@@ -90,7 +88,7 @@ class Pairing:
     tensors: dict[str, str] = field(factory=dict)
 
     def pair(self, index: int, other_index: int) -> None:
-        """Record two nodes, and their outputs, as a pair."""
+        """Record two nodes, and their outputs, as corresponding."""
         self.nodes[index] = other_index
         outputs, reference_outputs = (
             self.model.nodes[index].outputs,
@@ -154,9 +152,8 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
 
 
 def _pair_crossed_outputs(pairing: Pairing) -> None:
-    """Pair the nodes that compute the same output of both models, if they were paired in another
-    order: two outputs that are exchanged have the same structure, but are not the same output.
-    """
+    """Pair the nodes that compute the same output in both models if they were paired crosswise: two
+    exchanged outputs can have the same structure."""
     model, reference = pairing.model, pairing.reference
     crossed: list[tuple[str, str, int, int]] = []
     for kind, tensor, twin in pair_interfaces(model.graph, reference.graph):
@@ -193,7 +190,8 @@ def _pair_by_names(pairing: Pairing) -> None:
 
 
 def _by_structure(pairing: Pairing) -> None:
-    """Pair the remaining nodes, the most certain first, because each pair makes others certain."""
+    """Pair the remaining nodes by structure, the most certain pairs first, because each pair helps
+    the next ones."""
     rounds: list[Callable[[], bool]] = [
         lambda: _pair_forward(pairing, _exact),
         lambda: _pair_backward(pairing, _exact_parameters),
@@ -339,47 +337,6 @@ def _any_parameters(side: Side, node: Node) -> Key:
     return _kind(node)
 
 
-def attribute_digests(node: Node) -> tuple[tuple[str, str], ...]:
-    """Return pairs of attribute name and digest, without defaults, sorted by name."""
-    stated = (attribute for attribute in node.attributes if not attribute.is_default)
-    return tuple(sorted((attribute.name, attribute_text(attribute)) for attribute in stated))
-
-
-def attribute_text(attribute: Attribute) -> str:
-    """Return the value of an attribute as a text that equal values share."""
-    if attribute.kind == "tensor":
-        return weight_digest(attribute.value)
-    if attribute.kind in ("graph", "graphs"):
-        graphs: Iterable[Graph] = (
-            (attribute.value,) if attribute.kind == "graph" else attribute.value
-        )
-        return " ".join(map(_graph_text, graphs))
-    return repr(attribute.value)
-
-
-def _graph_text(graph: Graph) -> str:
-    """Return a text that is equal for equal graphs, whatever their tensor names are."""
-    numbers: dict[str, int] = {"": -1}
-    for tensor in graph.inputs:
-        numbers[tensor.name] = len(numbers)
-    weights = {weight.name: weight for weight in graph.weights}
-    graph_text = []
-    for node in graph.nodes:
-        read = [
-            (
-                weight_digest(weights[name])
-                if name in weights
-                else numbers.setdefault(name, len(numbers))
-            )
-            for name in node.inputs
-        ]
-        for name in node.outputs:
-            numbers[name] = len(numbers)
-        graph_text.append(repr((node.domain, node.op, read, attribute_digests(node))))
-    graph_text.append(repr([numbers.get(tensor.name) for tensor in graph.outputs]))
-    return blake2b(" ".join(graph_text).encode(), digest_size=16).hexdigest()
-
-
 def _without_casts(nodes: Iterable[Node]) -> list[Node]:
     """Return nodes without floating-point casts; readers of a cast read its input instead."""
     without_casts: list[Node] = []
@@ -392,31 +349,6 @@ def _without_casts(nodes: Iterable[Node]) -> list[Node]:
         else:
             without_casts.append(evolve(node, inputs=read) if read != node.inputs else node)
     return without_casts
-
-
-def weight_digest(weight: Weight, narrow: str | None = None) -> str:
-    """Return a digest that is equal for weights of equal type, shape and values; floating-point
-    values are rounded to `narrow` if set.
-    """
-    rounded = narrow is not None and weight.dtype in FLOATS
-    head = f"{narrow if rounded else weight.dtype} {weight.shape} "
-    if weight.values is None:
-        return head + weight.name
-    array = np.ascontiguousarray(weight.values)
-    if rounded:
-        with np.errstate(over="ignore", under="ignore"):
-            array = array.astype(np.float32).astype(
-                np.float16 if narrow == "float16" else np.float32
-            )
-        if narrow == "bfloat16":
-            import ml_dtypes
-
-            array = array.astype(ml_dtypes.bfloat16)
-    if array.dtype.kind in "OUS":
-        return head + repr(array.tolist())
-    return (
-        head + blake2b(array.view(np.uint8).data if array.size else b"", digest_size=16).hexdigest()
-    )
 
 
 def is_quantized(pairing: Pairing) -> bool:

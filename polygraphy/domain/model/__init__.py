@@ -1,10 +1,9 @@
 """What a model consists of, as far as it can be known without running it."""
 
-from polygraphy.domain.model.description import (
+from polygraphy.domain.model.description import Function, Model
+from polygraphy.domain.model.graph import (
     Attribute,
-    Function,
     Graph,
-    Model,
     Node,
     Origin,
     Tensor,

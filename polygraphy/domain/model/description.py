@@ -13,235 +13,13 @@ data, too, but never make more than their input has.)
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from attrs import Factory, evolve, field, frozen
+from attrs import Factory, evolve, frozen
 
 from polygraphy.binding import port
-from polygraphy.domain.tensors.naming import matching, one_line
-from polygraphy.domain.tensors.shapes import Dim
-
-
-@frozen
-class Tensor:
-    """A tensor that exists when the model runs.
-
-    Attributes:
-        name: its name in its graph.
-        dtype: name of the data type, such as ``float32`` or ``sequence(int64)``; None if unknown.
-        shape: its dimensions: numbers, names, or None where nothing is known; None if even the
-            rank is unknown.
-    """
-
-    name: str
-    dtype: str | None = None
-    shape: tuple[Dim, ...] | None = None
-
-
-@frozen
-class Weight:
-    """A tensor whose elements are part of the model.
-
-    Attributes:
-        name: its name in its graph.
-        dtype: name of the data type; None if unknown.
-        shape: its dimensions.
-        nbytes: how many bytes the elements take; 0 for texts.
-        location: the file that holds the elements, as the model names it; None for the model's own.
-    """
-
-    name: str
-    dtype: str | None
-    shape: tuple[int, ...]
-    nbytes: int = 0
-    location: str | None = None
-    _values: Any = field(default=None, eq=False, repr=False, alias="values")
-
-    @property
-    def values(self) -> Any:
-        """Return the elements, read anew on each access if the weight has a reader."""
-        return self._values() if callable(self._values) else self._values
-
-
-@frozen
-class Attribute:
-    """A constant of a node.
-
-    Attributes:
-        name: its name.
-        kind: what the value is: ``int``, ``float``, ``string``, ``dtype``, ``tensor``, ``graph``,
-            ``type`` or ``reference`` (to an attribute of the function), or one of the former with
-            an ``s``.
-        value: numbers, texts, `Weight` and `Graph` objects, or tuples of these.
-        is_default: whether the operator means the same without it.
-    """
-
-    name: str
-    kind: str
-    value: Any
-    is_default: bool = field(default=False, eq=False)
-
-
-_IN_TRACE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
-"""A frame of a Python traceback, of which the last one is the innermost."""
-_OF_TORCH = re.compile(r"[/\\]torch[/\\](?:nn|jit|onnx|export|fx|utils|autograd|_)")
-"""Frames in which PyTorch calls what the program consists of, or computes it."""
-_LONGEST = 200
-
-
-def frames_in(traceback: str) -> list[tuple[str, str]]:
-    """Return the files and lines of a Python traceback, the innermost first."""
-    return _IN_TRACE.findall(traceback)[::-1]
-
-
-@frozen
-class Origin:
-    """Where in a program a node comes from, as far as its exporter recorded it.
-
-    Attributes:
-        path: the file of the program.
-        line: the line, from 1.
-        scope: the module that the line computes a part of, such as ``blocks.0.f``; empty where that
-            is not known.
-    """
-
-    path: str
-    line: int
-    scope: str = ""
-
-    @classmethod
-    def of(cls, frames: Sequence[tuple[str, str]], scope: str) -> Origin | None:
-        """Return the innermost source frame outside PyTorch; None if there are no frames.
-
-        Args:
-            frames: files and lines, the innermost first.
-            scope: the module.
-        """
-        if not frames:
-            return None
-        path, line = next((frame for frame in frames if not _OF_TORCH.search(frame[0])), frames[0])
-        return cls(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
-
-    def __str__(self) -> str:
-        name = self.path.replace("\\", "/").rpartition("/")[2]
-        return f"{name}:{self.line}" + (f" ({self.scope})" if self.scope else "")
-
-
-@frozen(slots=False)  # A large model has tens of thousands, and these are made in half the time.
-class Node:
-    """One operation: what it reads and writes, by name; an empty name is an operand left out."""
-
-    name: str
-    op: str
-    domain: str = ""
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    attributes: tuple[Attribute, ...] = ()
-    origin: Origin | None = field(default=None, eq=False)
-
-    @property
-    def label(self) -> str:
-        """Return the name of the node, or its first output if it has no name."""
-        return self.name or next(filter(None, self.outputs), "")
-
-    @property
-    def graphs(self) -> Iterator[Graph]:
-        """The graphs inside the node."""
-        for attribute in self.attributes:
-            if attribute.kind == "graph":
-                yield attribute.value
-            elif attribute.kind == "graphs":
-                yield from attribute.value
-
-    def reads(self) -> Iterator[str]:
-        """Yield the tensors that the node reads, and the outer tensors that its subgraphs read."""
-        yield from filter(None, self.inputs)
-        for graph in self.graphs:
-            names = {tensor.name for tensor in graph.inputs}
-            names.update(weight.name for weight in graph.weights)
-            names.update(name for node in graph.nodes for name in node.outputs)
-            for node in graph.nodes:
-                yield from (name for name in node.reads() if name not in names)
-            yield from (tensor.name for tensor in graph.outputs if tensor.name not in names)
-
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute, or `default` if the node does not have it."""
-        return next(
-            (attribute.value for attribute in self.attributes if attribute.name == name), default
-        )
-
-
-_NUMBERS = {
-    "value_float": ("float32", 4),
-    "value_floats": ("float32", 4),
-    "value_int": ("int64", 8),
-    "value_ints": ("int64", 8),
-    "value_string": ("string", 0),
-    "value_strings": ("string", 0),
-}
-"""The data type of the attributes of a Constant, and how many bytes an element takes."""
-
-
-def constant_weight(node: Node) -> Weight | None:
-    """Return the weight that a Constant node holds, named after its output; None for other nodes,
-    or if a caller supplies the value.
-    """
-    if node.op != "Constant" or node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
-        return None
-    for attribute in node.attributes:
-        if attribute.kind == "tensor":
-            weight: Weight = attribute.value
-            return evolve(weight, name=node.outputs[0])
-        if attribute.name in _NUMBERS and attribute.kind != "reference":
-            dtype, itemsize = _NUMBERS[attribute.name]
-            shape = (len(attribute.value),) if attribute.name.endswith("s") else ()
-            import numpy as np  # Reading names and shapes starts without it.
-
-            values = np.array(attribute.value, object if dtype == "string" else dtype)
-            return Weight(node.outputs[0], dtype, shape, values.size * itemsize, values=values)
-    return None
-
-
-@frozen
-class Graph:
-    """Nodes in the order of the file, and the tensors between them.
-
-    Attributes:
-        tensors: what the file says, or inference found, about tensors by name; of inputs and
-            outputs, too.
-        node_count: how many nodes there are, even where `nodes` was not asked for.
-        quantization: how tensors are quantized, by name, such as ``SCALE_TENSOR=x_scale``.
-    """
-
-    name: str = ""
-    doc: str = ""
-    inputs: tuple[Tensor, ...] = ()
-    outputs: tuple[Tensor, ...] = ()
-    weights: tuple[Weight, ...] = ()
-    node_count: int = 0
-    nodes: tuple[Node, ...] = ()
-    tensors: Mapping[str, Tensor] = field(factory=dict, repr=False)
-    quantization: Mapping[str, tuple[str, ...]] = field(factory=dict, repr=False)
-
-    @property
-    def all_weights(self) -> tuple[Weight, ...]:
-        """Return the initializers and the weights in Constant nodes (those need attributes)."""
-        constant_weights = (constant_weight(node) for node in self.nodes)
-        return self.weights + tuple(weight for weight in constant_weights if weight is not None)
-
-    @property
-    def makers(self) -> dict[str, Node]:
-        """Return, by tensor, the node that computes it."""
-        return {name: node for node in self.nodes for name in node.outputs if name}
-
-    def walk(self) -> Iterator[Graph]:
-        """Yield this graph and every graph inside its nodes, from the outside to the inside."""
-        yield self
-        for node in self.nodes:
-            for inner in node.graphs:
-                yield from inner.walk()
+from polygraphy.domain.model.graph import Graph, Node, Tensor
+from polygraphy.domain.tensors.naming import matching
 
 
 @frozen
@@ -279,7 +57,7 @@ class Model:
     metadata: Mapping[str, str] = Factory(dict)
 
     def __repr__(self) -> str:
-        """Return what a line has room for: a graph may have thousands of nodes."""
+        """Return a one-line summary, because a graph may have thousands of nodes."""
         return f"Model({self.path!r}, {self.graph.node_count} nodes)"
 
     def _repr_html_(self) -> str:
@@ -395,7 +173,7 @@ def unbounded_operands(graph: Graph) -> list[str]:
 
 
 def _is_new(tensor: Tensor | None, known_names: set[str]) -> bool:
-    """Return whether a shape has a dimension that is not known yet."""
+    """Return whether a shape has a dimension that is not in `known_names`."""
     if tensor is None or tensor.shape is None:
         return True
     return any(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.model.description import Graph, Node, Weight
+from polygraphy.domain.model.graph import Graph, Node, Weight
 from polygraphy.domain.tensors.aliases import Array
 
 GROUP = 4
@@ -41,7 +41,7 @@ class Prunable:
 
 @frozen
 class WeightSparsity:
-    """What was found out about one weight: how many of its `groups` of four are dense."""
+    """The sparsity of one weight: how many of its `groups` of four are dense."""
 
     name: str
     axis: int
@@ -50,7 +50,7 @@ class WeightSparsity:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether every group has at least two zeros."""
+        """Return whether every group has at least two zeros."""
         return self.dense == 0
 
 

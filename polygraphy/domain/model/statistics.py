@@ -8,7 +8,8 @@ from math import ceil, prod
 
 from attrs import frozen
 
-from polygraphy.domain.model.description import Graph, Model, Node, Tensor
+from polygraphy.domain.model.description import Model
+from polygraphy.domain.model.graph import Graph, Node, Tensor
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.shapes import Dim
 
@@ -239,7 +240,7 @@ def _last_uses(graph: Graph) -> dict[str, int]:
     """Return, by tensor, the position of the last node that reads it; outputs never expire."""
     last: dict[str, int] = {}
     for step, node in enumerate(graph.nodes):
-        for name in node.reads():
+        for name in node.reads:
             last[name] = step
     last.update({tensor.name: len(graph.nodes) for tensor in graph.outputs})
     return last

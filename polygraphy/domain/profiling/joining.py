@@ -12,8 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from polygraphy.domain.diagnosis.regions import GraphNode, consumers
-from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import consumers
+from polygraphy.domain.profiling.execution import (
+    ExecutedNode,
+    ExecutionProfile,
+    ModelNodes,
+    settings_of,
+)
 
 FOLDED, REMOVED, UNMATCHED = "folded", "removed", "unmatched"
 """Why no executed node computes a model node: it depends on no input; an optimization removed it,
@@ -55,7 +61,7 @@ class Group:
 
 @frozen
 class Join:
-    """An execution profile by the nodes of a model.
+    """The executed nodes of a profile, assigned to the nodes of a model.
 
     Attributes:
         groups: those that compute nodes of the model. Each node is in one group at most.
@@ -78,14 +84,17 @@ def join_profile(model: ModelNodes, profile: ExecutionProfile) -> Join:
 
 @define
 class _Joining:
+    """Assigns executed nodes to nodes of the model."""
+
     model: ModelNodes
     profile: ExecutionProfile
-    nodes: Sequence[GraphNode] = field(init=False)
+    nodes: Sequence[Node] = field(init=False)
     makers: dict[str, int] = field(init=False)
     readers: dict[str, list[int]] = field(init=False)
     executed: Sequence[ExecutedNode] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        """Look up the producers and consumers of both graphs."""
         self.nodes = self.model.nodes
         self.makers = self.model.makers()
         self.readers = consumers(self.nodes)
@@ -115,14 +124,14 @@ class _Joining:
 
     def _model_tensors(self) -> set[str]:
         """Return the tensors and weights of the model; a cast of a weight connects no nodes."""
-        read = {name for node in self.nodes for name in node.reads if name}
+        read = {name for node in self.nodes for name in node.reads}
         return {*self.makers, *self.model.inputs, *read}
 
     def _resolve_tensors(self, by_origin: Mapping[int, Sequence[int]]) -> dict[str, str]:
         """Return the tensor of the model for each executed tensor, by name."""
         known_tensors = self._model_tensors()
         names: dict[str, str] = {}
-        by_name = {node.name: node for node in self.nodes if node.name}
+        by_name = {node.label: node for node in self.nodes if node.label}
         last = {
             ends[0]: index
             for index, origins in by_origin.items()
@@ -154,7 +163,7 @@ class _Joining:
                     names.setdefault(executed.makes[0], ends[0])
             elif tensor is not None:
                 names.setdefault(executed.makes[0], tensor)
-            elif twin is not None and twin.op == executed.op and twin.makes:
+            elif twin is not None and twin.operator == executed.op and twin.makes:
                 names.setdefault(executed.makes[0], twin.makes[0])
         self._resolve_by_own_model(known_tensors, names)
         self._resolve_by_conversions(known_tensors, names)
@@ -190,19 +199,20 @@ class _Joining:
         not exactly one.
         """
         readers = self.readers.get(tensor, [])
-        found_nodes = [self.nodes[index] for index in readers if self.nodes[index].op in ops]
+        found_nodes = [self.nodes[index] for index in readers if self.nodes[index].operator in ops]
         return found_nodes[0].makes[0] if len(found_nodes) == 1 and found_nodes[0].makes else None
 
     def _is_executed(self, tensor: str) -> bool:
         """Return whether an executed node of its own computes an activation."""
         node = self.nodes[self.makers[tensor]]
         return any(
-            executed_node.name == node.name and executed_node.op.rpartition(".")[2] == node.op
+            executed_node.name == node.label
+            and executed_node.op.rpartition(".")[2] == node.operator
             for executed_node in self.executed
         )
 
     def _resolve_by_own_model(self, known_names: set[str], names: dict[str, str]) -> None:
-        """Follow casts and quantization in the model that was run, if it is another one."""
+        """Follow casts and quantization in the executed model if it differs from the given one."""
         model_nodes = self.profile.model
         if model_nodes is None or model_nodes is self.model:
             return
@@ -215,10 +225,10 @@ class _Joining:
                 for _ in range(len(_CONVERSIONS)):
                     index = makers.get(tensor or "")
                     node = None if index is None else model_nodes.nodes[index]
-                    if node is None or node.op not in _CONVERSIONS or not node.reads:
+                    if node is None or node.operator not in _CONVERSIONS or not node.inputs:
                         tensor = None
                         break
-                    tensor = node.reads[0]
+                    tensor = node.inputs[0]
                     if tensor in known_names:
                         break
                 if tensor is not None and tensor in known_names:
@@ -246,7 +256,7 @@ class _Joining:
 
     def _find_origins(self) -> dict[int, list[int]]:
         """Return by executed node the positions of the nodes that the backend names."""
-        named = {node.name: index for index, node in enumerate(self.nodes)}
+        named = {node.label: index for index, node in enumerate(self.nodes)}
         found_origins = {}
         for index, executed in enumerate(self.executed):
             origins: list[int] = []
@@ -261,7 +271,7 @@ class _Joining:
         return found_origins
 
     def _names_of(self, executed: ExecutedNode) -> list[str]:
-        """Return the nodes or tensors after which a node is called whose tensors are unknown."""
+        """Return the nodes or tensors in the name of an executed node with unknown tensors."""
         if executed.makes:
             return []
         tensor = self._tensor_of_blocked(executed)
@@ -321,7 +331,7 @@ class _Joining:
         known_names: set[str],
         by_origin: Mapping[int, Sequence[int]],
     ) -> Join:
-        """Return the join in which each node of the model is in one group or gone."""
+        """Return the join in which each model node is in exactly one group, or was removed."""
         surviving = {name for names in produced for name in names if name in self.makers}
         computed = self.model.computed()
         owner: dict[int, int] = {}
@@ -369,7 +379,7 @@ class _Joining:
     def _outputs(
         self, group: Sequence[int], produced: Sequence[Sequence[str]], read: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Return the tensors of the model that a group computes, and does not only hand on."""
+        """Return the model tensors that a group computes, without those it only passes on."""
         before = {name for index in group for name in read[index]}
         ends = dict.fromkeys(name for index in group for name in produced[index])
         return [name for name in ends if name in self.makers and name not in before]
@@ -381,10 +391,10 @@ class _Joining:
         executed, index = self.executed[group[0]], self.makers[tensor]
         node = self.nodes[index]
         is_same = (
-            node.op == executed.op
-            and len(node.reads) == len(executed.reads)
+            node.operator == executed.op
+            and len(node.inputs) == len(executed.reads)
             and executed.settings != ""
-            and (node.settings or "none") in ("none", executed.settings)
+            and (settings_of(node) or "none") in ("none", executed.settings)
         )
         return index if is_same else None
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from attrs import evolve, frozen
 
-from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.profiling.execution import HOST, ExecutedNode, ModelNodes
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.profiling.execution import HOST, ExecutedNode, ModelNodes, settings_of
 
 
 @frozen
@@ -105,7 +105,7 @@ def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[Exe
     """
     by_name: dict[str, list[int]] = {}
     for index, node in enumerate(graph.nodes):
-        by_name.setdefault(node.name, []).append(index)
+        by_name.setdefault(node.label, []).append(index)
     places: dict[int, int] = {}
     for number, executed in enumerate(nodes):
         candidates = by_name.get(executed.name, [])
@@ -117,7 +117,7 @@ def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[Exe
     used = set(places.values())
     for index, candidate in enumerate(graph.nodes):
         if index not in used:
-            remaining_values.setdefault(candidate.op.rpartition(".")[2], []).append(index)
+            remaining_values.setdefault(candidate.operator.rpartition(".")[2], []).append(index)
     for number, executed in enumerate(nodes):
         waiting = remaining_values.get(executed.op.rpartition(".")[2])
         if number not in places and waiting:
@@ -131,15 +131,19 @@ def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[Exe
     return [executeds[number] for number in order]
 
 
-def _has_op(node: GraphNode, op: str) -> bool:
+def _has_op(node: Node, op: str) -> bool:
     """Return whether a node has an operator, regardless of its domain."""
-    return node.op.rpartition(".")[2] == op.rpartition(".")[2]
+    return node.operator.rpartition(".")[2] == op.rpartition(".")[2]
 
 
-def _fill_in(executed: ExecutedNode, node: GraphNode) -> ExecutedNode:
+def _fill_in(executed: ExecutedNode, node: Node) -> ExecutedNode:
     """Return an executed node with the operator, inputs and outputs of a graph node."""
     return evolve(
-        executed, op=node.op, reads=node.reads, makes=node.makes, settings=node.settings or "none"
+        executed,
+        op=node.operator,
+        reads=node.inputs,
+        makes=node.makes,
+        settings=settings_of(node) or "none",
     )
 
 

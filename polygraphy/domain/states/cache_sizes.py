@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from polygraphy.domain.model.description import Graph, Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.states.pairs import StatePair
 from polygraphy.domain.tensors.shapes import lengths_in_names
 
@@ -63,9 +63,10 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
 
 
 class _Widths:
-    """The last dimensions of tensors of a graph."""
+    """Computes the last dimensions of the tensors of a graph."""
 
     def __init__(self, graph: Graph, outer: Graph) -> None:
+        """Look up the nodes of a graph; `outer` is the graph that contains it."""
         self._makers = graph.makers
         self._tensors = graph.tensors
         self._weights = {

@@ -15,7 +15,7 @@ from polygraphy.domain.catalog.steps import DEFAULT_PROMPT, DEFAULT_STEPS
 from polygraphy.domain.data.loading import describe_model, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.domain.model.description import Graph
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.ports import read_config, read_tokens
 from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.memory import StepFacts, StepFeed
@@ -26,7 +26,7 @@ from polygraphy.domain.states.pairs import (
 )
 from polygraphy.domain.states.plan import StatePlan, numpy_dtype
 from polygraphy.domain.states.position_limits import describe_unreached
-from polygraphy.domain.states.roles import (
+from polygraphy.domain.states.uses import (
     CHUNK,
     CONSTANT,
     TOKENS,
@@ -119,6 +119,7 @@ class StepLoader:
             self.iterations = max(1, known_count - (prompt or min(DEFAULT_PROMPT, known_count)) + 1)
 
     def __len__(self) -> int:
+        """Return the number of steps."""
         return self.iterations
 
     def for_model(self, model: Any, first_model: Any = None) -> StepLoader:

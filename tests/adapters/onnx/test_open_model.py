@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.opening import open_model, save_to_file
-from polygraphy.domain.diagnosis.pairing import attribute_digests
+from polygraphy.domain.model.graph import attribute_digests
 from tests.support import models
 
 

@@ -13,7 +13,6 @@ from polygraphy.adapters.files.small.profiles import load_profiles, save_profile
 from polygraphy.adapters.onnxruntime.trace import profile_runs, read_trace, split_runs
 from polygraphy.adapters.openvino.profiling import times_of_runs
 from polygraphy.adapters.tensorrt.describe.layer_times import origin_names
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.profiling.execution import (
     DEVICE,
@@ -22,6 +21,7 @@ from polygraphy.domain.profiling.execution import (
     ExecutedNode,
     ExecutionProfile,
     ModelNodes,
+    profile_node,
 )
 from polygraphy.domain.profiling.explanation import compare_profiles
 from polygraphy.domain.profiling.recording import NodeEvent
@@ -32,7 +32,7 @@ PROFILE = ExecutionProfile(
     shapes={"x": [1, 2]},
     run_times=[7.0],
     plain_times=[6.0],
-    model=ModelNodes([GraphNode("If", "If", ["x"], ["y"])], ["x"], ["y"], "m.onnx"),
+    model=ModelNodes([profile_node("If", "If", ["x"], ["y"])], ["x"], ["y"], "m.onnx"),
 )
 
 
@@ -160,7 +160,9 @@ def test_the_complete_runs_of_a_truncated_trace_are_read_by_shapes(tmp_path: Pat
     assert [each.node_time for each in profiles] == [10, 90]
     assert [each.shapes for each in profiles] == [{"operand 1 of a": [size, 3]} for size in (1, 9)]
     # Without the executed graph, names are all that there is.
-    rows = compare_profiles(profiles[:1], ModelNodes([GraphNode("a", "Relu", ["x"], ["y"])])).rows
+    rows = compare_profiles(
+        profiles[:1], ModelNodes([profile_node("a", "Relu", ["x"], ["y"])])
+    ).rows
     assert [(row.label, row.time) for row in rows] == [("a", 10), ("(outside nodes)", 2)]
     path.write_text(whole[: len(whole) - 60], encoding="utf-8")
     trace = read_trace(path)
@@ -203,10 +205,10 @@ LAYERS = [
 ]  # fmt: skip
 MODEL = ModelNodes(
     [
-        GraphNode("c", "Conv", ["x", "W"], ["a"]),
-        GraphNode("r", "Relu", ["a"], ["b"]),
-        GraphNode("d", "MatMul", ["b", "V"], ["m"]),
-        GraphNode("e", "Add", ["m", "B"], ["y"]),
+        profile_node("c", "Conv", ["x", "W"], ["a"]),
+        profile_node("r", "Relu", ["a"], ["b"]),
+        profile_node("d", "MatMul", ["b", "V"], ["m"]),
+        profile_node("e", "Add", ["m", "B"], ["y"]),
     ],
     ["x"],
     ["y"],
@@ -251,7 +253,7 @@ def test_the_kernels_of_tensorrt_10_are_joined_by_their_metadata(tmp_path: Path)
     names = ["/conv/Conv", "/relu/Relu", "/ln/Norm", "/fc/MatMul", "/fc/Add", "/sm[0]/Softmax"]
     tensors = ["x", "c", "r", "n", "m", "a", "y"]
     ops = [name.rpartition("/")[2] for name in names]
-    nodes = [GraphNode(*each) for each in zip(names, ops, zip(tensors), zip(tensors[1:]))]
+    nodes = [profile_node(*each) for each in zip(names, ops, zip(tensors), zip(tensors[1:]))]
     profile, layers = tmp_path / "p.json", tmp_path / "l.json"
     rows: list[Any] = [{"count": 2}]
     rows += [{"name": name, "timeMs": time / 500} for name, *_, time in KERNELS]

@@ -19,7 +19,8 @@ from polygraphy.adapters.web.report_page import region_of, report_page
 from polygraphy.domain.accuracy.output_rows import WorstIteration
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare import SimpleCompareFunc
-from polygraphy.domain.model.description import Graph, Model, Node
+from polygraphy.domain.model.description import Model
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.report.document import plain
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.sweep.outcome import Group, SweepOutcome

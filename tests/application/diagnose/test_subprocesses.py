@@ -24,6 +24,8 @@ from polygraphy.application.diagnose.subprocesses import (
     isolate,
 )
 from polygraphy.domain.errors import BackendError
+from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
+from tests.application.diagnose.test_tf32 import Tf32Party
 from tests.support.diagnosis.diagnosis_cases import network
 from tests.support.diagnosis.outputs_alone_cases import found
 from tests.support.models import make, value
@@ -119,6 +121,18 @@ def test_what_forks_do_not_harm_is_forked_until_a_device_is_used(
     )  # Whatever other tests computed in.
     assert not isinstance(isolate([OnnxrtParty()])[0], WarmParty)
     assert isinstance(isolate([OnnxrtParty()], uses_device=True)[0], WarmParty)
+
+
+def test_a_party_in_another_process_has_the_attributes_of_its_ports() -> None:
+    party = Tf32Party()
+    [warm] = isolate([party], uses_device=True)
+    for port in (SuspectedParty, LoweringParty):
+        for name in vars(port)["__annotations__"]:
+            assert getattr(warm, name) == getattr(party, name), name
+    exact = warm.with_exact_products()  # type: ignore[attr-defined]
+    assert isinstance(exact, WarmParty)
+    assert np.array_equal(exact.load(model("Neg"))(X)["y"], -X["x"])
+    close([warm])
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ class Tf32Party(OnnxrtParty):
     """ONNX Runtime, except that it computes products in TF32."""
 
     lowers_to = "tf32"  # type: ignore[assignment]
-    lowered = LOWERED  # type: ignore[assignment]
+    compute_precision = LOWERED  # type: ignore[assignment]
 
     def in_float32(self) -> OnnxrtParty:
         return OnnxrtParty()

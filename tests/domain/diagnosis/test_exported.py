@@ -20,8 +20,8 @@ from polygraphy.domain.diagnosis.exported import (
     weight_relation,
     without_counterpart,
 )
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.words import program_evidence
+from polygraphy.domain.model.graph import Node, Origin
 from tests.support.examples import scaled
 
 
@@ -53,8 +53,8 @@ def test_of_equal_tensors_the_recorded_or_the_next_in_order_is_taken() -> None:
 
 
 def test_equal_tensors_are_told_apart_by_what_is_around_them() -> None:
-    def nodes(**reads: str) -> list[GraphNode]:
-        return [GraphNode(name, "op", each.split(), [name]) for name, each in reads.items()]
+    def nodes(**reads: str) -> list[Node]:
+        return [Node(name, "op", "", tuple(each.split()), (name,)) for name, each in reads.items()]
 
     same, one, two = drawn(1, 4), drawn(2, 4), drawn(3, 4)
     theirs = prints(first=same, second=same, one=one, two=two)
@@ -79,14 +79,14 @@ def test_other_numbers_shapes_and_kinds_are_no_counterpart(other: np.ndarray) ->
     assert same_tensors(prints(a=other), prints(b=drawn(1, 3, 4)), {}, {}) == {}
 
 
-def chain(*ops: str) -> list[GraphNode]:
+def chain(*ops: str) -> list[Node]:
     return [
-        GraphNode(
+        Node(
             f"n{index}",
             op,
-            [f"t{index}"],
-            [f"t{index + 1}"],
-            origin=f"net.py:{index}" if index else None,
+            inputs=(f"t{index}",),
+            outputs=(f"t{index + 1}",),
+            origin=Origin("net.py", index) if index else None,
         )
         for index, op in enumerate(ops)
     ]

@@ -14,7 +14,13 @@ from polygraphy.domain.diagnosis.fused import (
 )
 from polygraphy.domain.diagnosis.pairing import Side, pair_graphs
 from polygraphy.domain.diagnosis.two_models import suspects
-from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
+from polygraphy.domain.model.graph import (
+    Attribute,
+    Graph,
+    Node,
+    Tensor,
+    Weight,
+)
 
 
 def weight(name: str, values) -> Weight:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.diagnosis.regions import (
-    GraphNode,
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import (
     missing_nodes,
     nodes_around,
     read_by_region,
     region_before,
 )
+from polygraphy.domain.profiling.execution import profile_node
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
 
 NAMES = [f"pass{number}" for number in range(30)]
@@ -36,9 +37,9 @@ def test_nothing_heals_what_no_pass_does() -> None:
     assert healing_passes([], lambda without: True) == []
 
 
-def chain(*ops: str) -> list[GraphNode]:
+def chain(*ops: str) -> list[Node]:
     return [
-        GraphNode(f"n{at}", op, [f"t{at}"], [f"t{at + 1}"], settings=op)
+        profile_node(f"n{at}", op, [f"t{at}"], [f"t{at + 1}"], settings=op)
         for at, op in enumerate(ops)
     ]
 
@@ -51,32 +52,35 @@ def test_a_region_goes_back_to_the_tensors_that_survive() -> None:
 
 def test_a_node_that_is_still_there_took_no_part() -> None:
     nodes = chain("Conv", "Cast", "Cast", "Relu")
-    executed = [nodes[0], GraphNode("n3", "Relu", ["t1"], ["t4"], settings="Relu")]
+    executed = [nodes[0], profile_node("n3", "Relu", ["t1"], ["t4"], settings="Relu")]
     assert missing_nodes(nodes, [1, 2, 3], executed, "t4") == [1, 2]
-    fused = [nodes[0], GraphNode("f", "FusedRelu", ["t1"], ["t4"])]
+    fused = [nodes[0], profile_node("f", "FusedRelu", ["t1"], ["t4"])]
     assert missing_nodes(nodes, [1, 2, 3], fused, "t4") == [1, 2, 3]
 
 
 def test_a_node_whose_output_was_only_renamed_took_no_part() -> None:
     """As before a quantization that is moved up."""
-    nodes = [GraphNode("g", "Gemm", ["t0"], ["t1"]), *chain("A", "B", "C")[1:]]
-    moved_up = [GraphNode("g", "Gemm", ["t0"], ["t1/q"], "alpha"), GraphNode("f", "F", [], ["t3"])]
+    nodes = [profile_node("g", "Gemm", ["t0"], ["t1"]), *chain("A", "B", "C")[1:]]
+    moved_up = [
+        profile_node("g", "Gemm", ["t0"], ["t1/q"], "alpha"),
+        profile_node("f", "F", [], ["t3"]),
+    ]
     assert missing_nodes(nodes, [0, 1, 2], moved_up, "t3") == [1, 2]
-    other = [GraphNode("g", "Gemm", ["t9"], ["t1/q"]), *moved_up[1:]]
+    other = [profile_node("g", "Gemm", ["t9"], ["t1/q"]), *moved_up[1:]]
     assert missing_nodes(nodes, [0, 1, 2], other, "t3") == [0, 1, 2]
 
 
 def test_a_copy_is_read_instead_of_what_survives() -> None:
     executed = [
-        GraphNode("a", "A", ["t0"], ["t1"]),
-        GraphNode("copy", "B", ["t1"], ["t2/copy"]),
-        GraphNode("b", "B", ["t1"], ["t2"]),
-        GraphNode("c", "C", ["t2/copy"], ["t3"]),
+        profile_node("a", "A", ["t0"], ["t1"]),
+        profile_node("copy", "B", ["t1"], ["t2/copy"]),
+        profile_node("b", "B", ["t1"], ["t2"]),
+        profile_node("c", "C", ["t2/copy"], ["t3"]),
     ]
     assert read_by_region(executed, "t3", {"t0", "t1", "t2"}) == {"t1"}
 
 
 def test_what_lies_between_two_nodes_is_taken_with_them() -> None:
-    nodes = [*chain("A", "B", "C", "D"), GraphNode("join", "Add", ["t1", "t4"], ["y"])]
+    nodes = [*chain("A", "B", "C", "D"), profile_node("join", "Add", ["t1", "t4"], ["y"])]
     assert nodes_around(nodes, [0], 1) == [0, 1, 2, 3, 4]
     assert nodes_around(nodes, [2], 1) == [1, 2, 3]

@@ -20,7 +20,12 @@ from polygraphy.domain.diagnosis.commands import (
 )
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor
+from polygraphy.domain.model.graph import (
+    Attribute,
+    Graph,
+    Node,
+    Tensor,
+)
 
 EPSILON = Attribute("epsilon", "float", float(np.float32(1e-5)))
 NORM = Node("my norm", "LayerNormalization", "", ("x", "x", ""), ("a",), (EPSILON,))

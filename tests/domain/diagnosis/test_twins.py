@@ -11,7 +11,13 @@ from attrs import evolve
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.twins import Spot, compare_twins, is_statistic
 from polygraphy.domain.diagnosis.two_models import suspects
-from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
+from polygraphy.domain.model.graph import (
+    Attribute,
+    Graph,
+    Node,
+    Tensor,
+    Weight,
+)
 
 RANDOM = np.random.RandomState(0)
 WEIGHTS = [RANDOM.randn(4, 4).astype(np.float32) for _ in range(4)]

@@ -8,7 +8,13 @@ from attrs import evolve
 
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.two_models import change_of_weight, plan_copies, suspects
-from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
+from polygraphy.domain.model.graph import (
+    Attribute,
+    Graph,
+    Node,
+    Tensor,
+    Weight,
+)
 
 
 def weight(name: str, values) -> Weight:

@@ -14,7 +14,13 @@ from polygraphy.domain.diagnosis.variants import (
     variants,
 )
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
+from polygraphy.domain.model.graph import (
+    Attribute,
+    Graph,
+    Node,
+    Tensor,
+    Weight,
+)
 
 
 def side(*nodes: Node, **weights) -> Side:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.profiling.execution import (
     DEVICE,
@@ -15,18 +14,19 @@ from polygraphy.domain.profiling.execution import (
     ExecutedNode,
     ExecutionProfile,
     ModelNodes,
+    profile_node,
 )
 from polygraphy.domain.profiling.explanation import compare_profiles
 from polygraphy.domain.profiling.joining import FOLDED, REMOVED, join_profile
 
 MODEL = ModelNodes(
     [
-        GraphNode("fold", "Transpose", ["W"], ["Wt"], settings="t"),
-        GraphNode("conv", "Conv", ["x", "Wt"], ["c"], settings="c"),
-        GraphNode("relu", "Relu", ["c"], ["r"]),
-        GraphNode("same", "Identity", ["r"], ["i"]),
-        GraphNode("fc", "MatMul", ["i", "V"], ["m"]),
-        GraphNode("bias", "Add", ["m", "b"], ["y"]),
+        profile_node("fold", "Transpose", ["W"], ["Wt"], settings="t"),
+        profile_node("conv", "Conv", ["x", "Wt"], ["c"], settings="c"),
+        profile_node("relu", "Relu", ["c"], ["r"]),
+        profile_node("same", "Identity", ["r"], ["i"]),
+        profile_node("fc", "MatMul", ["i", "V"], ["m"]),
+        profile_node("bias", "Add", ["m", "b"], ["y"]),
     ],
     ["x"],
     ["y"],
@@ -119,11 +119,11 @@ def test_a_cast_of_a_weight_does_not_connect_the_nodes_that_read_it() -> None:
 
 RESIDUAL = ModelNodes(
     [
-        GraphNode("conv0", "Conv", ["x", "W0"], ["c0"]),
-        GraphNode("conv1", "Conv", ["c0", "W1"], ["c1"]),
-        GraphNode("add", "Add", ["c1", "c0"], ["s"]),
-        GraphNode("relu", "Relu", ["s"], ["r"]),
-        GraphNode("conv2", "Conv", ["r", "W2"], ["c2"]),
+        profile_node("conv0", "Conv", ["x", "W0"], ["c0"]),
+        profile_node("conv1", "Conv", ["c0", "W1"], ["c1"]),
+        profile_node("add", "Add", ["c1", "c0"], ["s"]),
+        profile_node("relu", "Relu", ["s"], ["r"]),
+        profile_node("conv2", "Conv", ["r", "W2"], ["c2"]),
     ],
     ["x"],
     ["c2"],
@@ -188,7 +188,7 @@ def test_the_sentence_names_the_ratio_and_the_largest_cause() -> None:
 
 
 def test_rows_within_their_spread_explain_nothing() -> None:
-    model = ModelNodes([GraphNode("n", "LSTM", ["x"], ["y"])], ["x"], ["y"])
+    model = ModelNodes([profile_node("n", "LSTM", ["x"], ["y"])], ["x"], ["y"])
     one, two = (
         ExecutionProfile(
             name,
@@ -221,9 +221,9 @@ def test_the_time_that_a_device_takes_to_measure_is_subtracted() -> None:
 def test_a_node_that_two_groups_share_does_not_join_rows() -> None:
     model = ModelNodes(
         [
-            GraphNode("q", "DequantizeLinear", ["x"], ["d"]),
-            GraphNode("l", "Relu", ["d"], ["l"]),
-            GraphNode("r", "Tanh", ["d"], ["y"]),
+            profile_node("q", "DequantizeLinear", ["x"], ["d"]),
+            profile_node("l", "Relu", ["d"], ["l"]),
+            profile_node("r", "Tanh", ["d"], ["y"]),
         ],
         ["x"],
         ["y"],

@@ -11,7 +11,8 @@ from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, WorstI
 from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.environment import Environment, Section
 from polygraphy.domain.limits import Tolerance
-from polygraphy.domain.model.description import Graph, Model, Node
+from polygraphy.domain.model.description import Model
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.profiling.table import (
     NODES,
     OUTSIDE,

@@ -15,9 +15,14 @@ from polygraphy.adapters.os.paths import (
     translate_os_errors,
 )
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import FileError
-from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
+from polygraphy.domain.profiling.execution import (
+    ExecutedNode,
+    ExecutionProfile,
+    ModelNodes,
+    profile_node,
+    settings_of,
+)
 from polygraphy.ports.running import read_backend_profile
 
 _FORMAT = "polygraphy execution profile"
@@ -30,7 +35,7 @@ _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def save_profiles(profiles: Sequence[ExecutionProfile], path: str) -> None:
-    """Write profiles as JSON; a model that several have is written once."""
+    """Write profiles as JSON; a model of several profiles is written once."""
     models: list[ModelNodes] = []
     entries = []
     for profile in profiles:
@@ -42,7 +47,7 @@ def save_profiles(profiles: Sequence[ExecutionProfile], path: str) -> None:
     document = {
         "format": _FORMAT,
         "version": _VERSION,
-        "models": [attrs.asdict(model) for model in models],
+        "models": [_encode_model(model) for model in models],
         "profiles": entries,
     }
     with atomic_file(path, "w") as stream:
@@ -50,7 +55,7 @@ def save_profiles(profiles: Sequence[ExecutionProfile], path: str) -> None:
 
 
 def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile]:
-    """Read profiles; see the port."""
+    """Return the profiles in a file; see the port."""
     with (
         translate_os_errors(path, "read"),
         readable_file(path, "Profile").open(encoding="utf-8", errors="replace") as stream,
@@ -74,7 +79,9 @@ def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile
 
 
 def _kind_of(head: str) -> str | None:
-    """Return which backend wrote a file that begins so; "" for ourselves, None if unknown."""
+    """Return the backend that wrote a file with this start; "" for this package, None if
+    unknown.
+    """
     start = head.lstrip("\ufeff \t\r\n")
     if start.startswith("{"):
         if f'"{_FORMAT}"' in start:
@@ -122,9 +129,27 @@ def _damage_error(path: str) -> FileError:
     return FileError(f"{path} is damaged or truncated.", path=path, hint="Profile the model again.")
 
 
+def _encode_model(model: ModelNodes) -> dict[str, Any]:
+    """Return the JSON object for the nodes of a model."""
+    nodes = [
+        {
+            "name": node.label,
+            "op": node.operator,
+            "reads": node.inputs,
+            "makes": node.makes,
+            "settings": settings_of(node),
+        }
+        for node in model.nodes
+    ]
+    return {**attrs.asdict(model, recurse=False), "nodes": nodes}
+
+
 def _decode_model(entry: Mapping[str, Any]) -> ModelNodes:
     """Return the nodes of a model from a JSON object."""
-    nodes = [GraphNode(**node) for node in entry["nodes"]]
+    nodes = [
+        profile_node(*(node[key] for key in ("name", "op", "reads", "makes", "settings")))
+        for node in entry["nodes"]
+    ]
     return ModelNodes(nodes, list(entry["inputs"]), list(entry["outputs"]), str(entry["path"]))
 
 

@@ -38,7 +38,7 @@ def matching_files(folder: str, pattern: str) -> list[str]:
 
 
 def files_named_by(folder: str, word: str) -> list[str]:
-    """Return the files that a word of a command line names, with the modules that scripts
+    """Return the files that a word of a command line refers to, with the modules that scripts
     import, and the files that those name.
     """
     root = Path(folder)

@@ -8,10 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
 
 from polygraphy.adapters.onnx.graph.element_types import versions_of
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
@@ -28,6 +30,7 @@ from polygraphy.adapters.onnx.storage.weights import (
 from polygraphy.adapters.onnx_common.defaults import is_default
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.model import (
+    EVERYTHING,
     Attribute,
     Detail,
     Function,
@@ -39,7 +42,7 @@ from polygraphy.domain.model import (
     Tensor,
     Weight,
 )
-from polygraphy.domain.model.description import frames_in
+from polygraphy.domain.model.graph import frames_in
 from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.tensors.shapes import Dim
 
@@ -84,7 +87,7 @@ def attribute_of(node: NodeProto, attribute: AttributeProto, describing: _Descri
 
 
 def _is_dtype(op: str, name: str) -> bool:
-    """Return whether a number stands for a data type."""
+    """Return whether a numeric attribute stands for a data type."""
     return _HOLD_DTYPE.get(op) == name or (
         name in ("dtype", "output_datatype") and op.startswith(_RANDOM)
     )
@@ -211,8 +214,51 @@ def read_graph(model: Any) -> Graph | None:
     return describe_model(model, "", detail, arrays).graph if is_model else None
 
 
+def describe_nodes(model: ModelProto) -> tuple[Node, ...]:
+    """Return the nodes of a model with their attributes and origins."""
+    detail = Detail(layers=True, attrs=True, origins=True)
+    opsets = versions_of(model.opset_import)
+    describing = _Describing(detail, _ReadLater(""), "", opsets, skips_files=False)
+    with _collector_paused():
+        return describing.nodes(model.graph.node)
+
+
+def describe_with_weights(model: ModelProto) -> Model:
+    """Return the description of a model with the values of its weights."""
+    return describe_model(model, "", EVERYTHING, _ReadLater(""))
+
+
+def graph_with_weights(model: ModelProto, nodes: tuple[Node, ...] | None = None) -> Graph:
+    """Return the description of the graph of a model with the values of its weights; `nodes` are
+    its nodes, if they were described before.
+    """
+    if nodes is None:
+        return describe_with_weights(model).graph
+    detail = Detail(weights=True)
+    opsets = versions_of(model.opset_import)
+    graph = _Describing(detail, _ReadLater(""), "", opsets, skips_files=False).graph(model.graph)
+    tensors = _tensors((*model.graph.value_info, *model.graph.output, *model.graph.input))
+    return evolve(graph, nodes=nodes, tensors={tensor.name: tensor for tensor in tensors})
+
+
+_LARGE = 1 << 16
+"""Bytes of a weight that is read each time anew."""
+
+
+class _ReadLater(WeightArrays):
+    """Reads the elements of weights when they are asked for: of large ones each time, because each
+    look at those in a message of protobuf is a copy.
+    """
+
+    def array(self, tensor: TensorProto) -> Any:
+        """Return a function that reads the elements."""
+        later = partial(super().array, tensor)
+        nbytes = prod(tensor.dims[:]) * _dtype_of(tensor.data_type)[1]
+        return later if nbytes >= _LARGE else cache(later)
+
+
 class _SingleNumbers(WeightArrays):
-    """Gives weights of one whole number, such as the operand of a comparison."""
+    """Reads weights with a single integer, such as the operand of a comparison."""
 
     def array(self, tensor: TensorProto) -> Any:
         """Return the number; None for other weights, and damaged ones."""
@@ -230,7 +276,8 @@ _WHOLE = (6, 7)
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector inside the block: descriptions grow large, and have no cycles."""
+    """Pause the garbage collector inside the block, because descriptions are large and have no
+    cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -266,7 +313,7 @@ def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
 
 
 class _Describing:
-    """Turns messages into values, as far as they were asked for."""
+    """Converts messages of a model to values, up to the requested detail."""
 
     def __init__(
         self,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.describe.reading import describe_model
+from polygraphy.adapters.onnx.describe.reading import graph_with_weights
 from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import domain_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import (
@@ -22,7 +21,6 @@ from polygraphy.adapters.onnx.graph.graph import (
     sort,
 )
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
-from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx_common.messages import (
     copy_of,
@@ -40,7 +38,6 @@ from polygraphy.domain.diagnosis.two_models import (
     suspects,
 )
 from polygraphy.domain.errors import UnknownNameError, UsageError
-from polygraphy.domain.model import EVERYTHING
 from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 
@@ -50,14 +47,13 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.pairing import Pairing
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
-    from polygraphy.domain.model import Graph, Model
 
 
 onnx = mod.lazy_import("onnx")
 
 
 def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
-    """Return a copy of a model with the parts that a plan takes from the reference."""
+    """Return a copy of a model with the parts of a plan copied from the reference."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
     twins = {_first_output(node): node for node in reference.graph.node}
@@ -162,11 +158,6 @@ def alter_node(
     return copy
 
 
-_LARGE = 1 << 16
-"""Size in bytes from which the elements of a weight are read again at each look instead of kept:
-the graph of an open model is kept as long as the model.
-"""
-
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string", "strings"})
 
 
@@ -180,28 +171,6 @@ def _is_same_value(held_value: Any, value: Any) -> bool:
     )
 
 
-class _LargeLater(WeightArrays):
-    """Reads the elements of large weights when they are asked for, not all of them at once: each
-    look at those in a message of protobuf is a copy.
-    """
-
-    def array(self, tensor: TensorProto) -> Any:
-        """Return the elements of a tensor; for a large one, a function that reads them later."""
-        later = partial(super().array, tensor)
-        is_large = tensor.HasField("raw_data") and len(tensor.raw_data) >= _LARGE
-        return later if is_large else later()
-
-
-def describe_with_weights(model: ModelProto) -> Model:
-    """Return the description of a model with the values of its weights."""
-    return describe_model(model, "", EVERYTHING, _LargeLater(""))
-
-
-def graph_with_weights(model: ModelProto) -> Graph:
-    """Return the description of the graph of a model with the values of its weights."""
-    return describe_with_weights(model).graph
-
-
 copy_nodes: Callable[..., ModelProto]
 
 
@@ -210,9 +179,7 @@ _SHOWN = 10
 
 @mod.export(funcify=True)
 class CopyNodes(BaseLoader):
-    """Copies nodes in which an ONNX model differs from one that is right, with the weights that
-    they read, from that one.
-    """
+    """Copies differing nodes, with their weights, from a reference into an ONNX model."""
 
     def __init__(
         self,
@@ -220,7 +187,7 @@ class CopyNodes(BaseLoader):
         reference: str | Deferred[ModelProto],
         nodes: Sequence[str] | None = None,
     ) -> None:
-        """Set what is copied.
+        """Set the model, the reference, and the nodes to copy.
 
         Args:
             model: the model, which stays as it is, or a loader that makes it.

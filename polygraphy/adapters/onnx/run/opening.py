@@ -10,20 +10,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
-from polygraphy.adapters.onnx.describe.reading import origin_of
-from polygraphy.adapters.onnx.edit.copying import graph_with_weights
+from polygraphy.adapters.onnx.describe.reading import describe_nodes, graph_with_weights
 from polygraphy.adapters.onnx.edit.outputs import (
     ModifyOutputs,
     feeds_of,
     observe_tensors,
     one_feed,
 )
-from polygraphy.adapters.onnx.graph.element_types import versions_of
 from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, sort_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branches
 from polygraphy.adapters.onnx.graph.open_model import (
@@ -42,13 +38,12 @@ from polygraphy.adapters.onnx.storage.elements import elements, load_external_da
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_onnx, load_structure
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
-from polygraphy.adapters.onnx_common.defaults import is_default
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode
 from polygraphy.domain.errors import BackendError, ModelError
-from polygraphy.domain.profiling.execution import ModelNodes
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.profiling.execution import ModelNodes, profile_node
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
@@ -56,7 +51,7 @@ from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
     from polygraphy.domain.tensors.facts import Facts
 
@@ -67,11 +62,9 @@ numpy = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
-_ROUNDED = frozenset((1, 10, 11, 16))
-
 
 def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
-    """Return a model prepared for editing; see the port."""
+    """Return a model opened for diagnosis; see the port."""
     loaded = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
     if as_it_is:
         return OnnxOpenModel(loaded)
@@ -83,25 +76,17 @@ def model_nodes(model: Any) -> ModelNodes:
     """Return the nodes of a model without its weights; see the port."""
     path = str(model) if isinstance(model, (str, Path)) else ""
     opened = open_model(load_structure(path) if path else without_large_weights(evaluate(model)))
-    nodes = [
-        evolve(node, reads=_node_inputs(proto, node.reads), settings=_digest(node.settings))
-        for node, proto in zip(opened.nodes, opened.protos)
-        if node.op != "Constant"
-    ]
+    nodes = [_short_node(node) for node in opened.nodes if node.op != "Constant"]
     return ModelNodes(nodes, list(opened.inputs), list(opened.outputs), path)
 
 
-def _node_inputs(node: NodeProto, reads: Sequence[str]) -> list[str]:
-    """Return the inputs of a node in order, with an empty name for an omitted one, and the tensors
-    that its bodies read.
+def _short_node(node: Node) -> Node:
+    """Return a node as profiles hold it: its inputs include those of its bodies; a digest stands
+    for its attributes.
     """
-    inputs = list(node.input)
-    return [*inputs, *(name for name in reads if name not in inputs)]
-
-
-def _digest(settings: str) -> str:
-    """Return a short text that is equal for equal attributes."""
-    return blake2b(settings.encode(), digest_size=6).hexdigest() if settings else ""
+    inner = (name for name in node.reads if name not in node.inputs)
+    digest = blake2b(node.settings.encode(), digest_size=6).hexdigest() if node.settings else ""
+    return profile_node(node.label, node.operator, (*node.inputs, *inner), node.makes, digest)
 
 
 def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel:
@@ -145,7 +130,7 @@ def save_to_file(
     size_threshold: int | None = None,
     all_tensors_to_one_file: bool | None = None,
 ) -> None:
-    """Write a model; the weights of one of 2 GB or more go to a file beside it."""
+    """Write a model; weights of a model of 2 GB or more go to a file next to it."""
     options = (external_data_path, size_threshold, all_tensors_to_one_file)
     if options != (None, None, None) or has_to_be_split(model):
         SaveOnnx(model, path, *options).call_impl()
@@ -155,7 +140,7 @@ def save_to_file(
 
 
 class OnnxOpenModel(OpenModel):
-    """An ONNX model that is open; see the port `OpenModel`."""
+    """An opened ONNX model; see the port `OpenModel`."""
 
     def __init__(self, proto: ModelProto, model: ModelProto | None = None, **weights: Any) -> None:
         """Open a model; `model` is the original if `proto` was derived from it."""
@@ -163,13 +148,12 @@ class OnnxOpenModel(OpenModel):
         self.given = proto if model is None else model
 
     @cached_property
-    def nodes(self) -> list[GraphNode]:
-        opsets = versions_of(self.proto.opset_import)
-        return [_node(node, reads, opsets) for node, reads in zip(self.protos, self.reads)]
+    def nodes(self) -> tuple[Node, ...]:
+        return describe_nodes(self.proto)
 
     @cached_property
     def indexed_graph(self) -> Side:
-        return Side(graph_with_weights(self.proto))
+        return Side(graph_with_weights(self.proto, self.nodes))
 
     @property
     def operators(self) -> list[str]:
@@ -204,7 +188,7 @@ class OnnxOpenModel(OpenModel):
 
 
 class LayeredOnnxModel(OnnxOpenModel):
-    """The structure of an ONNX model, whose outputs are what is compared; see the port."""
+    """The structure of an ONNX model whose tensors are compared; see the port."""
 
     def __init__(
         self,
@@ -216,7 +200,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         source: GraphProto | None = None,
         resident_weights: int = 0,
     ) -> None:
-        """Take the structure of a model.
+        """Set the structure of a model, and the function that loads its weights.
 
         Args:
             structure: the model without its large weights.
@@ -239,9 +223,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         return _mark_outputs(self._load(), self._exclude)
 
     def unmarked(self) -> ModelProto:
-        """Return the model with only its own outputs, independent of the one that `whole`
-        returns.
-        """
+        """Return a new model with only the model's own outputs."""
         model = self._load()
         if not self._is_loaded_anew:
             model = copy_of(model)
@@ -258,31 +240,8 @@ def _mark_outputs(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelPro
     return marked
 
 
-def _node(node: NodeProto, reads: Sequence[str], opsets: Mapping[str, int]) -> GraphNode:
-    """Return a description of a node."""
-    domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-    settings = sorted(
-        attribute.SerializeToString(deterministic=True)
-        for attribute in node.attribute
-        if not is_default(attribute, node, opsets)
-    )
-    origin = origin_of(node)
-    cast_to = next((entry.i for entry in node.attribute if entry.name == "to"), 1)
-    return GraphNode(
-        name=node.name or next((name for name in node.output if name), ""),
-        op=f"{domain}{node.op_type}",
-        reads=list(reads),
-        makes=[name for name in node.output if name],
-        settings=b"|".join(settings).hex(),
-        jumps=node.op_type in DISCONTINUOUS
-        or (node.op_type == "Cast" and cast_to not in _ROUNDED)
-        or node.op_type.startswith("QLinear"),
-        origin=None if origin is None else str(origin),
-    )
-
-
 class ReducibleOnnxModel:
-    """The nodes of the graph of an ONNX model, apart from those that are constants.
+    """The computing nodes of an ONNX graph, for reducing it.
 
     What nodes inside of nodes take from the graph counts as taken by the node around them.
     """
@@ -347,7 +306,7 @@ class ReducibleOnnxModel:
         return {name: self._seen[name] for name in names}
 
     def inside(self, node: int) -> tuple[ModelProto, dict[str, Any]] | None:
-        """Return the executed body of a node, with its data."""
+        """Return the executed body of a node with its data; None if it has none."""
 
         def values(names: Sequence[str]) -> dict[str, Any]:
             """Return the values of tensors in a run of the whole model."""
@@ -359,10 +318,9 @@ class ReducibleOnnxModel:
     def _frozen_tensors(
         self, cut: Sequence[str], is_fed: bool, starts: Collection[int] | None
     ) -> set[str]:
-        """Return the tensors that become constants: those of other branches, and integer ones if
-        there are other inputs, because they mostly are shapes and indices, which random data cannot
-        replace.
-        """
+        """Return the tensors that become constants: those of other branches and, if inputs change,
+        integer ones, because they are mostly shapes and indices, which random data cannot
+        replace."""
         frozen: set[str] = set()
         if starts is not None:
             places = self._places(starts)
@@ -445,7 +403,7 @@ epsilon of that, however small it is: 1/2 + tanh(x/2) / 2.
 
 
 class Recomputer:
-    """Computes tensors of a model."""
+    """Recomputes tensors of a model."""
 
     def __init__(self, opened: OpenModel) -> None:
         self._opened = opened
@@ -475,7 +433,7 @@ class Recomputer:
         return None
 
     def _elements(self, names: Collection[str]) -> dict[str, Array]:
-        """Return the elements of those tensors that are weights, by name."""
+        """Return, by name, the elements of the tensors that are weights."""
         model: ModelProto = onnx.ModelProto()
         for name in names:
             if name in self._weights:
@@ -527,7 +485,7 @@ class Recomputer:
 
 
 def _select_arrays(run: Feed, names: set[str]) -> dict[str, Array]:
-    """Return the values of named tensors in a run, without missing ones."""
+    """Return the values of named tensors in a run; missing ones are omitted."""
     return {name: numpy.asarray(run[name]) for name in names if name in run}
 
 
@@ -543,9 +501,9 @@ def _spread(
     value: Array,
     epsilon: float,
 ) -> Array:
-    """Return the change of the elements in a row when operands are rounded in random directions.
-    Weights are not rounded: the scales of a Resize, for instance, would change its shape.
-    """
+    """Return the change of the elements, as one row, when operands are rounded in random
+    directions. Weights are not rounded, because the scales of a Resize, for instance, would
+    change its shape."""
     total: Array = numpy.zeros(value.shape if epsilon else ())
     if not epsilon:
         return total

@@ -27,9 +27,10 @@ from polygraphy.domain.diagnosis.borrowed import (
     SameTensors,
 )
 from polygraphy.domain.diagnosis.counterparts import Candidate, candidates
-from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.search.run_budget import RunBudget
@@ -58,7 +59,7 @@ _STEPS = 0.1
 
 @frozen
 class Parting:
-    """What nodes make of right values, and should make.
+    """A place at which nodes compute incorrect values from correct ones, with the expected values.
 
     Attributes:
         border: the nodes, and what they make.
@@ -77,7 +78,7 @@ class Parting:
 
 @frozen
 class Partings:
-    """Where a model parts from the reference.
+    """The places at which a model diverges from its reference.
 
     Attributes:
         places: the fewest that make all outputs right if they are.
@@ -130,7 +131,7 @@ def partings(
 
 
 class _Search:
-    """One search."""
+    """A search for the places at which a model diverges."""
 
     def __init__(
         self,
@@ -142,6 +143,7 @@ class _Search:
         goal: Values,
         inputs: Mapping[str, str],
     ) -> None:
+        """Set the model, the reference, and the tensors of both."""
         self._case, self._party, self._feed, self._goal = case, party, feed, goal
         self._reference = reference
         self._theirs = trace.values
@@ -199,7 +201,8 @@ class _Search:
         return Partings(fewest, values, self._theirs, equal_tensors, nearer)
 
     def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
-        """Return a place with the nodes between it and what is right if it is not replaced."""
+        """Return a place extended by the nodes between it and correct tensors if it is not replaced
+        itself."""
         other_among = [one for one in among if one is not place]
         search = self._compute_with(other_among)
         if search is None:
@@ -286,8 +289,8 @@ class _Search:
         """Return the operator that computes each tensor, of the model and of the reference."""
         own_nodes, nodes = self._case.model.nodes, self._reference.nodes
         return (
-            {name: node.op for node in own_nodes for name in node.makes},
-            {name: node.op for node in nodes for name in node.makes},
+            {name: node.operator for node in own_nodes for name in node.makes},
+            {name: node.operator for node in nodes for name in node.makes},
         )
 
     def _rank(self, pair: Candidate | Border) -> tuple[bool, int]:
@@ -297,12 +300,11 @@ class _Search:
     def _candidates(
         self, values: Values, equal_names: Mapping[str, str], makers: Collection[int]
     ) -> Iterator[Candidate]:
-        """Return the places where the model may start to differ from the reference, given the
-        tensors that are equal.
-        """
+        """Yield the places where the model may start to differ from the reference, given the equal
+        tensors."""
         kinds = {self._classes.get(name, name) for name in equal_names.values()}
         # What is only moved in the reference may be what the model should have moved.
-        moved = {n for node in self._reference.nodes if node.op in MOVING for n in node.makes}
+        moved = {n for node in self._reference.nodes if node.operator in MOVING for n in node.makes}
         names = {n for n, kind in self._classes.items() if kind in kinds and n not in moved}
         names |= {*equal_names.values()}
         return candidates(
@@ -328,9 +330,7 @@ class _Search:
         equal_names: Mapping[str, str],
         makers: Collection[int],
     ) -> Parting:
-        """Return the border with the nodes behind it and the values that the reference computes
-        there.
-        """
+        """Return the border with its nodes, and the values that the reference computes there."""
         unproven = tuple(index for index in border.nodes if index not in makers)
         other_nodes, nodes = self._reference.nodes, self._case.model.nodes
         place = region_before(other_nodes, border.twin, set(equal_names.values()))
@@ -449,7 +449,9 @@ class _Search:
         for node in self._case.model.nodes:
             for name in node.makes:
                 if name in values and name not in equal_tensors:
-                    twin = self._known_as.of(name, values[name], used_names, node.op in MOVING)
+                    twin = self._known_as.of(
+                        name, values[name], used_names, node.operator in MOVING
+                    )
                     twin = twin or self._same_result(node, name, values, equal_tensors)
                     if twin is not None and twin not in used_names:
                         equal_tensors[name] = twin
@@ -457,7 +459,7 @@ class _Search:
         return equal_tensors
 
     def _same_result(
-        self, node: GraphNode, name: str, made: Values, equal_names: Mapping[str, str]
+        self, node: Node, name: str, made: Values, equal_names: Mapping[str, str]
     ) -> str | None:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
         is equal; scalars need more than an equal value.
@@ -467,46 +469,48 @@ class _Search:
         if not read or not all(twins):
             return None
         place, found = node.makes.index(name), []
-        for other_node in self._by_reads.get((node.op, node.settings, twins), ()):
+        for other_node in self._by_reads.get((node.operator, node.settings, twins), ()):
             twin = other_node.makes[place] if place < len(other_node.makes) else ""
             if twin in self._theirs and not deviation(value, self._theirs[twin]).is_wrong:
                 found.append(twin)
-        if not found or name in found or node.op not in MOVING:
+        if not found or name in found or node.operator not in MOVING:
             return found[0] if found else None
         # If more nodes of the model move the same, one of them moves something else than it should.
         return found[0] if self._count_equal(node, name, made) <= len(found) else None
 
-    def _count_equal(self, node: GraphNode, name: str, value: Values) -> int:
+    def _count_equal(self, node: Node, name: str, value: Values) -> int:
         """Return how many nodes of the model compute the same as one by the same operator from the
         same inputs.
         """
-        key = node.op, node.settings, _non_constant_inputs(node, self._case.model.constants)
+        key = node.operator, node.settings, _non_constant_inputs(node, self._case.model.constants)
         place = node.makes.index(name)
         names = (one.makes[place] for one in self._own_by_reads[key] if place < len(one.makes))
         return sum(each in value and np.array_equal(value[each], value[name]) for each in names)
 
     @cached_property
-    def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+    def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
         """Return the nodes of the model by operator and computed inputs."""
         return _group_by_reads(self._case.model)
 
     @cached_property
-    def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+    def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
         """Return the reference nodes by operator and computed inputs."""
         return _group_by_reads(self._reference)
 
 
 def _group_by_reads(
     model: OpenModel,
-) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
     """Return the nodes of a model by operator, attributes and computed inputs."""
-    by_reads: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
+    by_reads: dict[tuple[str, str, tuple[str, ...]], list[Node]] = defaultdict(list)
     for node in model.nodes:
-        by_reads[node.op, node.settings, _non_constant_inputs(node, model.constants)].append(node)
+        by_reads[node.operator, node.settings, _non_constant_inputs(node, model.constants)].append(
+            node
+        )
     return by_reads
 
 
-def _non_constant_inputs(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:
+def _non_constant_inputs(node: Node, constants: Collection[str]) -> tuple[str, ...]:
     """Return the inputs of a node that are not constant."""
     return tuple(name for name in node.reads if name and name not in constants)
 

@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.search.arrays import nearest_array
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute
@@ -161,7 +161,8 @@ def _join(values: Values, goals: Values) -> Any:
 
 
 def _missing_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:
-    """Return the positions of optional weights that a node lacks, and what their absence means."""
+    """Return the position of each optional weight that a node lacks, with the value that its
+    absence means."""
 
     def is_absent(position: int) -> bool:
         """Return whether a node lacks an input."""

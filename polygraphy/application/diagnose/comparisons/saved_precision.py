@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.domain.catalog.compute import RECURRENT, TF32_OPERATORS
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
-from polygraphy.domain.diagnosis.regions import producers, region_before
+from polygraphy.domain.model.regions import producers, region_before
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import is_float, with_digits
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -55,7 +55,7 @@ def tf32_tensors(
     products = [
         name
         for name, error in compared.items()
-        if name in makers and nodes[makers[name]].op in TF32_OPERATORS
+        if name in makers and nodes[makers[name]].operator in TF32_OPERATORS
     ]
     visible = [name for name in products if compared[name].relative > _VISIBLE]
     if len(visible) <= _MOST * len(products):
@@ -73,7 +73,7 @@ def tf32_tensors(
         region = region_before(nodes, name, held.keys())
         made = compute_part(case.model, region, {**held, **rounded}, party, [name]).get(name)
         effect = 0.0 if made is None else _BOTH * rms_ratio(made, wrong[name])
-        times = _TIMES * (_STATES if nodes[makers[name]].op in RECURRENT else 1)
+        times = _TIMES * (_STATES if nodes[makers[name]].operator in RECURRENT else 1)
         if rms_ratio(wrong[name], trace.values[name]) <= times * max(effect, _LEAST):
             explained.add(name)
     return explained

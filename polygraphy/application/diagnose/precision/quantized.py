@@ -54,7 +54,7 @@ _FEW = 4
 
 
 class Quantized:
-    """A quantized model, and the one that it was made of.
+    """A quantized model, and the floating-point model it was created from.
 
     Args:
         case: the quantized model.
@@ -74,6 +74,7 @@ class Quantized:
         party: SuspectedParty,
         named: Callable[[Values], Values],
     ) -> None:
+        """Set the models, the backend, and the function that renames outputs."""
         self._case, self._reference, self._party, self._named = case, reference, party, named
         self._model = case.model.proto
         self._graph = reference.indexed_graph.graph
@@ -88,9 +89,8 @@ class Quantized:
         self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
 
     def _twins(self) -> Iterator[tuple[QuantizedOperand, str, str]]:
-        """Yield quantized inputs with the reference node that reads each, and the tensor name
-        there.
-        """
+        """Yield each quantized input with the reference node that reads it and the tensor's name
+        there."""
         if not self._operands:
             return
         pairing = pair_graphs(graph_with_weights(dequantize_model(self._model)), self._graph)
@@ -169,7 +169,7 @@ class Quantized:
             if output is None
             else remedies.split_scale(output)
         )
-        op = next((node.op for node in case.model.nodes if node.name == kept_nodes[0]), "")
+        op = next((node.operator for node in case.model.nodes if node.label == kept_nodes[0]), "")
         remedy = Remedy(None, True, note)
         nodes = kept_nodes if output is None else [*self._before(output), *kept_nodes]
         culprit = Culprit(nodes, None, MODEL, "quantization", None, facts, remedy, op)
@@ -193,7 +193,7 @@ class Quantized:
             for name in node.reads[:1]
         }
         nodes = self._case.model.nodes
-        return [node.name for node in nodes if not reads.isdisjoint(node.makes)]
+        return [node.label for node in nodes if not reads.isdisjoint(node.makes)]
 
     def _add_sharing_nodes(self, kept_names: Sequence[str]) -> list[str]:
         """Return nodes with all nodes that share their quantized tensors: a tensor stays in
@@ -204,26 +204,28 @@ class Quantized:
         shared = {
             read
             for node in nodes
-            if node.name in kept_names
+            if node.label in kept_names
             for read in node.reads
             if read in quantized
         }
         before = {source for name, source in self._pairs() if name in shared}
         shared |= {name for name, source in self._pairs() if source in before}
         return [
-            node.name
+            node.label
             for node in nodes
-            if node.name in kept_names
-            or (node.op not in QUANTIZING and not shared.isdisjoint(node.reads))
+            if node.label in kept_names
+            or (node.operator not in QUANTIZING and not shared.isdisjoint(node.reads))
             or not before.isdisjoint(node.makes)
         ]
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         """Yield output and float input of each QuantizeLinear/DequantizeLinear pair."""
         nodes = self._case.model.nodes
-        before = {node.makes[0]: node.reads[0] for node in nodes if node.op == "QuantizeLinear"}
+        before = {
+            node.makes[0]: node.reads[0] for node in nodes if node.operator == "QuantizeLinear"
+        }
         for node in nodes:
-            if node.op == "DequantizeLinear" and node.reads[0] in before:
+            if node.operator == "DequantizeLinear" and node.reads[0] in before:
                 yield node.makes[0], before[node.reads[0]]
 
     def _describe_part(self, output: str, values: Values, goals: Values) -> list[Fact]:

@@ -69,8 +69,7 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
 
 def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the nodes that a backend computes incorrectly, or another explanation, which does not
-    end the diagnosis: half precision may explain more.
-    """
+    end the diagnosis because half precision may explain more."""
     case = evolve(case, model=inline_branches(case, runs.request.feeds))
     number, differing = runs.compared.number, runs.compared.differences
     feed = runs.request.feeds[number]
@@ -233,7 +232,7 @@ def _ask_jurors(
         votes: list[Vote] = []
         votes_of: dict[str, list[Vote]] = {}
         for place in places:
-            known_votes = votes_of.setdefault(case.model.nodes[place.region[-1]].op, [])
+            known_votes = votes_of.setdefault(case.model.nodes[place.region[-1]].operator, [])
             if len(known_votes) >= _MOST_VOTES and _agree(known_votes):
                 opinion = known_votes[-1]
             else:

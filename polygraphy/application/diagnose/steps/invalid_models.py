@@ -28,9 +28,10 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact, facts_of
-from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import evidence, reasons
 from polygraphy.domain.errors import PolygraphyException, UnavailableError
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -64,7 +65,7 @@ _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 
 @frozen
 class _Broken:
-    """What breaks the specification.
+    """A violation of the specification.
 
     Attributes:
         node: the node.
@@ -87,7 +88,7 @@ def blame_model(found: Found, request: Request) -> Found:
     suspects = [culprit for culprit in found.result.culprits if _is_backend(case, culprit)]
     if not suspects:
         return found
-    indices = {name: index for index, node in enumerate(case.model.nodes) for name in [node.name]}
+    indices = {name: index for index, node in enumerate(case.model.nodes) for name in [node.label]}
     chosen = sorted({indices[n] for suspect in suspects for n in suspect.nodes if n in indices})
     broken = {
         single_culprit.node.index: single_culprit for single_culprit in _find_broken(case, chosen)
@@ -139,7 +140,7 @@ def diagnose_invalid_model(
 
 
 def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
-    """Return violations except those of a shape that a node before, which is invalid, computes."""
+    """Return the violations, except those in a shape that an invalid earlier node computes."""
     nodes = case.model.nodes
     invalid = {one.node.index for one in broken}
     return [
@@ -153,12 +154,13 @@ def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
 
 
 def find_ignored_violations(found: Found, request: Request) -> Found:
-    """Return the result, or the indices out of range in a model that its only backend runs
-    nevertheless, as devices do.
-    """
+    """Return the result, or the culprit for indices out of range if the only backend runs the model
+    nevertheless, as devices do."""
     case = found.case
     nodes = case.model.nodes
-    indexed = [at for at, node in enumerate(nodes) if node.op in _INDEXED and len(node.reads) > 1]
+    indexed = [
+        at for at, node in enumerate(nodes) if node.operator in _INDEXED and len(node.reads) > 1
+    ]
     if not indexed or found.result.verdict != AGREE or case.evidence.against:
         return found
     values = dict(case.feed)
@@ -192,7 +194,7 @@ def _whole_model_error(result: DiagnosisResult) -> str:
 
 
 def _is_backend(case: Case, culprit: Culprit) -> bool:
-    """Return whether a culprit is a fault of a backend."""
+    """Return whether a culprit blames a backend."""
     return (
         culprit.party not in (MODEL, DATA)
         and culprit.cause in _OF_BACKENDS
@@ -225,7 +227,7 @@ def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequenc
         cause = "attribute" if is_attribute else cause
     notes = [evidence.breaks_specification(broken.node.message), *notes]
     tensor = next(iter(node.makes), None)
-    return Culprit([node.name], tensor, party, cause, None, notes, remedy, node.op)
+    return Culprit([node.label], tensor, party, cause, None, notes, remedy, node.operator)
 
 
 def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:
@@ -285,7 +287,7 @@ def _has_open_inputs(case: Case) -> bool:
     )
 
 
-def _depends(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> bool:
+def _depends(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
     """Return whether the tensor that breaks a rule depends on the data."""
     if broken.tensor in case.model.constants:
         return broken.kind == SHAPE
@@ -294,13 +296,13 @@ def _depends(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> boo
     return broken.kind == SHAPE or any(name in case.model.inputs for name in read)
 
 
-def _is_of_data(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> bool:
+def _is_of_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
     """Return whether the tensor that violates a rule is a model input, possibly passed on."""
     makers = {name: node for node in nodes for name in node.makes}
     name, inputs = broken.tensor, case.model.inputs
-    while name in makers and makers[name].op in _PASSED_ON:
+    while name in makers and makers[name].operator in _PASSED_ON:
         reads = [name for name in makers[name].reads if name not in case.model.constants]
-        if len(reads) != 1 and makers[name].op not in ("Reshape", "Slice"):
+        if len(reads) != 1 and makers[name].operator not in ("Reshape", "Slice"):
             return False
         name = reads[0] if reads else ""
     return name in inputs and name not in case.model.constants

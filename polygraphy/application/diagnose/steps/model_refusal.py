@@ -82,6 +82,6 @@ def _describe_cast(
         return None
     facts.append(evidence.runs_when_cast(pair.party.name, pair.path, HALF[narrow]))
     refused = str(refusal)
-    named = [node for node in case.model.nodes if f"({node.name})" in refused and node.name]
-    nodes, op = [node.name for node in named], named[0].op if named else "Model"
+    named = [node for node in case.model.nodes if f"({node.label})" in refused and node.label]
+    nodes, op = [node.label for node in named], named[0].operator if named else "Model"
     return Culprit(nodes, None, party, "refusal", None, facts, remedy, op)

@@ -10,8 +10,9 @@ from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tensor_trace import trace_repeatedly
 from polygraphy.domain.diagnosis.culprit import FAULT, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.regions import GraphNode, producers
 from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import producers
 from polygraphy.domain.rounding import deviation, rounding_between
 from polygraphy.domain.tensors.facts import compute_dtype, layout_of
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -41,21 +42,20 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
         makers = _random(nodes) or _first_unsteady(case, party)
         makers = makers or [producers(nodes).get(name, len(nodes) - 1)]
         culprit = Culprit(
-            [nodes[i].name for i in makers],
+            [nodes[i].label for i in makers],
             name,
             party.name,
             "nondeterminism",
             facts=[evidence.runs_disagree(party.name, name, differing[name])],
-            op=nodes[makers[-1]].op,
+            op=nodes[makers[-1]].operator,
         )
         return Found(DiagnosisResult(FAULT, [culprit]), case)
     return Skip("every backend computes the same twice")
 
 
 def _is_rounding(case: Case, name: str, outputs: tuple[Any, Any]) -> bool:
-    """Return whether two runs differ by rounding in the coarsest precision of the model: of a
-    quantized one, the last bit of a sum in another order may decide a whole step.
-    """
+    """Return whether two runs differ by rounding in the coarsest precision of the model. In a
+    quantized model, the order of a sum can change a value by a whole step."""
     if case.rounding(name, *outputs) is None:
         return False
     dtype = compute_dtype(case.facts, name)
@@ -82,10 +82,10 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
     return []
 
 
-def _random(nodes: Sequence[GraphNode]) -> list[int]:
-    """Return the positions of the nodes that draw random numbers."""
+def _random(nodes: Sequence[Node]) -> list[int]:
+    """Return the positions of nodes that generate random numbers."""
     return [
         index
         for index, node in enumerate(nodes)
-        if node.op.startswith("Random") or node.op in {"Bernoulli", "Multinomial"}
+        if node.operator.startswith("Random") or node.operator in {"Bernoulli", "Multinomial"}
     ]

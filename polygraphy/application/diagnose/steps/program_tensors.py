@@ -40,7 +40,6 @@ from polygraphy.domain.diagnosis.exported import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import (
     errors,
     evidence,
@@ -49,6 +48,8 @@ from polygraphy.domain.diagnosis.words import (
     steps,
     titles,
 )
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import move_by_epsilons, spread
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -73,7 +74,7 @@ _SHAPING = frozenset(
 
 
 def explain_by_program_outputs(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Find out why outputs differ, if the program shows no operations."""
+    """Return the outcome of comparing outputs only, for a program that shows no operations."""
     if comparison.program.nodes:
         return Skip("the program shows its operations")
     run = SavedRun(
@@ -96,6 +97,7 @@ class _ProgramTensors:
     """A model and its program on data on which they differ, with all tensors of both."""
 
     def __init__(self, case: Case, comparison: ProgramComparison) -> None:
+        """Compute the tensors of both, and pair them."""
         self._case = case
         self._comparison = comparison
         self._again = comparison.again
@@ -153,7 +155,7 @@ class _ProgramTensors:
         """
         program, counterparts = self._program, self._found
         recorded = set(getattr(self._case.facts, "sources", {}).values())
-        known_count = sum(node.name in recorded for node in program.nodes)
+        known_count = sum(node.label in recorded for node in program.nodes)
         if counterparts.pairs.keys() - self._expected.keys() or known_count * 2 > len(
             program.nodes
         ):
@@ -192,14 +194,16 @@ class _ProgramTensors:
         party, cause = EXPORTER, culprit.cause
         if finished_operations:
             first = next(
-                (node for node in finished_operations if node.op != "getitem"),
+                (node for node in finished_operations if node.operator != "getitem"),
                 finished_operations[0],
             )
-            ops = dict.fromkeys(nodes[i].op for i in region if nodes[i].op != "Constant")
+            ops = dict.fromkeys(
+                nodes[i].operator for i in region if nodes[i].operator != "Constant"
+            )
             facts.insert(
                 0,
                 program_evidence.export_of_operation(
-                    first.op, [*ops], _other_operations(finished_operations, first)
+                    first.operator, [*ops], _other_operations(finished_operations, first)
                 ),
             )
             origin = nearest_origin(self._program.nodes, first) or culprit.origin
@@ -231,7 +235,7 @@ class _ProgramTensors:
     def _other_weights(
         self,
         culprit: Culprit,
-        nodes: Sequence[GraphNode],
+        nodes: Sequence[Node],
         region: Sequence[int],
         values: tuple[Any, Any],
         side: Side,
@@ -260,8 +264,8 @@ class _ProgramTensors:
         nodes = [self._case.model.nodes[index] for index in others.readers]
         became, origin = single_culprit.facts[0], single_culprit.origin
         if others.operation is not None:
-            ops = [*dict.fromkeys(node.op for node in nodes)]
-            became = program_evidence.export_of_operation(others.operation.op, ops)
+            ops = [*dict.fromkeys(node.operator for node in nodes)]
+            became = program_evidence.export_of_operation(others.operation.operator, ops)
             origin = nearest_origin(self._program.nodes, others.operation) or origin
         pair = self._found.pairs.get(str(single_culprit.tensor), "")
         # A number that stands in a branch of Python's is another one in the other branch.
@@ -269,12 +273,12 @@ class _ProgramTensors:
         proof = evidence.undone_gives_expected(source="program")
         culprit = evolve(
             single_culprit,
-            nodes=[node.name for node in nodes],
+            nodes=[node.label for node in nodes],
             party=EXPORTER,
             cause="translation" if is_branch else "weight",
             facts=[became, single_culprit.facts[1], *others.facts, proof, *facts],
             remedy=Remedy(),
-            op=nodes[-1].op,
+            op=nodes[-1].operator,
             origin=origin,
         )
         self._blamed.append((tuple(others.values), culprit))
@@ -302,7 +306,7 @@ class _ProgramTensors:
 
     def _judge_operations(
         self,
-        nodes: Sequence[GraphNode],
+        nodes: Sequence[Node],
         region: Sequence[int],
         tensor: str,
         value: Any,
@@ -315,8 +319,10 @@ class _ProgramTensors:
             if is_right is None:
                 continue
             if not is_right:
-                return self._source, [program_evidence.framework_is_wrong(node.op, self._source)]
-            facts = [program_evidence.framework_is_right(nodes[0].op)]
+                return self._source, [
+                    program_evidence.framework_is_wrong(node.operator, self._source)
+                ]
+            facts = [program_evidence.framework_is_right(nodes[0].operator)]
         formulas = resolve(SuspectedParty, "formulas")
         computed_value = self._compute_alone(region, tensor, saved, formulas)
         if (
@@ -327,15 +333,15 @@ class _ProgramTensors:
             facts.append(program_evidence.backend_follows_nodes(self._party.name))
         return EXPORTER, facts
 
-    def _is_right(self, node: GraphNode) -> bool | None:
+    def _is_right(self, node: Node) -> bool | None:
         """Return whether a program operation agrees with its float64 formula; None if there is no
         formula.
         """
         reference_values, feed = self._found.theirs, self._feed
-        expected = self._program.alone(node.name, reference_values, feed)
-        if expected is None or node.name not in reference_values:
+        expected = self._program.alone(node.label, reference_values, feed)
+        if expected is None or node.label not in reference_values:
             return None
-        if not judge_tensor(reference_values[node.name], expected, 0.0).is_wrong:
+        if not judge_tensor(reference_values[node.label], expected, 0.0).is_wrong:
             return True
         read = {name: reference_values[name] for name in node.reads if name in reference_values}
         read.update(
@@ -345,19 +351,19 @@ class _ProgramTensors:
         )
         moves = [
             self._program.alone(
-                node.name,
+                node.label,
                 ChainMap(_move_all(read, seed), reference_values),
                 _move_all(feed, seed),
             )
             for seed in _MOVES
         ]
         noise = spread([value for value in moves if value is not None], expected)
-        return not judge_tensor(reference_values[node.name], expected, noise).is_wrong
+        return not judge_tensor(reference_values[node.label], expected, noise).is_wrong
 
     def _causes(
         self,
-        finished_nodes: Sequence[GraphNode],
-        nodes: Sequence[GraphNode],
+        finished_nodes: Sequence[Node],
+        nodes: Sequence[Node],
         values: tuple[Any, Any],
         side: Side,
     ) -> Iterator[tuple[str, Fact]]:
@@ -372,9 +378,11 @@ class _ProgramTensors:
         value, expected = values
         described = {node.label: node for node in side.nodes}
         for node in nodes:
-            own_node = described.get(node.name)
-            if node.op.startswith(_RANDOM) or (own_node and own_node.attribute("training_mode")):
-                yield "training", program_evidence.in_training_mode(node.op)
+            own_node = described.get(node.label)
+            if node.operator.startswith(_RANDOM) or (
+                own_node and own_node.attribute("training_mode")
+            ):
+                yield "training", program_evidence.in_training_mode(node.operator)
         if value is None:
             return
         if (order := layout_of(value, expected)) is not None:
@@ -382,21 +390,23 @@ class _ProgramTensors:
         if value.dtype != expected.dtype:
             yield "dtype", program_evidence.other_type(str(value.dtype), str(expected.dtype))
         reference_names = {
-            name for node in finished_nodes for name in (node.name, *node.reads)
+            name for node in finished_nodes for name in (node.label, *node.reads)
         } & self._found.theirs.keys()
         types = {str(self._found.theirs[name].dtype) for name in reference_names}
         for node in nodes:
-            computed_value: Any = self._found.own.get(node.makes[0]) if node.op == "Cast" else None
+            computed_value: Any = (
+                self._found.own.get(node.makes[0]) if node.operator == "Cast" else None
+            )
             if is_float(computed_value) and types and str(computed_value.dtype) not in types:
                 yield "dtype", program_evidence.extra_cast(
-                    node.name, str(computed_value.dtype), sorted(types)
+                    node.label, str(computed_value.dtype), sorted(types)
                 )
         yield from self._missing_weights(finished_nodes, nodes, side)
         if np.shape(value) != np.shape(expected):
             yield from _find_frozen_numbers(nodes, side, value, expected)
 
     def _missing_weights(
-        self, finished_nodes: Sequence[GraphNode], nodes: Sequence[GraphNode], side: Side
+        self, finished_nodes: Sequence[Node], nodes: Sequence[Node], side: Side
     ) -> Iterator[tuple[str, Fact]]:
         """Yield cause and fact for weights of an operation that the nodes lack."""
         names = [
@@ -408,8 +418,8 @@ class _ProgramTensors:
             for name in node.reads
             if name in side.weights and side.weights[name].values is not None
         }
-        reordered = any(node.op in ("GRU", "LSTM", "RNN") for node in nodes)
-        is_folded = len({node.op for node in finished_nodes} - {"getitem"}) > 1
+        reordered = any(node.operator in ("GRU", "LSTM", "RNN") for node in nodes)
+        is_folded = len({node.operator for node in finished_nodes} - {"getitem"}) > 1
         for name in names:
             weight = self._program.weights[name]
             sized = [
@@ -474,7 +484,7 @@ class _ProgramTensors:
 
     @property
     def _kind(self) -> str:
-        """The exporter of the model, in words."""
+        """Return the name of the model's exporter as text."""
         recorded = getattr(self._case.facts, "sources", {})
         return "dynamo=True" if recorded else "dynamo=False"
 
@@ -519,7 +529,7 @@ class _ProgramTensors:
 
 
 def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return arrays moved by rounding errors."""
+    """Return arrays perturbed by rounding errors."""
     return {
         name: move_by_epsilons(array, seed + number)
         for number, (name, array) in enumerate(arrays.items())
@@ -527,22 +537,26 @@ def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _find_frozen_numbers(
-    nodes: Sequence[GraphNode], side: Side, value: Any, expected: Any
+    nodes: Sequence[Node], side: Side, value: Any, expected: Any
 ) -> Iterator[tuple[str, Fact]]:
-    """Yield cause and fact for numbers of the example that the exporter may have frozen."""
+    """Yield cause and fact for numbers that the exporter may have frozen from the example."""
     for node in nodes:
-        for name in node.reads if node.op in _SHAPING else ():
+        for name in node.reads if node.operator in _SHAPING else ():
             weight = side.weights.get(name)
             if weight is None or weight.values is None or is_float(weight.values):
                 continue
             number = np.asarray(weight.values).tolist()
             shapes = np.shape(value), np.shape(expected)
-            yield "constant", program_evidence.frozen_size(node.op, name, number, *shapes)
+            yield "constant", program_evidence.frozen_size(node.operator, name, number, *shapes)
 
 
-def _other_operations(nodes: Sequence[GraphNode], first: GraphNode) -> list[str]:
+def _other_operations(nodes: Sequence[Node], first: Node) -> list[str]:
     """Return the other operators that an operation is exported to."""
-    return [*dict.fromkeys(node.op for node in nodes if node.op not in ("getitem", first.op))]
+    return [
+        *dict.fromkeys(
+            node.operator for node in nodes if node.operator not in ("getitem", first.operator)
+        )
+    ]
 
 
 def _merge_culprits(culprits: Sequence[Culprit]) -> list[Culprit]:

@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.precision.quantized import Quantized
-from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
+from polygraphy.application.diagnose.steps.quantized.goal import reach_quantized_goal
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -52,7 +52,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
     def rename(values: object) -> dict[str, object]:
-        """Return values by the names of the outputs of the model."""
+        """Return values by the model's output names."""
         return pair.rename_outputs(case, values)  # type: ignore[arg-type]
 
     quantized = Quantized(case, pair.reference, pair.party, rename)
@@ -78,7 +78,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
 
 
 def _has_lost_part(case: Case, comparison: ModelComparison) -> bool:
-    """Return whether quantization makes one number of a whole part of an output."""
+    """Return whether quantization makes a whole part of an output constant."""
     return any(
         has_lost_part(name, (array, expected[name]), layout_of(case.facts, name))
         for values, expected in zip(comparison.values, comparison.expected)
@@ -91,7 +91,9 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
     """Return the few operators computing in integers that cause most of the loss, or that have
     wrong parameters; empty if many operators share it, or something else causes it.
     """
-    operators = {node.name: node for node in case.model.nodes if _computes_in_integers(node.op)}
+    operators = {
+        node.label: node for node in case.model.nodes if _computes_in_integers(node.operator)
+    }
     if not operators:
         return []
     metric = RmsRatio(lambda name: layout_of(case.facts, name))
@@ -112,7 +114,7 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
     named = []
     for culprit in culprits:
         names = [_integer_operator(case, comparison, name) for name in culprit.nodes]
-        op = operators[names[-1]].op if names[-1] in operators else culprit.op
+        op = operators[names[-1]].operator if names[-1] in operators else culprit.op
         note = culprit.remedy.note
         if culprit.cause == "quantization":
             note = remedies.quantize_without(culprit.nodes)
@@ -121,29 +123,28 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
 
 
 def _computes_in_integers(op: str) -> bool:
-    """Return whether an operator computes with quantized operands itself."""
+    """Return whether an operator itself computes with quantized operands."""
     return is_coarse(op) and not op.lower().endswith("quantizelinear")
 
 
 def _integer_operator(case: Case, comparison: ModelComparison, name: str) -> str:
-    """Return the node that computes in integers in place of a node of the reference, or before
-    a node of the model.
-    """
+    """Return the name of the node that computes in integers in place of a reference node, or that
+    precedes a model node."""
     pair = comparison.pair
     made = {tensor: node for node in case.model.nodes for tensor in node.makes}
     twins = {twin: tensor for tensor, twin in pair.pairing.tensors.items()}
     tensors = [
         twins.get(tensor, tensor)
         for node in [*pair.reference.nodes, *case.model.nodes]
-        if node.name == name
+        if node.label == name
         for tensor in node.makes
     ]
     while tensors:
         node = made.get(tensors.pop(0))
         if node is None:
             continue
-        if _computes_in_integers(node.op):
-            return node.name
-        if node.op in _AFTER_INTEGERS:
+        if _computes_in_integers(node.operator):
+            return node.label
+        if node.operator in _AFTER_INTEGERS:
             tensors += node.reads
     return name

@@ -19,14 +19,14 @@ from polygraphy.domain.diagnosis.tree_thresholds import (
 )
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.description import Node
+from polygraphy.domain.model.graph import Node
 
 _RUNS = 64
 """Sets of thresholds that are moved, at most."""
 
 
 def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the trees whose thresholds the features of all differing rows equal; else a skip."""
+    """Return the trees with thresholds that equal features of all differing rows; else a skip."""
     trees = [node for node in case.model.indexed_graph.nodes if is_tree(node)]
     if len(trees) != 1:
         return Skip("the model is not one ensemble of trees")

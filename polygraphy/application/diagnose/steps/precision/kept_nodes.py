@@ -23,15 +23,17 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.regions import GraphNode, nodes_around
 from polygraphy.domain.diagnosis.words import precision, reasons, steps, titles
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.regions import nodes_around
 
 _MOST_HOPS = 2
 """How far from a node those are that a backend may join with it."""
 
 
 def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
-    """Return that the whole model has to stay in float32, if its nodes cannot be measured."""
+    """Return the verdict that the whole model must stay in float32, because its nodes cannot be
+    measured."""
     if isinstance(lowered.opened, OpenedLowering):
         return Skip("nodes can be measured")
     reason = reasons.right_in_float32_by(_command(case, lowered, ()), lowered.opened)
@@ -39,7 +41,7 @@ def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
 
 
 def explain_by_kept_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
-    """Return the fewest nodes that have to stay in float32, tried on what the backend builds."""
+    """Return the fewest nodes that must stay in float32, tested in the backend."""
     opened = lowered.opened
     if not isinstance(opened, OpenedLowering):
         return Skip(opened)
@@ -73,12 +75,12 @@ def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering
 
 
 def _add_neighbors(
-    nodes: Sequence[GraphNode], kept: Collection[str], castable: Collection[str], hops: int
+    nodes: Sequence[Node], kept: Collection[str], castable: Collection[str], hops: int
 ) -> list[str]:
     """Return nodes with their castable neighbors up to `hops` steps away."""
     near = set(kept)
-    places = [index for index, node in enumerate(nodes) if node.name in near]
-    near |= {nodes[index].name for index in nodes_around(nodes, places, hops)}
+    places = [index for index, node in enumerate(nodes) if node.label in near]
+    near |= {nodes[index].label for index in nodes_around(nodes, places, hops)}
     return [name for name in castable if name in near]
 
 

@@ -25,9 +25,9 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.words import reasons, state_evidence, steps, titles
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import (
     at_once,
@@ -68,7 +68,7 @@ _MIXES = frozenset({"InstanceNormalization", "Attention", "MultiHeadAttention"})
 
 
 def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
-    """Compare all inputs at once with step by step."""
+    """Return the outcome of comparing all inputs at once with step by step."""
     try:
         with case.attempt("self-check") as notes:
             culprit, words = check_itself(case, states.own)
@@ -88,7 +88,7 @@ def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
 
 @frozen
 class Disagreement:
-    """The first step that differs from all inputs at once.
+    """The first step that differs from the run on all inputs at once.
 
     Attributes:
         at: the step.
@@ -115,6 +115,8 @@ def find_obstacle(case: Case, party: Party) -> str:
         return reasons.static_chunk_length(chunk)
     if not plan.is_decoder and (not plan.roles.inputs_of("chunk") or _mixes_positions(plan)):
         return reasons.NO_PREFILL_STREAM
+    if not plan.pairs:
+        return reasons.NO_FEEDBACK
     if len(party.feeds) < 2:
         return reasons.ONE_STEP
     return ""
@@ -281,7 +283,7 @@ def _culprit(
 
 @frozen
 class _Place:
-    """A node at fault, or the one that computes an output that is."""
+    """A node at fault, or the node that computes an incorrect output."""
 
     node: str
     tensor: str
@@ -324,11 +326,12 @@ def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Place
 
 
 class _Search:
-    """Looks for the node at which two traces of a step part."""
+    """Searches the node at which two traces of a step diverge."""
 
     def __init__(self, case: Case, plan: StatePlan, at: int) -> None:
+        """Set the model, its states, and the step."""
         self.case, self.plan, self.at = case, plan, at
-        self.nodes: Sequence[GraphNode] = case.model.nodes
+        self.nodes: Sequence[Node] = case.model.nodes
         self.makers = {name: node for node in self.nodes for name in node.makes}
         self.states = {pair.input: pair for pair in plan.pairs}
         coarse = [plan.inputs[name].dtype for name in self.states]
@@ -336,7 +339,7 @@ class _Search:
         self.fresh = self._fresh()
 
     def _fresh(self) -> set[str]:
-        """Return the tensors that depend on more than states and weights."""
+        """Return the tensors that depend on inputs other than states."""
         fresh = {name for name in self.plan.inputs if name not in self.states}
         for node in self.nodes:
             if not fresh.isdisjoint(node.reads):
@@ -380,8 +383,8 @@ class _Search:
         return None if expected is None else self.differs(value, expected)
 
     def _find_deciding_node(
-        self, node: GraphNode, whole_values: Values, other_values: Values, part: Any
-    ) -> tuple[GraphNode, str, Deviation] | None:
+        self, node: Node, whole_values: Values, other_values: Values, part: Any
+    ) -> tuple[Node, str, Deviation] | None:
         """Return the node that computes integers or booleans, such as positions or a mask, that
         cause the difference of another node.
         """
@@ -400,8 +403,9 @@ class _Search:
 
     def _whole_numbers(
         self, name: str, whole_values: Values, other_values: Values, part: Any
-    ) -> tuple[GraphNode, str, Deviation] | None:
-        """Return the node that computes whole numbers or flags, if they differ."""
+    ) -> tuple[Node, str, Deviation] | None:
+        """Return the node, tensor and deviation of incorrect integers or booleans; None if there
+        are none."""
         value, maker = other_values.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
             return None
@@ -443,7 +447,7 @@ class _Search:
                 return self._state_place(pair, [carrier])
         return None
 
-    def _states_of(self, node: GraphNode) -> Iterator[StatePair]:
+    def _states_of(self, node: Node) -> Iterator[StatePair]:
         """Yield the states that a node reads, directly or from nodes that read nothing else."""
         queue, seen_names = [*node.reads], set()
         while queue:
@@ -456,7 +460,7 @@ class _Search:
             elif name in self.makers and name not in self.fresh:
                 queue += self.makers[name].reads
 
-    def _path_to_state(self, output: str) -> Iterator[tuple[GraphNode, str]]:
+    def _path_to_state(self, output: str) -> Iterator[tuple[Node, str]]:
         """Yield the nodes, with outputs, from an output back to the node that computes the next
         state.
         """
@@ -474,7 +478,7 @@ class _Search:
             name = operands[0]
 
     def _carries_on(self, name: str, before: Values, stepwise: Values) -> bool:
-        """Return whether a tensor has its content of the previous step plus new slots."""
+        """Return whether a tensor has its contents of the previous step, with new slots added."""
         old, new = before.get(name), stepwise.get(name)
         if old is None or new is None:
             return True
@@ -493,7 +497,7 @@ class _Search:
         return 1.0 / capacity
 
     def _is_other(self, pair: StatePair, tensor: str, feed: Feed, whole_values: Values) -> bool:
-        """Return whether a state, and no other, differs from a tensor's previous content."""
+        """Return whether a state, as the only one, differs from a tensor's previous contents."""
         value, longer = feed[pair.input], whole_values[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.differs(value, expected) is None:
@@ -504,21 +508,21 @@ class _Search:
             for value in states
         )
 
-    def _state_place(self, pair: StatePair, way: Sequence[tuple[GraphNode, str]]) -> _Place:
+    def _state_place(self, pair: StatePair, way: Sequence[tuple[Node, str]]) -> _Place:
         """Return the place of a state that passes on a wrong value."""
-        node = way[0][0].name if way else ""
+        node = way[0][0].label if way else ""
         fact = state_evidence.hands_on_another(pair.output, pair.input)
         return _Place(node, pair.output, [fact], is_state=True)
 
 
-def _place(node: GraphNode, tensor: str, off: Deviation, at: int) -> _Place:
+def _place(node: Node, tensor: str, off: Deviation, at: int) -> _Place:
     """Return the place of a tensor that differs from all inputs at once."""
-    return _Place(node.name, tensor, [state_evidence.differs_at_once(tensor, off, at)])
+    return _Place(node.label, tensor, [state_evidence.differs_at_once(tensor, off, at)])
 
 
-def _op(node: GraphNode) -> str:
+def _op(node: Node) -> str:
     """Return the operator of a node, without its domain."""
-    return node.op.rpartition(".")[2]
+    return node.operator.rpartition(".")[2]
 
 
 def explain_wires(case: Case, party: Party) -> Mapping[str, Any] | None:

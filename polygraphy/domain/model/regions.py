@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attrs import frozen
-
-DISCONTINUOUS = frozenset(
-    {
-        "ArgMax", "ArgMin", "Ceil", "DynamicQuantizeLinear", "Equal", "Floor", "Greater",
-        "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "NonMaxSuppression", "QuantizeLinear",
-        "Round", "Sign", "TopK", "Unique",
-    }
-)  # fmt: skip
-"""Operators whose result jumps where their input moves by a little."""
+from polygraphy.domain.model.graph import Node
 
 BOUNDED = frozenset({"Cos", "Erf", "HardSigmoid", "Sigmoid", "Sin", "Softmax", "Softsign", "Tanh"})
 """Operators whose results lie between -1 and 1; backends approximate them as precisely as 1 is."""
@@ -24,35 +15,12 @@ MOVES = frozenset(
 """Operators that hand on the numbers that they read."""
 
 
-@frozen
-class GraphNode:
-    """A node of a graph.
-
-    Attributes:
-        name: its name, or its first output where it has none.
-        op: its operator, with the domain in front where that is not the standard one.
-        reads: the tensors that it reads, also inside the graphs that it holds.
-        makes: the tensors that it makes.
-        settings: its attributes in words, the same for the same attributes.
-        jumps: whether its result jumps where its input moves by a little.
-        origin: the line of the program that it was exported from; None where that is not known.
-    """
-
-    name: str
-    op: str
-    reads: Sequence[str]
-    makes: Sequence[str]
-    settings: str = ""
-    jumps: bool = False
-    origin: str | None = None
-
-
-def producers(nodes: Iterable[GraphNode]) -> dict[str, int]:
+def producers(nodes: Iterable[Node]) -> dict[str, int]:
     """Return, by tensor, the position of the node that computes it."""
     return {name: index for index, node in enumerate(nodes) for name in node.makes}
 
 
-def consumers(nodes: Iterable[GraphNode]) -> dict[str, list[int]]:
+def consumers(nodes: Iterable[Node]) -> dict[str, list[int]]:
     """Return by tensor the positions of the nodes that read it."""
     found_consumers: dict[str, list[int]] = {}
     for index, node in enumerate(nodes):
@@ -61,7 +29,7 @@ def consumers(nodes: Iterable[GraphNode]) -> dict[str, list[int]]:
     return found_consumers
 
 
-def computing_op(nodes: Sequence[GraphNode], makers: Mapping[str, int], tensor: str) -> str:
+def computing_op(nodes: Sequence[Node], makers: Mapping[str, int], tensor: str) -> str:
     """Return the operator that computed a tensor, past operators that only move data; "" if no node
     did.
 
@@ -71,12 +39,12 @@ def computing_op(nodes: Sequence[GraphNode], makers: Mapping[str, int], tensor: 
         tensor: its name.
     """
     index = makers.get(tensor)
-    while index is not None and nodes[index].op in MOVES and nodes[index].reads:
+    while index is not None and nodes[index].operator in MOVES and nodes[index].reads:
         index = makers.get(nodes[index].reads[0])
-    return "" if index is None else nodes[index].op
+    return "" if index is None else nodes[index].operator
 
 
-def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> list[int]:
+def region_before(nodes: Sequence[Node], tensor: str, surviving: Collection[str]) -> list[int]:
     """Return, in order, the nodes that compute a tensor from surviving tensors."""
     makers = producers(nodes)
     region: set[int] = set()
@@ -90,7 +58,7 @@ def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection
     return sorted(region)
 
 
-def nodes_after_inputs(nodes: Sequence[GraphNode], inputs: Collection[str]) -> set[int]:
+def nodes_after_inputs(nodes: Sequence[Node], inputs: Collection[str]) -> set[int]:
     """Return the positions of the nodes that depend on inputs, not on weights alone."""
     fed = set(inputs)
     found_indices: set[int] = set()
@@ -101,14 +69,14 @@ def nodes_after_inputs(nodes: Sequence[GraphNode], inputs: Collection[str]) -> s
     return found_indices
 
 
-def read_by_region(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> set[str]:
+def read_by_region(nodes: Sequence[Node], tensor: str, surviving: Collection[str]) -> set[str]:
     """Return the surviving tensors that a tensor is computed from."""
     region = region_before(nodes, tensor, surviving)
     return {name for index in region for name in nodes[index].reads if name in surviving}
 
 
 def missing_nodes(
-    nodes: Sequence[GraphNode], region: Sequence[int], executed: Sequence[GraphNode], tensor: str
+    nodes: Sequence[Node], region: Sequence[int], executed: Sequence[Node], tensor: str
 ) -> list[int]:
     """Return the nodes of a region that are missing from the executed graph. A last node that
     remains and only reads a different tensor was not replaced.
@@ -120,7 +88,7 @@ def missing_nodes(
     kept_node, own_node = executed[makers[tensor]], nodes[last]
     out = {i for i in region if i != last and any(_is_kept(nodes[i], node) for node in executed)}
     if (
-        kept_node.op == own_node.op
+        kept_node.operator == own_node.operator
         and kept_node.settings == own_node.settings
         and len(kept_node.reads) == len(own_node.reads)
     ):
@@ -128,14 +96,14 @@ def missing_nodes(
     return [index for index in region if index not in out] or list(region)
 
 
-def _is_kept(node: GraphNode, other_node: GraphNode) -> bool:
-    """Return whether two nodes are the same operation; one may spell out default attributes."""
-    alike = node.op == other_node.op and list(node.reads) == list(other_node.reads)
+def _is_kept(node: Node, other_node: Node) -> bool:
+    """Return whether two nodes are the same operation; one of them may omit default attributes."""
+    alike = node.operator == other_node.operator and list(node.reads) == list(other_node.reads)
     return alike and node.settings in ("", other_node.settings)
 
 
-def nodes_around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -> list[int]:
-    """Return a region with the nodes that are so many steps before and after it."""
+def nodes_around(nodes: Sequence[Node], region: Iterable[int], hops: int) -> list[int]:
+    """Return a region with the nodes at most `hops` steps before and after it."""
     makers, readers = producers(nodes), consumers(nodes)
     found_region = set(region)
     edge = set(found_region)
@@ -147,7 +115,7 @@ def nodes_around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -
     return sorted(_close_region(nodes, found_region))
 
 
-def _close_region(nodes: Sequence[GraphNode], chosen: Collection[int]) -> set[int]:
+def _close_region(nodes: Sequence[Node], chosen: Collection[int]) -> set[int]:
     """Return nodes with all nodes on paths between them, so that the part does not feed itself from
     outside.
     """
