@@ -9,7 +9,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 
 
 @frozen
