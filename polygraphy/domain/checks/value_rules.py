@@ -13,6 +13,7 @@ from polygraphy.domain.checks.operator_call import Operand, OperatorCall, Violat
 from polygraphy.domain.checks.requirements import (
     Rule,
     broadcast_shapes,
+    fits,
     require_shape,
     wrong_shape,
     wrong_values,
@@ -218,9 +219,8 @@ def _labels(call: OperatorCall) -> Iterator[Violation]:
 def _square(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless the last two dimensions are equal."""
     data, shape = call.input(0), call.shape(0)
-    if data is not None and shape is not None and len(shape) > 1 and None not in shape[-2:]:
-        if shape[-1] != shape[-2]:
-            yield wrong_shape(call, data, "square matrices")
+    if data is not None and shape and len(shape) > 1 and not fits(*shape[-2:]):
+        yield wrong_shape(call, data, "square matrices")
 
 
 def _quantized_product(call: OperatorCall) -> Iterator[Violation]:
