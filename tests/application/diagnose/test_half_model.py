@@ -104,7 +104,7 @@ def test_what_both_backends_lose_is_not_why_they_differ() -> None:
 
 
 SELECTION = """<ir_version: 8, opset_import: ["": 17]> g (float[1,16] x) => (float[8,4] y) {
-    h = Cast<to=10>(x) a = MatMul(h, w) b = Reshape(a, s) c = Softmax<axis=1>(b)
+    h = Cast<to=10>(x) a = MatMul(h, w) b = Reshape(a, s) c = Softmax<axis=2>(b)
     d = ReduceMax<axes=[2], keepdims=0>(c) e = Cast<to=1>(d) top, i = TopK(e, k) j = Squeeze(i, z)
     y = Gather<axis=0>(t, j) }"""
 
