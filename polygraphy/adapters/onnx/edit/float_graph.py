@@ -30,7 +30,7 @@ class FloatGraph:
     """
 
     def __init__(self, graph: GraphProto) -> None:
-        self._graph = graph
+        self.graph = graph
         self.makers = {
             name: node
             for node in graph.node
