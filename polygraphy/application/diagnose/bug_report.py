@@ -164,7 +164,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
     places = [i for i, node in enumerate(case.model.nodes) if node.label in set(culprit.nodes)]
     size = 0
     for hops in _HOPS if places else ():
-        chosen = nodes_around(case.model.nodes, places, hops)
+        chosen = nodes_around(case.model.graph, places, hops)
         if len(chosen) in (size, len(case.model.nodes)):
             continue
         size = len(chosen)

@@ -122,7 +122,7 @@ def feeds_that_run(
 
 def _most_lengths(model: OpenModel | NarrowModel) -> int:
     """Return how many combinations of lengths are tried: each may load the model again."""
-    graph = getattr(model, "indexed_graph", None)
+    graph = getattr(model, "graph", None)
     weights = () if graph is None else graph.weights.values()
     return int(RunBudget.for_bytes(sum(weight.nbytes for weight in weights), *_LENGTHS).runs)
 

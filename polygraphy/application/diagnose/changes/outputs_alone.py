@@ -105,7 +105,7 @@ class _Guesses:
         self._third = third
         self._party: SuspectedParty = case.parties[0]
         self._left_out: list[str] = []
-        self._side = case.model.indexed_graph
+        self._side = case.model.graph
         self._factor_budget = RunBudget()
 
     @cached_property
@@ -243,23 +243,23 @@ class _Guesses:
         )  # fmt: skip
         chosen = (
             index
-            for index in range(len(graph.nodes))
-            if names is None or graph.identity(index) in names
+            for index, node in graph.operations.items()
+            if names is None or node.label in names
         )
         for variant in search.matching(
             variant for index in chosen for variant in variants(graph, index)
         ):
             notes.append(f"{variant.change}.")
-            yield self._culprit(graph.producer[output_name(variant)], variant)
+            yield self._culprit(graph.computed[output_name(variant)], variant)
         notes.append(steps.variants_tried(budget.taken, "variant", budget.is_cut_short))
         if budget.is_cut_short:
             self._left_out.append(reasons.SOME_NODES)
 
     def _budget(self) -> RunBudget:
         """Return how many changed models are loaded and run."""
-        weights = sum(weight.nbytes for weight in self._side.weights.values())
+        weights = sum(weight.nbytes for weight in self._side.constants.values())
         nbytes = tensor_bytes(self._case.model, self._feed) + weights
-        return RunBudget.for_model(nbytes, len(self._side.nodes))
+        return RunBudget.for_model(nbytes, len(self._side.operations))
 
     def _explains_saved(self, values: Values, compute: Compute) -> bool:
         """Return whether outputs match the saved ones within rounding."""
@@ -274,7 +274,7 @@ class _Guesses:
         node = self._side.nodes[index]
         facts = [evidence.change_of_node(variant.change), evidence.undone_matches_outputs()]
         return Culprit(
-            [self._side.identity(index)], next(filter(None, node.outputs)), MODEL, variant.cause,
+            [node.label], next(filter(None, node.outputs)), MODEL, variant.cause,
             facts=facts, remedy=self._case.undo_changes(self._side, [variant]), op=node.op,
         )  # fmt: skip
 
@@ -316,7 +316,7 @@ class _Guesses:
         """Yield numbers that may have been scaled: node position, fact by factor, and variant by
         factor. Several may be equivalent.
         """
-        for name, weight in self._side.weights.items():
+        for name, weight in self._side.constants.items():
             array = None if weight.values is None else np.asarray(weight.values)
             readers = self._side.readers.get(name, [])
             if array is not None and is_float(array) and array.size and len(readers) == 1:
@@ -324,7 +324,7 @@ class _Guesses:
                 node = self._side.nodes[index]
                 change = partial(_describe_scaling, "weight", name, node.op)
                 yield index, change, partial(_scale_weight, node, name, array)
-        for index, node in enumerate(self._side.nodes):
+        for index, node in self._side.operations.items():
             for name in numeric_attributes(node):
                 if number := node.attribute(name):
                     change = partial(_describe_scaling, "attribute", name, node.op)

@@ -167,7 +167,9 @@ def diagnose_precision_loss(
         precision_loss = half.try_on(choose_feeds(half.model, [feed])).result()
         notes.append(steps.loss(precision_loss.verdict, precision_loss.before))
     model, theirs = pairing.model, pairing.reference
-    nodes = {theirs.identity(node): model.identity(index) for index, node in pairing.nodes.items()}
+    nodes = {
+        theirs.nodes[node].label: model.nodes[index].label for index, node in pairing.nodes.items()
+    }
     culprits = _cast_culprits(precision_loss, path, dtype, nodes)
     curve = loss_by_node(precision_loss, dtype)
     tensors = {tensor: name for name, tensor in pairing.tensors.items()}
@@ -437,9 +439,9 @@ def _are_tolerable(
 
 def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add an epsilon which half precision rounds to zero, or nearly."""
-    side = case.model.indexed_graph
+    side = case.model.graph
     found_side = []
-    for index, node in enumerate(side.nodes):
+    for index, node in side.operations.items():
         epsilons = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
         finite_epsilons = [(name, value) for name, value in epsilons if value is not None]
         if (
@@ -449,12 +451,12 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
         ):
             continue
         name, value = finite_epsilons[0]
-        label = side.identity(index)
+        label = node.label
         facts = [
             precision.epsilon_below_range(node.op, label, name, value, limits.name, limits.smallest)
         ]
         note = remedies.raise_epsilon(name, limits.normal)
-        nodes, remedy = [side.identity(index)], Remedy(note=note)
+        nodes, remedy = [node.label], Remedy(note=note)
         culprit = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
         found_side.append(culprit)
     return found_side

@@ -145,7 +145,8 @@ def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
         for one in broken
         if one.node.kind != SHAPE
         or not any(
-            invalid & {*region_before(nodes, name, ())} for name in nodes[one.node.index].reads
+            invalid & {*region_before(case.model.graph, name, ())}
+            for name in nodes[one.node.index].reads
         )
     ]
 
@@ -289,7 +290,7 @@ def _depends(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
     """Return whether the tensor that breaks a rule depends on the data."""
     if broken.tensor in case.model.constants:
         return broken.kind == SHAPE
-    before = region_before(nodes, broken.tensor, ())
+    before = region_before(case.model.graph, broken.tensor, ())
     read = {broken.tensor, *(name for index in before for name in nodes[index].reads)}
     return broken.kind == SHAPE or any(name in case.model.inputs for name in read)
 
@@ -325,8 +326,7 @@ def _add_values(
     case: Case, party: SuspectedParty, asked: Collection[str], values: dict[str, Any]
 ) -> None:
     """Add tensors to known values, if a backend computes them."""
-    nodes = case.model.nodes
-    before = {one for name in asked for one in region_before(nodes, name, ())}
+    before = {one for name in asked for one in region_before(case.model.graph, name, ())}
     if not before:
         return
     part = case.model.part(sorted(before), values, sorted(asked))

@@ -24,7 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.words import precision, reasons, steps, titles
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_around
 
 _MOST_HOPS = 2
@@ -65,7 +65,7 @@ def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering
     """
     half = opened.half.try_on(lowered.feeds).result()
     for hops in range(_MOST_HOPS + 1) if half.verdict == FAULT else ():
-        neighbors = _add_neighbors(case.model.nodes, half.kept, opened.built.passes, hops)
+        neighbors = _add_neighbors(case.model.graph, half.kept, opened.built.passes, hops)
         values = (opened.built.run(feed, neighbors) for feed in lowered.feeds)
         after = lowered.tolerance.worst(lowered.exact, values)
         if after.is_tolerable:
@@ -74,12 +74,12 @@ def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering
 
 
 def _add_neighbors(
-    nodes: Sequence[Node], kept: Collection[str], castable: Collection[str], hops: int
+    graph: Graph, kept: Collection[str], castable: Collection[str], hops: int
 ) -> list[str]:
     """Return nodes with their castable neighbors up to `hops` steps away."""
     near = set(kept)
-    places = [index for index, node in enumerate(nodes) if node.label in near]
-    near |= {nodes[index].label for index in nodes_around(nodes, places, hops)}
+    places = [index for index, node in enumerate(graph.nodes) if node.label in near]
+    near |= {graph.nodes[index].label for index in nodes_around(graph, places, hops)}
     return [name for name in castable if name in near]
 
 
