@@ -260,6 +260,14 @@ class ChangeSearch:
             return part.load(prover)
         return part.load_first(self.runners)
 
+    def compute(self, variant: Variant, prover: SuspectedParty | None = None) -> Values | None:
+        """Return what the part computes with a variant; None if the backend refuses it."""
+        try:
+            part = self.part.change(output_name(variant), variant)
+            return self._load(part, prover)(part.feed)
+        except PolygraphyException:
+            return None
+
     def _is_right(self, variant: Variant | None) -> bool:
         """Return whether the part computes what is expected with a variant of one node."""
         return self._computes_expected(variant) and (

@@ -164,8 +164,7 @@ def diagnose_precision_loss(
     dtype = HALF[narrow]
     with case.attempt(titles.all_nodes_in(dtype)) as notes:
         half = open_half(reference.proto, half_type(dtype))
-        precision_loss = half.try_on(choose_feeds(half.model, [feed])).result()
-        notes.append(steps.loss(precision_loss.verdict, precision_loss.before))
+        precision_loss = half.result(choose_feeds(half.model, [feed]), notes)
     model, theirs = pairing.model, pairing.reference
     nodes = {
         theirs.nodes[node].label: model.nodes[index].label for index, node in pairing.nodes.items()
@@ -207,7 +206,7 @@ def find_cast(
             half = open_half(reference.proto, half_type(dtype))
             if not half.model.passes:  # It computes in half precision itself.
                 return None
-            found = half.try_on(choose_feeds(half.model, feeds)).result()
+            found = half.result(choose_feeds(half.model, feeds))
             off = found.after if found.kept else found.before
             party = CarefulParty(case.parties[0])  # What it refuses may have been a crash.
             compute = party.load(cast_model(reference.proto, dtype, found.kept))
@@ -332,12 +331,11 @@ def diagnose_half_model(
     with case.attempt(titles.all_nodes_in(name)) as notes:
         try:
             opened = half.open()
-            half_result = opened.try_on(half.feeds).result()
             exact = half.runs(third)
+            half_result = opened.result(half.feeds, notes)
         except PolygraphyException as error:
             notes.append(steps.cannot_run(error))
             return Skip(str(error))
-        notes.append(steps.loss(half_result.verdict, half_result.before))
         if half_result.verdict != AGREE and not is_observed(outputs, half_result.before):
             notes.append(steps.LOWERING_NOT_OBSERVED)
             return Skip(steps.LOWERING_NOT_OBSERVED)

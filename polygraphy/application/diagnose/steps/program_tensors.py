@@ -39,6 +39,7 @@ from polygraphy.domain.diagnosis.exported import (
     same_weight,
 )
 from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
 from polygraphy.domain.diagnosis.words import (
     errors,
     evidence,
@@ -47,6 +48,7 @@ from polygraphy.domain.diagnosis.words import (
     steps,
     titles,
 )
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import move_by_epsilons, spread
@@ -513,11 +515,12 @@ class _ProgramTensors:
     def _right_export(self, make: Any) -> str:
         """Return a short note if another export is correct; empty if it is not."""
         try:
-            opened = open_model(make(self._feed))
-            names = dict(zip(opened.inputs, self._feed.values()))
-            values = self._party.load(opened.given)(names)
-        except Exception as error:  # Exporters raise anything.
-            return f"fails ({type(error).__name__})"
+            with foreign_errors():
+                opened = open_model(make(self._feed))
+                names = dict(zip(opened.inputs, self._feed.values()))
+                values = self._party.load(opened.given)(names)
+        except PolygraphyException as error:
+            return f"fails ({type(original_error(error)).__name__})"
         own_values = dict(zip(self._case.model.outputs, values.values()))
         return "wrong" if self._found.off(own_values) else "right"
 

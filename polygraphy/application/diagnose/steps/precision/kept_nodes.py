@@ -63,14 +63,14 @@ def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering
     Why nodes lose too much is seen where every operator rounds, so those that do there are tried
     first; a backend that joins nodes may need their neighbors as well.
     """
-    half = opened.half.try_on(lowered.feeds).result()
+    half = opened.half.result(lowered.feeds)
     for hops in range(_MOST_HOPS + 1) if half.verdict == FAULT else ():
         neighbors = _add_neighbors(case.model.graph, half.kept, opened.built.passes, hops)
         values = (opened.built.run(feed, neighbors) for feed in lowered.feeds)
         after = lowered.tolerance.worst(lowered.exact, values)
         if after.is_tolerable:
             return evolve(half, before=lowered.worst, after=after, kept=neighbors)
-    return opened.half.try_on(lowered.feeds, lowered=opened.built).result()
+    return opened.half.result(lowered.feeds, lowered=opened.built)
 
 
 def _add_neighbors(
