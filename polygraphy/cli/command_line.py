@@ -20,7 +20,7 @@ Part = Union[Mapping[str, Any], Sequence[str]]
 
 
 def command_line(command: str, *parts: Part) -> str:
-    """Return a command line that gives options these values; see the port."""
+    """Return a command line that sets these option values; see the port."""
     words = command_words(command, *parts)
     return shlex.join(["polygraphy", *command.split(), *words]) if words else ""
 
@@ -69,7 +69,7 @@ def command_words(command: str, *parts: Part) -> list[str]:
 def _sets_exactly(
     command: Command, line: Sequence[str], expected: Mapping[str, Sequence[Any]], *, has_typed: bool
 ) -> bool:
-    """Return whether a command line is valid, and sets these options and no others."""
+    """Return whether a command line is valid, and sets exactly these options."""
     try:
         given_rows = parse(command, line).given
     except (BadValue, CommandLineError, HelpRequested):
@@ -94,5 +94,5 @@ def _backend_flags(values: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _path(value: Any) -> Any:
-    """Return a path in a form that is not taken for a flag."""
+    """Return a path in a form that cannot be read as a flag."""
     return f"./{value}" if isinstance(value, str) and value.startswith("-") else value

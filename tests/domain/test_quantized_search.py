@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
+from polygraphy.domain.quantization.asked_sites import AskedSites, numbers_of
 from polygraphy.domain.quantization.powers import PowerSum, measure_powers
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch
@@ -100,3 +102,32 @@ def test_what_follows_a_removed_relu_is_not_quantized_without_its_source() -> No
     ]
     rules = rules_of(nodes, sites, "static")
     assert not rules.fixed and rules.off(["conv"]) == [0, 1, 2]
+
+
+def remaining(
+    nodes: Sequence[FloatNode], sites: Sequence[Site], asks: dict[str, str], without: set[str]
+) -> set[int]:
+    """Mark tensors node by node, as a quantizer does."""
+    marked: set[str] = set()
+    for node in nodes:
+        kind = asks[node.name]
+        reads = node.reads[:1] if kind == "follows" else () if kind == "output" else node.reads
+        if node.name in without or (kind == "follows" and not marked.intersection(reads)):
+            continue
+        marked |= {*reads, *(() if kind == "inputs" else node.makes)}
+    return {number for number, site in enumerate(sites) if site.name in marked}
+
+
+def test_sets_that_grow_keep_the_sites_that_a_quantizer_marks() -> None:
+    rng = random.Random(5)
+    for _ in range(30):
+        nodes = [
+            FloatNode(f"n{n}", "", [f"t{rng.randrange(n + 1)}" for _ in "ab"], [f"t{n + 1}"])
+            for n in range(10)
+        ]
+        asks = {node.name: rng.choice(("all", "inputs", "follows", "output")) for node in nodes}
+        sites = [Site(f"t{number}", "activation", None) for number in range(11)]
+        asked = AskedSites(nodes, sites, asks, {}, ())
+        names = [f"n{number}" for number in rng.sample(range(10), 5)]
+        bits = asked.remaining(asked.nodes(names), asked.nodes(names[:3]))
+        assert {*numbers_of(bits)} == remaining(nodes, sites, asks, {*names})

@@ -30,7 +30,7 @@ _LABELS = "labels.csv"
 
 
 class Samples:
-    """What the iterations of a run are: samples, with labels if there are any."""
+    """The samples that the iterations of a run consist of, with labels if there are any."""
 
     def __init__(
         self,
@@ -95,14 +95,15 @@ class Samples:
 
 
 def _sample_name(path: str, file: str) -> str:
-    """Return the name of a sample: the path of its file from the folder on."""
+    """Return the name of a sample: the path of its file below the given folder."""
     return PurePath(file).relative_to(path).as_posix() if file != path else path
 
 
 class SampleComparison:
-    """Counts the answers of pairs of runs."""
+    """Counts the predictions of pairs of runs, sample by sample."""
 
     def __init__(self, samples: Samples, pairs: Sequence[tuple[int, int]]) -> None:
+        """Set the samples and the pairs of runs, by their positions."""
         self._samples = samples
         self._pairs = pairs
         self._counts = [SampleCounts(samples.labels) for _ in pairs]

@@ -35,7 +35,7 @@ _ANSWERS = {
 
 
 class CheckCommand:
-    """Runs a command, and judges by how it ends."""
+    """Runs a command, and decides from its end whether the check passed."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class CheckCommand:
         timeout: float | None = None,
         runs: int = 1,
     ) -> None:
-        """Set which command, and which of its ends are failures.
+        """Set the command, and the rules that decide which ends are failures.
 
         Args:
             command: a program and its arguments; no shell takes part. ``polygraphy`` is this
@@ -89,10 +89,11 @@ class CheckCommand:
         resolve(Commands).prepare(self._command)
 
     def __str__(self) -> str:
+        """Return the command line."""
         return shlex.join(self._command)
 
     def __call__(self) -> Outcome:
-        """Run the command.
+        """Run the command and return the outcome.
 
         Raises:
             UsageError: there is no such program, or it cannot check anything.
@@ -106,7 +107,7 @@ class CheckCommand:
         places: Mapping[str, str] | None = None,
         afresh: bool = False,
     ) -> RunningCheck:
-        """Start the command; several may run side by side.
+        """Start the command without waiting; several may run in parallel.
 
         Args:
             folder: where it runs (default: the current folder).
@@ -207,7 +208,7 @@ class CheckCommand:
         return not failure.is_like(self._first)
 
     def _compare(self, code: int) -> None:
-        """Log, once, that a failure ended with another exit code than the first."""
+        """Log, once, that a failure has a different exit code than the first one."""
         if code in self._failed_with:
             return
         self._failed_with.append(code)
@@ -226,11 +227,12 @@ class CheckCommand:
 
 
 class RunningCheck:
-    """A check that was started."""
+    """A check that is running."""
 
     def __init__(
         self, check: CheckCommand, words: Sequence[str], folder: str | None, *, afresh: bool
     ) -> None:
+        """Start the command of a check in a folder."""
         self._check = check
         self._words = words
         self._folder = folder
@@ -297,7 +299,7 @@ def _is_ours(command: Sequence[str]) -> bool:
 
 
 class AskUser:
-    """Asks the person at the terminal.
+    """Asks the person at the terminal whether an artifact works.
 
     Attributes:
         artifact: the file that the answer is about, if there is one; `Iterations` sets it.
@@ -306,7 +308,7 @@ class AskUser:
     artifact: str | None = None
 
     def __init__(self, otherwise: CheckCommand | None = None) -> None:
-        """Set the program that decides if no user is present.
+        """Set the check that decides if no user is present.
 
         Args:
             otherwise: takes the place of the person where standard input is no terminal; without
@@ -321,7 +323,7 @@ class AskUser:
         return Checked(self())
 
     def __call__(self) -> Outcome:
-        """Ask until the answer is understood.
+        """Ask until the answer is valid, and return the outcome.
 
         Raises:
             CheckFailedError: no user answers.

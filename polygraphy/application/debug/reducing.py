@@ -45,7 +45,8 @@ Ends = Union[Nodes, None]
 
 @frozen
 class Part:
-    """Nodes, and between which of them the model is cut: see `ReducibleModel.part`."""
+    """The nodes of a part of a model, and the tensors at which it is cut; see
+    `ReducibleModel.part`."""
 
     nodes: Nodes
     ends: Ends = None
@@ -54,7 +55,7 @@ class Part:
 
 @define
 class Parts:
-    """Makes parts of a model and checks them, each once."""
+    """Creates parts of a model and checks each of them once."""
 
     opened: ReducibleModel
     iterations: Iterations
@@ -141,7 +142,7 @@ class Parts:
             resolve(ResultStore).save([dict(feed)], path)
 
     def good_beside(self, count: int) -> Part | None:
-        """Return a part that passed, with nearly so many nodes: fewer if possible."""
+        """Return a passing part with a similar number of nodes, fewer if possible."""
         good = [part for part, outcome in self._known.items() if outcome is Outcome.GOOD]
         smaller = [part for part in good if len(part.nodes) < count]
         if smaller:
@@ -246,7 +247,7 @@ _MANY = 4
 
 @frozen
 class Reduction:
-    """What a model was reduced to.
+    """The result of reducing a model.
 
     Attributes:
         bad: a part that fails.
@@ -275,7 +276,7 @@ class Reduction:
 
 @frozen
 class _Way:
-    """How parts are searched for; see `reduce_model`."""
+    """The settings of a search for failing parts; see `reduce_model`."""
 
     mode: str
     reduce_outputs: bool
@@ -284,7 +285,7 @@ class _Way:
 
     @property
     def search(self) -> Callable[..., GraphFound]:
-        """The search function of the mode."""
+        """Return the search function of the mode."""
         return _SEARCHES[self.mode]
 
 
@@ -299,7 +300,7 @@ def reduce_model(
     save_inputs: str | None = None,
     find_all: bool = False,
 ) -> Reduction:
-    """Find a small part of a model that fails a check like the whole.
+    """Return a small part of a model that fails a check like the whole model.
 
     First nodes are cut off behind what fails, then in front of it. What is cut off in front becomes
     an input, and what other branches contribute a constant with the value that it has when the
@@ -381,7 +382,7 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
 def _prepare_failing_model(
     model: Any, iterations: Iterations, data_loader: Any, save_inputs: str | None
 ) -> Parts:
-    """Return the model with the data on which it fails.
+    """Return the parts of a model with the data on which it fails.
 
     Raises:
         InconclusiveError: it fails with none.
@@ -538,7 +539,7 @@ def _finite(array: Any) -> Any:
 
 
 def _show(parts: Parts, part: Part, *, checks: int) -> None:
-    """Log the remaining part."""
+    """Log the remaining part, and the number of checks."""
     opened, total = parts.opened, len(parts.opened.dependencies)
     names = [opened.name(node) for node in part.nodes]
     named = [f"{opened.op(node)} {opened.name(node)!r}" for node in part.nodes[:_LISTED]]
@@ -552,7 +553,7 @@ def _show(parts: Parts, part: Part, *, checks: int) -> None:
 
 
 def _suggest_mode(count: int, total: int, way: _Way) -> None:
-    """Print that another --mode may find a smaller part, if many nodes remain."""
+    """Log that another --mode may find a smaller part, if many nodes remain."""
     may_be_smaller = way.mode == "bisect" and way.reduce_inputs and way.reduce_outputs
     if may_be_smaller and count > 1 and count * _MANY >= total:
         G_LOGGER.info("--mode ddmin or --mode linear may find a smaller part, in more iterations.")

@@ -180,7 +180,7 @@ def _report_culprit(
 
 
 def diagnose_once(case: Case, request: Request) -> Found:
-    """Return the result of comparing a model with what is right, or else backends with each
+    """Return the result of comparing a model with its reference, or else backends with each
     other.
     """
     case, request = _with_data(case, request)
@@ -203,9 +203,8 @@ def diagnose_once(case: Case, request: Request) -> Found:
 
 
 def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
-    """Return the case and the request with their data; oracles that know the tensors inside of
-    branches get the model with the branches in place of If nodes.
-    """
+    """Return the case and the request with their data. If the oracle has tensors inside branches,
+    If nodes are replaced by their branches."""
     case = with_data_loader(case, request.data_loader)
     is_saved = request.golden is not None
     feeds = choose_feeds_for_parties(case, request.data_loader, are_saved=is_saved)
@@ -232,7 +231,7 @@ QUESTIONS: Sequence[Step[Request]] = (
 
 
 def ask(case: Case, request: Request) -> Found:
-    """Return the answer to the questions."""
+    """Return the result of all questions, in order."""
     answer = take_steps(QUESTIONS, case, request)
     assert isinstance(answer, Found)  # The last one always answers.
     return answer

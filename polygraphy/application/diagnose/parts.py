@@ -21,7 +21,7 @@ from polygraphy.ports.running import input_metadata
 
 @frozen
 class Part:
-    """Some nodes of a model as a model of their own.
+    """Some nodes of a model, cut out as a separate model.
 
     Attributes:
         model: the ``onnx.ModelProto``.
@@ -36,7 +36,7 @@ class Part:
     def load(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
     ) -> Compute:
-        """Return the part as a backend loads it; see `SuspectedParty.load`.
+        """Return the function that runs the part in a backend; see `SuspectedParty.load`.
 
         Raises:
             BackendError: it refuses the part.
@@ -75,7 +75,7 @@ class Part:
         return self.load(party, plain=plain, without=without)(self.feed)
 
     def change(self, output: str, variant: Variant, *, asks: bool = False) -> Part:
-        """Return the part with another node on trial; a backend refuses it by a BackendError.
+        """Return the part with one node changed; if a backend rejects it, that raises BackendError.
 
         Args:
             output: a tensor that the node computes.
@@ -96,9 +96,8 @@ class Part:
 
 
 def tensor_bytes(model: OpenModel, feed: Feed) -> int:
-    """Return how many bytes the nodes of a model compute from some data; tensors of unknown size
-    are left out.
-    """
+    """Return the size in bytes of the tensors that a model computes from some data; tensors of
+    unknown size are ignored."""
     layers = model.layers({name: np.shape(value) for name, value in feed.items()})
     return sum(size or 0 for layer in layers for size in layer.makes.values())
 
@@ -109,7 +108,7 @@ def cut_part(
     values: Values,
     outputs: Collection[str] | None = None,
 ) -> Part:
-    """Return some nodes of a model with the values that they read.
+    """Return a part with some nodes of a model, and the values that they read.
 
     Args:
         model: the model.
@@ -125,7 +124,7 @@ def cut_part(
 
 
 def feed_part(part: Any, values: Values) -> Part:
-    """Return an ``onnx.ModelProto`` with the values of its inputs.
+    """Return a part for an ``onnx.ModelProto``, with the values of its inputs.
 
     Raises:
         InputError: one of them is missing.

@@ -144,11 +144,11 @@ def lint(
 
 
 class _CarefulTrial:
-    """Runs each model in a process of its own; implements the port `ModelTrial`. What cannot be
-    handed over by that process is not among the results.
-    """
+    """Runs each model in a separate process; implements the port `ModelTrial`. Values that the
+    process cannot return are missing."""
 
     def __init__(self, trial: ModelTrial) -> None:
+        """Wrap a trial."""
         self._trial = trial
 
     def with_settings(
@@ -157,6 +157,7 @@ class _CarefulTrial:
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> ModelTrial:
+        """Return a trial with these settings, in separate processes."""
         return _CarefulTrial(
             self._trial.with_settings(providers, graph_optimization_level, provider_libraries)
         )
@@ -164,6 +165,7 @@ class _CarefulTrial:
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> Mapping[str, TrialValue]:
+        """Return the requested tensors of a model, run in a separate process."""
         trial_values = run_in_subprocess(
             lambda: self._trial.run(model, feed, outputs), "The backend", is_silent=True
         )

@@ -25,7 +25,7 @@ from polygraphy.ports.sweeping import (
 
 @frozen
 class Interpreter:
-    """One that runs cells, with what it is called with, and the versions of what it has."""
+    """A Python interpreter that runs cells, with its arguments and package versions."""
 
     path: str
     environment: Mapping[str, str]
@@ -34,7 +34,7 @@ class Interpreter:
 
 @frozen
 class PlannedCell:
-    """A cell, its key, and the key of what it is compared with."""
+    """A cell with its key and the key of its reference."""
 
     cell: Cell
     key: str
@@ -97,7 +97,7 @@ class Planned:
             raise UsageError(f"Environment {row.name if row else 'here'!r}: {error}") from error
 
     def _whole(self, path: str) -> str:
-        """Return a path of the plan, from the root on."""
+        """Return a path of the plan, resolved against the root."""
         return str(PurePath(self._root) / path)
 
     def _digest(self, path: str) -> str:

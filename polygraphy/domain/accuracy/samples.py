@@ -77,7 +77,7 @@ def scores_of(output: Any, *, is_one: bool) -> int | None:
 
 @frozen
 class Labels:
-    """What is right about each sample.
+    """The correct answer for each sample.
 
     Attributes:
         texts: the label of each sample: a class as models answer it.
@@ -191,7 +191,7 @@ class Change:
 
 @frozen
 class TaskMetric:
-    """How often both runs are right.
+    """The accuracy of both runs, and its difference.
 
     Attributes:
         values: of both runs, from 0 to 1.
@@ -207,7 +207,7 @@ class TaskMetric:
 
 @frozen
 class SamplesCompared:
-    """What came of all samples.
+    """The comparison of two runs over all samples.
 
     Attributes:
         parties: what both runs are called.

@@ -445,7 +445,8 @@ _RESIZE, _RESIZE_WITHOUT = 11, 13
 
 
 def _recurrent_rule(gates: int) -> Rule:
-    """Return a rule for the shapes of the weights, bias and states of a recurrent operator."""
+    """Return a rule for the shapes of the weights, bias and states of a recurrent operator with
+    that many gates."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield violations by the shapes of weights and states."""

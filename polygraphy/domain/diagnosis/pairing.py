@@ -30,7 +30,7 @@ _CODES = frozenset({"int4", "uint4", "int8", "uint8"})
 
 @frozen
 class Pairing:
-    """What belongs together in two graphs.
+    """The corresponding nodes and tensors of two graphs.
 
     Attributes:
         model: the first graph.
@@ -45,7 +45,7 @@ class Pairing:
     tensors: dict[str, str] = field(factory=dict)
 
     def pair(self, index: int, other_index: int) -> None:
-        """Record two nodes, and their outputs, as a pair."""
+        """Record two nodes, and their outputs, as corresponding."""
         self.nodes[index] = other_index
         outputs, reference_outputs = (
             self.model.nodes[index].outputs,
@@ -110,9 +110,8 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
 
 
 def _pair_crossed_outputs(pairing: Pairing) -> None:
-    """Pair the nodes that compute the same output of both models, if they were paired in another
-    order: two outputs that are exchanged have the same structure, but are not the same output.
-    """
+    """Pair the nodes that compute the same output in both models if they were paired crosswise: two
+    exchanged outputs can have the same structure."""
     model, reference = pairing.model, pairing.reference
     crossed: list[tuple[str, str, int, int]] = []
     for kind, tensor, twin in pair_interfaces(model, reference):
@@ -150,7 +149,8 @@ def _pair_by_names(pairing: Pairing) -> None:
 
 
 def _by_structure(pairing: Pairing) -> None:
-    """Pair the remaining nodes, the most certain first, because each pair makes others certain."""
+    """Pair the remaining nodes by structure, the most certain pairs first, because each pair helps
+    the next ones."""
     rounds: list[Callable[[], bool]] = [
         lambda: _pair_forward(pairing, _exact),
         lambda: _pair_backward(pairing, _exact_parameters),

@@ -8,9 +8,6 @@ from operator import or_
 
 from polygraphy.domain.quantization.sites import RAW, FloatNode, Site
 
-_ALWAYS = -1
-"""Stands for the tensor that a node follows, if it follows none."""
-
 
 def bits_of(numbers: Iterable[int]) -> int:
     """Return the integer with some bits set."""
@@ -26,9 +23,8 @@ def numbers_of(bits: int) -> Iterator[int]:
 
 
 def _in_order(nodes: Sequence[FloatNode]) -> list[FloatNode]:
-    """Return nodes in an order in which each follows those that compute what it reads: a Relu that
-    the quantizer removed may be last in the model.
-    """
+    """Return nodes sorted so that each follows the producers of its inputs: a Relu that the
+    quantizer removed may be last in the model."""
     makers = {name: node for node in nodes for name in node.makes}
     ordered: dict[int, FloatNode] = {}
     pending = [*reversed(nodes)]
@@ -46,7 +42,7 @@ def _in_order(nodes: Sequence[FloatNode]) -> list[FloatNode]:
 
 
 class AskedSites:
-    """The sites that nodes ask for.
+    """The sites that nodes require to be quantized.
 
     Args:
         nodes: the nodes, in order.
@@ -54,9 +50,6 @@ class AskedSites:
         asks: by the name of a node what it asks for; see `Rules`.
         biases: by the name of a node the corrected bias that another node adds behind it.
         fixed: the sites for which no node is known to ask.
-
-    Attributes:
-        names: the names of nodes that ask for a site; the bit of a node is its position.
     """
 
     def __init__(
@@ -67,48 +60,102 @@ class AskedSites:
         biases: Mapping[str, str],
         fixed: Collection[int],
     ) -> None:
-        self._count = len(sites)
-        self._fixed = bits_of(fixed)
-        asking = [node for node in nodes if asks.get(node.name, "nothing") != "nothing"]
-        self.names: Sequence[str] = [*dict.fromkeys(node.name for node in asking)]
-        self._bits = {name: 1 << number for number, name in enumerate(self.names)}
-        tensors: dict[str, int] = {}
+        """Compute the sites of each node, and the nodes of each site."""
+        asking = _in_order([node for node in nodes if asks.get(node.name, "nothing") != "nothing"])
+        self._bits: dict[str, int] = {}
+        self._copies: dict[int, int] = {}  # More nodes of the same name, by the bit of the first.
+        for number, node in enumerate(asking):
+            bit = self._bits.setdefault(node.name, 1 << number)
+            if bit != 1 << number:
+                self._copies[bit] = self._copies.get(bit, 0) | 1 << number
+        count = len(asking)
+        self._conditions: list[tuple[int, int]] = [(0, 0)] * count
+        self._followers, self._touched = [0] * count, [0] * count
+        marked, biased = self._link_nodes(asking, asks, biases)
+        every = bits_of(fixed)
+        self._askers: list[tuple[int, int]] = []
         for number, site in enumerate(sites):
-            for offset, name in ((0, site.name), (self._count, site.name + RAW)):
-                tensors[name] = tensors.get(name, 0) | 1 << offset + number
-        follows = {node.name for node in asking if asks[node.name] == "follows"}
-        for node in asking:
-            if node.name in follows and node.reads and node.reads[0] not in tensors:
-                tensors[node.reads[0]] = 1 << 2 * self._count + len(tensors)
-        self._steps: list[tuple[int, int, int, int]] = []
-        for node in _in_order(asking):
-            reads, makes = (
-                reduce(or_, (tensors.get(name, 0) for name in names), 0)
-                for names in (node.reads, node.makes)
+            names = site.name, site.name + RAW
+            asked, added = (
+                reduce(or_, (nodes.get(name, 0) for name in names)) for nodes in (marked, biased)
             )
-            bias = tensors.get(biases.get(node.name, ""), 0)
-            kind = asks[node.name]
-            first, marks = _ALWAYS, reads
+            self._askers.append((asked, added))
+            if every >> number & 1:
+                continue
+            every |= bool(asked | added) << number
+            for at in numbers_of(asked | added):
+                self._touched[at] |= 1 << number
+        self._states = {0: (0, every)}
+
+    def _link_nodes(
+        self, asking: Sequence[FloatNode], asks: Mapping[str, str], biases: Mapping[str, str]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Return, by tensor, the nodes that ask for it, and those that ask for it as a corrected
+        bias, whatever they follow; note what each node follows.
+        """
+        marked: dict[str, int] = {}
+        biased: dict[str, int] = {}
+        for number, node in enumerate(asking):
+            kind, bit = asks[node.name], 1 << number
+            if bias := biases.get(node.name, ""):
+                biased[bias] = biased.get(bias, 0) | bit
+            reads = [] if kind == "output" else node.reads
             if kind == "follows":
-                first = tensors[node.reads[0]] if node.reads else 0
-                marks = first | makes
-            elif kind == "output":
-                marks = makes
-            elif kind == "all":
-                marks = reads | makes
-            self._steps.append((self._bits[node.name], first, marks, bias))
+                reads = node.reads[:1]
+                before, added = (
+                    reduce(or_, (nodes.get(name, 0) for name in reads), 0)
+                    for nodes in (marked, biased)
+                )
+                if not before | added:
+                    continue  # Nobody quantizes what it follows.
+                self._conditions[number] = before, added
+                for at in numbers_of(before | added):
+                    self._followers[at] |= bit
+            for name in (*reads, *(() if kind == "inputs" else node.makes)):
+                marked[name] = marked.get(name, 0) | bit
+        return marked, biased
 
     def nodes(self, names: Iterable[str]) -> int:
         """Return nodes as bits."""
         return reduce(or_, (self._bits.get(name, 0) for name in names), 0)
 
-    def remaining(self, excluded: int) -> int:
-        """Return the sites that remain quantized, as bits, if some nodes are excluded."""
-        marked = 0
-        for bit, first, marks, bias in self._steps:
+    def remaining(self, excluded: int, base: int = 0) -> int:
+        """Return the sites that remain quantized, as bits, if some nodes are excluded.
+
+        Args:
+            excluded: the nodes.
+            base: some of them, which are also part of many other sets: only the rest is worked out.
+        """
+        if base not in self._states:
+            self._states[base] = self._exclude(base, *self._states[0], base)
+        return self._exclude(excluded, *self._states[base], excluded & ~base)[1]
+
+    def _exclude(
+        self, excluded: int, silent: int, remaining: int, new_nodes: int
+    ) -> tuple[int, int]:
+        """Return the nodes that ask for nothing, and the sites that remain, after more nodes are
+        excluded: those that follow them may then ask for nothing as well.
+        """
+        for bit, copies in self._copies.items():
             if excluded & bit:
-                continue
-            marked |= bias
-            if first == _ALWAYS or marked & first:
-                marked |= marks
-        return (marked | marked >> self._count) & (1 << self._count) - 1 | self._fixed
+                excluded, new_nodes = excluded | copies, new_nodes | copies
+        pending, touched = new_nodes, 0
+        while pending:  # In order: a node only follows earlier ones.
+            lowest = pending & -pending
+            pending ^= lowest
+            number = lowest.bit_length() - 1
+            if not lowest & excluded:
+                before, added = self._conditions[number]
+                if before & ~silent or added & ~excluded:
+                    continue
+            silent |= lowest
+            pending |= self._followers[number] & ~silent
+            touched |= self._touched[number]
+        touched &= remaining
+        while touched:
+            lowest = touched & -touched
+            touched ^= lowest
+            asked, added = self._askers[lowest.bit_length() - 1]
+            if not (asked & ~silent or added & ~excluded):
+                remaining ^= lowest
+        return silent, remaining

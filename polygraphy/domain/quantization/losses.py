@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ measured.
 
 @frozen(eq=False)
 class SiteLoss:
-    """What is lost at a site.
+    """The quantization loss at a site.
 
     Attributes:
         loss: the rms of the error over that of the tensor; of a weight, in its worst channel.
@@ -96,9 +96,8 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
 
 
 def _loss_with_other_zero(array: Array, site: Site) -> float | None:
-    """Return the least loss with the same scale and another zero point, which puts one end of the
-    data at one end of the range; None if there is none.
-    """
+    """Return the least loss with the same scale and a zero point that aligns one end of the data
+    with one end of the range; None if there is no such zero point."""
     scheme = site.scheme
     assert scheme is not None
     if scheme.stored.minifloat is not None or not scheme.is_per_tensor or not array.size:
@@ -149,24 +148,21 @@ def weight_loss(site: Site) -> SiteLoss | None:
         return SiteLoss(_relative(values - exact, exact), 0.0, 0.0, spread)
     scheme = site.scheme
     best, least = best_weight_scheme(exact, scheme)
-    groups = [*_groups(exact, scheme)]
-    rms = _rms(exact)
-    worst, channel = None, None
-    for number, at in enumerate(groups):
-        if _rms(exact[at]) <= _DEAD * rms:
-            continue
-        relative = _relative(values[at] - exact[at], exact[at])
-        possible = _relative(least[at] - exact[at], exact[at])
-        if worst is None or relative / max(possible, 1e-6) > worst[0] / max(worst[1], 1e-6):
-            worst, channel = (relative, possible), number
-    if worst is None:
+    axes = _axes_of_group(exact, scheme)
+    sizes = _rms_along(exact, axes)
+    counted = np.flatnonzero(sizes > _DEAD * _rms(exact))
+    if not counted.size:
         return SiteLoss(0.0, 0.0, 0.0, spread)
-    loss, possible = worst
-    number_of = None if len(groups) == 1 else channel
+    lost, possible = (
+        _rms_along(one - exact, axes)[counted] / sizes[counted] for one in (values, least)
+    )
+    at = int(np.argmax(lost / np.maximum(possible, 1e-6)))
+    loss, smallest = float(lost[at]), float(possible[at])
+    number_of = None if sizes.size == 1 else int(counted[at])
     shared = None
     if scheme.is_per_tensor and site.channel_axis is not None:
         shared = _with_shared_scale(exact, values, scheme, site.channel_axis)
-    return SiteLoss(loss, min(possible, loss), 0.0, spread, number_of, best, shared)
+    return SiteLoss(loss, min(smallest, loss), 0.0, spread, number_of, best, shared)
 
 
 def _with_shared_scale(
@@ -178,18 +174,18 @@ def _with_shared_scale(
     rows, read = (
         np.moveaxis(array, axis, 0).reshape(exact.shape[axis], -1) for array in (exact, values)
     )
-    rms = _rms(exact)
-    shared_scale = []
-    for row, array in zip(rows, read):
-        if _rms(row) > _DEAD * rms:
-            row_scheme = scheme_of_range(scheme, row.min(), row.max(), symmetric=True)
-            shared_scale.append(
-                (
-                    _relative(array - row, row),
-                    _relative(row_scheme.values(row_scheme.codes(row)) - row, row),
-                )
-            )
-    return max(shared_scale, default=None)
+    one = np.ones(len(rows))
+    like = evolve(scheme, scale=one, zero_point=0 * one, axis=0)
+    own = scheme_of_range(like, rows.min(1), rows.max(1), symmetric=True)
+    sizes = _rms_along(rows, (1,))
+    counted = sizes > _DEAD * _rms(exact)
+    if not counted.any():
+        return None
+    shared, separate = (
+        (_rms_along(array - rows, (1,)) / np.where(counted, sizes, 1))[counted]
+        for array in (read, own.values(own.codes(rows)))
+    )
+    return max(zip(shared.tolist(), separate.tolist()))
 
 
 def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
@@ -218,7 +214,7 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
 
 
 def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
-    """Return the range of the elements that have a scale in common, by scale."""
+    """Return, by scale, the smallest and the largest of the elements that share it."""
     if scheme.is_per_tensor:
         shape = np.shape(scheme.scale)
         return np.full(shape, exact.min()), np.full(shape, exact.max())
@@ -233,16 +229,23 @@ def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
     return exact.min(ats), exact.max(ats)
 
 
-def _groups(exact: Array, scheme: Scheme) -> Iterator[tuple[Any, ...]]:
-    """Yield an index for the elements of each scale: a channel, or a block along the other axis."""
+def _axes_of_group(exact: Array, scheme: Scheme) -> tuple[int, ...]:
+    """Return the axes of the elements that are judged together: all, or all but the channels; with
+    blocks, all but the other axis.
+    """
     if scheme.is_per_tensor:
-        yield (...,)
-        return
+        return tuple(range(exact.ndim))
     axis = scheme.axis % exact.ndim
     if scheme.block:
         axis = next((at for at in range(exact.ndim) if at != axis), axis)
-    for number in range(exact.shape[axis]):
-        yield (*(slice(None),) * axis, number)
+    return tuple(at for at in range(exact.ndim) if at != axis)
+
+
+def _rms_along(array: Array, axes: tuple[int, ...]) -> Array:
+    """Return the root mean square over some axes, as a list of the others; 0 if it is empty."""
+    if not array.size:
+        return np.zeros(1)
+    return np.atleast_1d(np.sqrt(np.mean(np.square(array), axes))).reshape(-1)
 
 
 def _rms(array: Array) -> float:
@@ -258,7 +261,7 @@ def _relative(error: Array, array: Array) -> float:
 
 
 def with_exact(site: Site, exact: Array | None) -> Site:
-    """Return a site whose floating-point weight is known."""
+    """Return a site with its floating-point weight."""
     return evolve(site, exact=exact)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import inf, log10
+from math import inf, isfinite, log10
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,15 @@ Metric = Callable[["Outputs", "Outputs"], float]
 
 
 class Outputs(Mapping[str, Any]):
-    """The outputs of a model on several inputs: by name, joined along the first axis; by number,
-    those of one input. Arrays that do not fit together are a list.
-    """
+    """The outputs of a model on several inputs. By name: joined along the first axis, or a list if
+    arrays do not fit together. By number: the outputs for one input."""
 
     def __init__(self, samples: Sequence[Values]) -> None:
+        """Collect the outputs of each input."""
         self.samples = list(samples)
 
     def __getitem__(self, key: str | int) -> Any:
+        """Return an output on all inputs by its name, or all outputs of one input by its number."""
         if isinstance(key, int):
             return self.samples[key]
         arrays = [sample[key] for sample in self.samples]
@@ -37,21 +38,24 @@ class Outputs(Mapping[str, Any]):
         return np.concatenate(arrays) if fits else arrays
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the names of the outputs."""
         return iter(self.samples[0] if self.samples else ())
 
     def __len__(self) -> int:
+        """Return the number of outputs."""
         return len(self.samples[0]) if self.samples else 0
 
 
 class RmsRatio:
-    """The rms of the error over that of the reference: of the worst output, or the worst part of
-    one that is joined.
+    """The RMS of the error relative to that of the reference, for the worst output or part of an
+    output.
 
     Args:
         layouts: returns how an output is put together; None if it is one.
     """
 
     def __init__(self, layouts: Callable[[str], Layout | None] = lambda name: None) -> None:
+        """Set the function that returns the parts of an output."""
         self._layouts = layouts
 
     def __call__(self, outputs: Outputs, reference: Outputs) -> float:
@@ -71,15 +75,20 @@ class RmsRatio:
                     return inf
                 continue
             value, expected = value.astype(np.float64), expected.astype(np.float64)
-            finite = np.isfinite(expected)
-            if not np.array_equal(np.isfinite(value), finite):
-                return inf
-            with np.errstate(invalid="ignore"):
-                error = np.where(finite, value - expected, 0.0)
-            size = np.where(finite, expected, 0.0)
+            with np.errstate(all="ignore"):
+                error = np.square(value - expected)
+                total = float(np.sum(error))
+            if not isfinite(total):  # Only then it matters which elements are not finite.
+                finite = np.isfinite(expected)
+                if not np.array_equal(np.isfinite(value), finite):
+                    return inf
+                error, expected = np.where(finite, error, 0.0), np.where(finite, expected, 0.0)
+                total = float(np.sum(error))
+            size = np.square(expected)
             for number, at in self._parts(name, expected.shape):
-                errors[number] = errors.get(number, 0.0) + float(np.sum(error[at] ** 2))
-                sizes[number] = sizes.get(number, 0.0) + float(np.sum(size[at] ** 2))
+                part = total if at is ... else float(np.sum(error[at]))
+                errors[number] = errors.get(number, 0.0) + part
+                sizes[number] = sizes.get(number, 0.0) + float(np.sum(size[at]))
         ratios = [_ratio(errors[number], sizes[number]) for number in errors]
         return max(ratios, default=0.0)
 

@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
 from polygraphy.adapters.onnx.edit.quantized_nodes import convert_codes
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.application.diagnose.steps import quantized_goal, quantized_switches
+from polygraphy.application.diagnose.steps.quantized import runs, switches
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
@@ -108,7 +108,7 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(
 ) -> None:
     # Runs are the limit: a busy machine, here with seconds of an hour, gives the same answer.
     slow = SimpleNamespace(perf_counter=count(step=3600).__next__)
-    for module in (quantized_goal, quantized_switches):
+    for module in (runs, switches):
         monkeypatch.setattr(module, "time", slow)
     model, right = build_quantized(), outputs(plain())
     metric = RmsRatio()

@@ -129,6 +129,9 @@ def test_a_party_in_another_process_has_the_attributes_of_its_ports() -> None:
     for port in (SuspectedParty, LoweringParty):
         for name in vars(port)["__annotations__"]:
             assert getattr(warm, name) == getattr(party, name), name
+    exact = warm.with_exact_products()  # type: ignore[attr-defined]
+    assert isinstance(exact, WarmParty)
+    assert np.array_equal(exact.load(model("Neg"))(X)["y"], -X["x"])
     close([warm])
 
 

@@ -36,9 +36,8 @@ def matching_files(folder: str, pattern: str) -> list[str]:
 
 
 def files_named_by(folder: str, word: str) -> list[str]:
-    """Return the files that a word of a command line names, with the modules that scripts
-    import.
-    """
+    """Return the files that a word of a command line refers to, with the modules that scripts
+    import."""
     root = Path(folder)
     texts = [word, *(word[at + 1 :] for at, letter in enumerate(word) if letter in _BEFORE_PATHS)]
     parts = {text[:end] for text in texts for end in _ends_of(text)}

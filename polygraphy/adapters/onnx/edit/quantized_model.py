@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.block_weights import block_weight, repack_blocks, store_integers
+from polygraphy.adapters.onnx.edit.block_weights import block_weight
 from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
 from polygraphy.adapters.onnx.edit.lazy_branches import compute_lazily
@@ -19,7 +17,6 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     QUANTIZE,
     SitePair,
     channel_axis,
-    convert_codes,
     format_of,
     is_bias_shape,
     is_corrected,
@@ -33,11 +30,10 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     remove_identities,
     remove_suffixes,
     scheme_of_node,
-    set_axis,
-    set_domain,
     sort_nodes,
     weights_between,
 )
+from polygraphy.adapters.onnx.edit.quantized_schemes import SchemeEditor
 from polygraphy.adapters.onnx.edit.reference_names import rename_operators, sort_forms
 from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
@@ -72,11 +68,12 @@ SWITCHES = "polygraphy//switches"
 """The input that says of each site whether it is on."""
 _AGAIN = "//again"
 """What is added to the name of a weight that the backend quantizes again."""
-_INT32 = 2.0**31
 _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")
 """Operators whose bias is their third input: a first or second one is not a bias."""
 _KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")
 """Quantizers that do not compensate in biases for the errors of weights."""
+_SMALL = 4096
+"""Constants of up to so many elements are decoded once: scales and zero points."""
 _ALIKE = 0.5
 """A weight of the reference may differ from the quantized one by this share of its rms."""
 
@@ -90,7 +87,7 @@ def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> Quant
 
 
 class QuantizedModel:
-    """A model and its sites; implements the port `QuantizedModel`.
+    """A model with its quantization sites; implements the port `QuantizedModel`.
 
     Attributes:
         sites: where it is quantized.
@@ -110,6 +107,7 @@ class QuantizedModel:
         for reference in references[:1]:
             rename_operators(self._graph, reference)
         self.sites: list[Site] = []
+        self._activations: set[str] = set()
         self._pairs: list[SitePair] = []
         self._dequantized: dict[str, str] = {}
         self._aliases: dict[str, list[str]] = {}
@@ -133,7 +131,7 @@ class QuantizedModel:
 
     @cached_property
     def nodes(self) -> list[FloatNode]:
-        """The nodes that compute, with the tensors that they read before quantization."""
+        """Return the computing nodes, with the tensors that they read before quantization."""
         found_nodes = []
         operators = {pair.output: pair for pair in self._pairs if pair.twin is not None}
         hidden = {id(node) for pair in operators.values() for node in pair.region}
@@ -163,7 +161,7 @@ class QuantizedModel:
     # Other forms of the model.
 
     def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> ModelProto:
-        """Return the model with one more input, which switches each site on or off."""
+        """Return the model with an additional input that switches each site on or off."""
         copy, graph = self._copy_graph()
         between = self._weights_between if requantizes else {}
         graph.input.append(
@@ -187,9 +185,8 @@ class QuantizedModel:
 
     @cached_property
     def between(self) -> dict[int, tuple[int, Sequence[int]]]:
-        """Weights that a backend may quantize again, each with the site that its node reads and
-        those behind its node.
-        """
+        """Return the weights that a backend may quantize again, each with the site that its node
+        reads and those that follow its node."""
         return {
             weight: (one, tuple(behind)) for weight, (one, behind) in self._weights_between.items()
         }
@@ -251,102 +248,26 @@ class QuantizedModel:
         return site.name.partition("//again")[0]
 
     def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
-        """Return the model with other parameters at some sites; None: a bias from its operands."""
-        copy: ModelProto = copy_of(self._model)
-        changed = QuantizedModel(copy, self._references)
-        # Corrected biases were added to the model, and sorting may have changed the order of sites.
-        numbers = {site.name: number for number, site in enumerate(changed.sites)}
-        schemes = {numbers[self.sites[number].name]: scheme for number, scheme in schemes.items()}
-        for number, scheme in schemes.items():
-            changed._set_scheme(number, scheme)
-        changed._update_biases(set(schemes))
-        repaired_model = QuantizedModel(changed._model, self._references)
+        """Return the model with other parameters at some sites; for None, a bias is computed from
+        its operands."""
+        repaired_model = QuantizedModel(self._change_schemes(schemes)._model, self._references)
         repaired_model.reference = self.reference
         return repaired_model
 
-    def _set_scheme(self, number: int, scheme: Scheme | None) -> None:
-        """Quantize a site by another scheme."""
-        site, pair = self.sites[number], self._pairs[number]
-        if scheme is None:
-            return
-        if pair.twin is not None:
-            repack_blocks(self._model, pair.region, site, scheme)
-            store_integers(self._model, pair.region, site, scheme)
-            return
-        prefix = f"{site.name}//repaired"
-        kind = pair.kind
-        self._add_constant(f"{prefix}_scale", scheme.scale.astype(kind))
-        self._add_constant(f"{prefix}_zero", convert_codes(scheme.zero_point, scheme.dtype))
-        for node in (pair.quantize, *pair.dequantize):
-            if node is not None:
-                codes_or_values = node.input[0]
-                node.input[:] = [codes_or_values, f"{prefix}_scale", f"{prefix}_zero"]
-                set_axis(node, scheme)
-                set_domain(self._model, node, scheme)
-        if pair.quantize is None and site.exact is not None:
-            codes = scheme.codes(site.exact)
-            self._add_constant(f"{prefix}_codes", convert_codes(codes, scheme.dtype))
-            for node in pair.dequantize:
-                node.input[0] = f"{prefix}_codes"
+    def proto_with_schemes(self, schemes: Mapping[int, Scheme | None]) -> ModelProto:
+        """Return the model file of `with_schemes`, which takes a third of the time."""
+        return self._change_schemes(schemes).float_at_sites(())
 
-    def _update_biases(self, changed: set[int]) -> None:
-        """Update the scales of biases whose operands have new scales."""
-        fresh = QuantizedModel(self._model, self._references)
-        by_name = {site.name: number for number, site in enumerate(fresh.sites)}
-        for node in fresh.nodes:
-            numbers = [by_name.get(name) for name in node.reads]
-            if len(numbers) < 3 or any(number is None for number in numbers[:3]):
-                continue
-            x, w, b = (int(number) for number in numbers[:3] if number is not None)
-            bias, first, second = fresh.sites[b], fresh.sites[x].scheme, fresh.sites[w].scheme
-            if bias.kind != "bias" or not {x, w, b} & changed or first is None or second is None:
-                continue
-            if bias.scheme is None:
-                continue
-            scale = (first.scale.reshape(-1) * second.scale.reshape(-1)).astype(numpy.float32)
-            exact = bias.exact if bias.exact is not None else bias.values
-            assert exact is not None
-            scale = self._scale_that_fits(fresh.sites[w], w, scale, exact, first)
-            scheme = Scheme(
-                bias.scheme.dtype,
-                scale if scale.size > 1 else scale.reshape(()),
-                numpy.zeros(scale.shape if scale.size > 1 else ()),
-                0,
-            )
-            self._set_bias(b, scheme, exact)
-
-    def _scale_that_fits(
-        self, weight: Site, number: int, scale: Array, exact: Array, reads: Scheme
-    ) -> Array:
-        """Return a scale for a bias that fits int32; its weight's is enlarged if necessary."""
-        least = numpy.abs(exact) / (_INT32 * 0.999)
-        least = least if scale.size > 1 else least.max(keepdims=True)
-        if weight.scheme is None or weight.exact is None or numpy.all(least <= scale):
-            return scale
-        wider: Array = numpy.maximum(scale, least).astype(numpy.float32)
-        shape = weight.scheme.scale.shape
-        steps = (wider.astype(numpy.float64) / reads.scale.reshape(-1)).reshape(shape)
-        self._set_scheme(number, evolve(weight.scheme, scale=steps))
-        return wider
-
-    def _set_bias(self, number: int, scheme: Scheme, exact: Array) -> None:
-        """Quantize a bias by another scheme."""
-        site, pair = self.sites[number], self._pairs[number]
-        prefix = f"{site.name}//repaired"
-        self._add_constant(f"{prefix}_scale", scheme.scale.astype(numpy.float32))
-        self._add_constant(f"{prefix}_codes", convert_codes(scheme.codes(exact), scheme.dtype))
-        for node in pair.dequantize:
-            node.input[:] = [f"{prefix}_codes", f"{prefix}_scale"]
-            set_axis(node, scheme)
-
-    def _add_constant(self, name: str, array: Array) -> None:
-        """Add a weight to the model, in place of one of the same name."""
-        initializer = [
-            initializer for initializer in self._graph.initializer if initializer.name != name
-        ]
-        del self._graph.initializer[:]
-        self._graph.initializer.extend(initializer)
-        add_weight(self._model, onnx.numpy_helper.from_array(array), name)
+    def _change_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
+        """Return a copy with other parameters; its sites are still those from before."""
+        changed = QuantizedModel(self._model, self._references)
+        # Corrected biases were added to the model, and sorting may have changed the order of sites.
+        numbers = {site.name: number for number, site in enumerate(changed.sites)}
+        editor = SchemeEditor(changed._model, changed.sites, changed._pairs, changed.nodes)
+        editor.change(
+            {numbers[self.sites[number].name]: scheme for number, scheme in schemes.items()}
+        )
+        return changed
 
     # How it is put together.
 
@@ -410,17 +331,22 @@ class QuantizedModel:
         return name
 
     def _constant_reader(self) -> Callable[[str], Array | None]:
-        """Return a function that returns the elements of a constant by name, and None for other
-        tensors; constants that are added later are not known to it.
-        """
+        """Return a function from names to the elements of constants, and None for other tensors;
+        constants added later are not included."""
         makers, weights = self._makers, self._weights
+        arrays: dict[str, Array | None] = {}
 
         def constant(name: str) -> Array | None:
             """Return the value of a weight or Constant node; None if the tensor is computed."""
+            if name in arrays:
+                return arrays[name]
             tensor = weights.get(name)
             if tensor is None and name in makers and makers[name].op_type == "Constant":
                 tensor = constant_tensor(makers[name])
-            return None if tensor is None else onnx.numpy_helper.to_array(tensor)
+            array = None if tensor is None else onnx.numpy_helper.to_array(tensor)
+            if array is None or array.size <= _SMALL:  # Large ones are read once.
+                arrays[name] = array
+            return array
 
         return constant
 
@@ -514,9 +440,10 @@ class QuantizedModel:
         exact = constant(node.input[0])
         name = self._dequantized.get(node.input[0], node.input[0]).removesuffix(RAW)
         aliases = self._aliases.setdefault(name, [])
-        if any(site.name == name for site in self.sites):
+        if name in self._activations:
             aliases.append(f"{name}//again{len(aliases)}")
             name = aliases[-1]
+        self._activations.add(name)
         number = len(self.sites)
         differs = not is_same_scheme(scheme, read)
         outputs = [reader.output[0] for reader in readers]

@@ -82,9 +82,8 @@ def find_violations(
 
 
 def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterator[InvalidNode]:
-    """Yield nodes whose results differ in shape from the declaration in the graph; a dimension name
-    has one length in all of it.
-    """
+    """Yield nodes with outputs that differ in shape from their declaration; a dimension name has
+    one length in the whole graph."""
     sizes: dict[str, int] = {}
     for value in model.graph.input:
         for dim, size in zip(_dims(value.type) or (), np.shape(values.get(value.name, ()))):
@@ -229,7 +228,9 @@ class NodeChecks:
         data: ChainMap[str, Any],
         stated: Mapping[str, TypeProto],
     ) -> None:
-        """Add what is known of the outputs of a node: types of values, a constant, stated types."""
+        """Add known facts about the outputs of a node: types of values, a constant,
+        declared types.
+        """
         if graph is self._model.graph:
             types.update(self._value_types(node.output))
         _take_constant(node, data)
@@ -325,9 +326,7 @@ class NodeChecks:
     def _infer_output_types(
         self, node: NodeProto, types: Types, data: ChainMap[str, Any]
     ) -> dict[str, TypeProto]:
-        """Return the types of a node's outputs, as far as the types of its inputs determine
-        them.
-        """
+        """Return the types of a node's outputs as far as the input types determine them."""
         if graphs_of(node):
             return {}
         schema = self._schema(node)
@@ -355,7 +354,7 @@ class NodeChecks:
 
 
 class _Contradiction(Exception):
-    """The types of a node's inputs do not fit its operator."""
+    """Raised if the types of a node's inputs do not fit its operator."""
 
 
 _HIGHEST = 2**31 - 1
@@ -421,7 +420,7 @@ def _type_conflicts(call: OperatorCall, schema: Any) -> Iterator[Violation]:
 
 
 def _forbidden_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
-    """Yield the first input whose data type the operator does not take."""
+    """Yield the first input whose data type the operator does not accept."""
     formal = list(schema.inputs)
     allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
     for position, operand in enumerate(call.inputs):
@@ -509,7 +508,7 @@ def _tensor_type(tensor: TensorProto) -> TypeProto:
 
 
 def _take_constant(node: NodeProto, data: ChainMap[str, Any]) -> None:
-    """Keep the value of a constant, because shapes may depend on it."""
+    """Store the value of a constant, because shapes may depend on it."""
     if is_constant(node) and len(node.output) == 1:
         tensor = constant_tensor(node)
         if tensor is not None and byte_size(tensor) <= SMALL:

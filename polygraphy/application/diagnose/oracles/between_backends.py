@@ -29,7 +29,7 @@ STEPS: Sequence[Step[BackendRuns]] = (
     ),
     explain_by_nondeterminism,
     report_matching_outputs,
-    step_from("steps.quantization_steps:explain_by_quantization_steps"),
+    step_from("steps.quantized.code_steps:explain_by_quantization_steps"),
     step_from("steps.accumulated_rounding:explain_by_accumulated_rounding"),
     step_from("steps.precision.backend_half_precision:explain_by_half_precision"),
     step_from("steps.backend_faults:explain_by_nodes", lambda case, runs: runs.compared.differs),
@@ -42,8 +42,7 @@ STEPS: Sequence[Step[BackendRuns]] = (
 
 def between_backends(case: Case, request: Request) -> Found:
     """Return the diagnosis from comparing the backends with each other, and with the arbiter if the
-    model differs from what is right without a known cause.
-    """
+    model differs from its oracle without a known cause."""
     arbiter, parties = request.arbiter, case.parties
     asks_arbiter = bool(request.unexplained) and arbiter not in parties
     case = evolve(

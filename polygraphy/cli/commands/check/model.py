@@ -171,13 +171,13 @@ class CheckCompatibilityCommand(Command):
 
 
 def _backend_titles(backends: Sequence[str]) -> str:
-    """Return the titles of some backends as words of a sentence."""
+    """Return the titles of backends as an English list."""
     titles = backends_by_name()
     return join_words([titles[backend].title for backend in backends])
 
 
 def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None:
-    """Raise if a backend cannot take a model in any form."""
+    """Raise CommandLineError if a backend does not support any form of a model."""
     if kind in _UNCHECKED:
         raise CommandLineError(
             f"{model.model_file} is a model of type {kind}, which only TensorRT can run:"
@@ -187,8 +187,7 @@ def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None
 
 
 def _available_backends(*, is_tensorflow: bool) -> tuple[str, ...]:
-    """Return the installed backends that run the model; for a model of TensorFlow, TensorFlow in
-    any case.
+    """Return the installed backends that run the model; for a TensorFlow model, always TensorFlow.
 
     Raises:
         CommandLineError: there is none.

@@ -124,7 +124,7 @@ _TOLERANCE = {"fp16": 0.01, "bf16": 0.1}
 
 
 def render_onnx_precision(values: Values) -> Program:
-    """Return the program that finds the nodes that have to stay in float32.
+    """Return the program that finds the nodes that must stay in float32.
 
     Raises:
         CommandLineError: the model is no ONNX file, or options exclude each other.
@@ -189,7 +189,7 @@ def _iterations(values: Values) -> Call | None:
 
 
 def _with_model_artifact(values: Values) -> Values:
-    """Return the options with a model as the artifact of each iteration, unless a path is given."""
+    """Return the options with a model as the artifact of each iteration, unless a path is set."""
     options = values[EngineIterationOptions]
     if options.iter_artifact != EngineIterationOptions().iter_artifact:
         return values
@@ -211,7 +211,7 @@ def _dtype(values: Values) -> str | None:
 
 
 def _number(value: Any, flag: str) -> float | None:
-    """Return a tolerance, which is one number for all outputs here.
+    """Return a tolerance, which must be a single number for all outputs here.
 
     Raises:
         CommandLineError: it is something else.
@@ -225,7 +225,7 @@ def _number(value: Any, flag: str) -> float | None:
 
 
 def _warn_about_unused(values: Values) -> None:
-    """Warn of options that concern engines or other searches."""
+    """Log warnings about options for engines or other searches."""
     precisions = ("--fp16", "--bf16", "--fp-to-fp16", "--to-bf16")
     unused = flags_given(
         values,
@@ -264,7 +264,7 @@ _BUILT: tuple[type[Options], ...] = (
 
 
 class _EngineCommand(Command):
-    """Builds engines of a model."""
+    """Base class of commands that build engines of a model."""
 
     def _context(
         self,
@@ -435,7 +435,7 @@ def _golden_check(values: Values) -> list[str]:
 
 
 def _check_golden(values: Values) -> None:
-    """Raise for options that contradict each other."""
+    """Raise CommandLineError for contradicting options."""
     golden = values[GoldenOptions]
     if golden.golden_outputs is not None and values[CheckOptions].check:
         raise CommandLineError(
@@ -448,7 +448,7 @@ def _check_golden(values: Values) -> None:
 
 
 def _with_precision(values: Values) -> Values:
-    """Return the options with a lower precision enabled, and layers that keep theirs.
+    """Return the options with a lower precision enabled, and with layers that keep theirs.
 
     Raises:
         CommandLineError: the higher precision is not allowed.

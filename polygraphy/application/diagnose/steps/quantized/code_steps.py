@@ -107,6 +107,7 @@ class CodeSearch:
     """
 
     def __init__(self, case: Case, codes: CodeTensors, first: SuspectedParty, feed: Feed) -> None:
+        """Load the nodes, and compute the codes of the first backend."""
         self._case, self._codes, self._first, self._feed = case, codes, first, feed
         self._values = first.load(codes.with_codes())(feed)
         self._given = {
@@ -133,9 +134,8 @@ class CodeSearch:
     def culprit(
         self, party: SuspectedParty, step_difference: StepDifference, runs: BackendRuns
     ) -> Culprit | None:
-        """Return the node that differs by several steps, if a third backend can decide; None to
-        continue the search.
-        """
+        """Return the culprit for a node that differs by several steps, if a third backend can
+        decide; None to continue the search."""
         arbiter = runs.request.arbiter
         if arbiter.backend in (party.backend, self._first.backend):
             return None

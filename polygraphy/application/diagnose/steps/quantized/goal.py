@@ -4,21 +4,25 @@ few nodes must stay in floating point.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Mapping, Sequence, Sized
-from itertools import product
-from math import inf, prod
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
-from polygraphy.application.diagnose.steps.quantization_steps import CodeSearch
-from polygraphy.application.diagnose.steps.quantized_switches import Switches, expect_powers
-from polygraphy.application.diagnose.steps.quantizing_again import measure_again
+from polygraphy.application.diagnose.steps.quantized.again import measure_again
+from polygraphy.application.diagnose.steps.quantized.code_steps import CodeSearch
+from polygraphy.application.diagnose.steps.quantized.repair import (
+    Repair,
+    find_repair,
+    wrong_parameters,
+)
+from polygraphy.application.diagnose.steps.quantized.runs import GoalRuns, reduced
+from polygraphy.application.diagnose.steps.quantized.switches import Switches, expect_powers
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -32,13 +36,6 @@ from polygraphy.domain.diagnosis.words import errors, titles
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.alternatives import alternatives
-from polygraphy.domain.quantization.causes import (
-    CALIBRATION,
-    CLIPPED,
-    cause_of,
-    is_certain,
-    is_suspect,
-)
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.lines import (
     excluded_names,
@@ -48,13 +45,12 @@ from polygraphy.domain.quantization.lines import (
 )
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.measuring import measure_losses
-from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
+from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.quantization.powers import PowerSum
 from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
-from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.diagnosing import QuantizedModel, find_code_tensors, open_quantized
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
@@ -70,8 +66,6 @@ _MOST_SETS = 100_000
 """At most so many sets are run if the user gives the time."""
 _LEAST_SEARCH = 0.3
 """The share of `--budget` that sets get at least."""
-_REPAIRS, _REPAIRING = 24, 0.5
-"""At most so many sets of parameters are corrected, in this share of `--budget`."""
 _FLOAT_BYTES = 12
 """Bytes that the search holds for each weight in floating point: three copies of the model."""
 _BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
@@ -80,16 +74,8 @@ the model with switches. Bytes may hold two weights.
 """
 _EXACT = 1e-3
 """Without quantization the model may differ from its reference by this share of the rms."""
-_HELPS = 0.5
-"""A repair counts if it leaves no more than this share of the loss."""
-_CERTAIN = 0.9
-"""The same for parameters that are wrong by themselves, such as weights of other values."""
-_ALMOST = 1.5
-"""A parameter is not named if the others leave less than so many times as much."""
 _CLOSER = 0.75
 """A backend is at fault if its outputs have at most this share of the error in another way."""
-_MANY = 3
-"""From so many activations that are cut off on, the calibration data are why."""
 _NEARLY = 1.05
 """A set is run in the backend if the model with switches is above the target by less than this."""
 _CHECKED = 60
@@ -113,25 +99,8 @@ def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome
     return _GoalSearch(case, comparison, comparison.pair.goal).outcome()
 
 
-@frozen
-class _Repair:
-    """Parameters that were corrected.
-
-    Attributes:
-        model: the model with them.
-        sites: their positions, with what is lost there.
-        before: the metric before.
-        after: the metric after that.
-    """
-
-    model: QuantizedModel
-    sites: Mapping[int, SiteLoss]
-    before: float
-    after: float
-
-
 class _GoalSearch:
-    """The search for what reaches a goal.
+    """Searches changes with which a quantized model reaches its goal.
 
     Args:
         case: the quantized model.
@@ -140,14 +109,13 @@ class _GoalSearch:
     """
 
     def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
+        """Set the model, its reference, and the goal."""
         self._case, self._comparison, self._goal = case, comparison, goal
         self._party = comparison.pair.party
         self._feeds = list(comparison.feeds)
-        self._right = Outputs(comparison.expected)
-        self._rms = RmsRatio(lambda name: layout_of(case.facts, name))
-        self._metric: Metric = goal.metric or self._rms
-        self._limit = self._allowed = inf if goal.seconds is None else goal.seconds
-        self._start = time.perf_counter()
+        self._runs = GoalRuns(case, comparison, goal)
+        self._judge, self._run = self._runs.judge, self._runs.run
+        self._rms = self._runs.rms
 
     def outcome(self) -> StepOutcome:
         """Return the outcome of the search for the goal."""
@@ -171,15 +139,15 @@ class _GoalSearch:
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        self._allowed = self._time_left()
+        self._runs.start_search()
         saturated = self._saturated_result(model, before)
         if saturated is not None:
             return Found(saturated, case)
         plain = self._run(case.model.proto, plain=True)
         judge = self._judge(plain)
-        if judge <= max(goal.within, _reduce(before)) and self._is_closer(plain):
+        if judge <= max(goal.within, reduced(before)) and self._is_closer(plain):
             # A rewrite may rely on parameters that fit together: they may be why.
-            repair = self._find_repair(model, self._losses(model), before)
+            repair = find_repair(case, self._runs, model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
                 return self._result_of_repair(model, repair)
             why = words.rewrites_lose(goal.name, judge, before, goal.within)
@@ -205,12 +173,12 @@ class _GoalSearch:
         """
         case, goal = self._case, self._goal
         losses = self._losses(model)
-        repair = self._find_repair(model, losses, before)
+        repair = find_repair(case, self._runs, model, losses, before)
         culprits: list[Culprit] = []
         if repair is not None:
             if repair.after <= goal.within:
                 return self._result_of_repair(model, repair)
-            culprits = self._wrong_parameters(model, repair)
+            culprits = wrong_parameters(model, repair, goal)
             site_loss = {model.sites[number].name: loss for number, loss in losses.items()}
             model, before = repair.model, repair.after
             losses = {
@@ -276,9 +244,9 @@ class _GoalSearch:
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
-    def _result_of_repair(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
-        """Return the result that only wrong parameters are at fault."""
-        result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
+    def _result_of_repair(self, model: QuantizedModel, repair: Repair) -> StepOutcome:
+        """Return the result if only incorrect parameters are at fault."""
+        result = DiagnosisResult(FAULT, wrong_parameters(model, repair, self._goal))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
     def _is_closer(self, values: Sequence[Values]) -> bool:
@@ -289,9 +257,8 @@ class _GoalSearch:
         return self._judge(values, self._rms) <= _CLOSER * own
 
     def _saturated_result(self, model: QuantizedModel, before: float) -> DiagnosisResult | None:
-        """Return the result that products of eight bits saturate on this CPU; None if the backend
-        computes as accurately with exact products.
-        """
+        """Return the result that 8-bit products saturate on this CPU; None if exact products are as
+        inaccurate."""
         exact = getattr(self._party, "with_exact_products", lambda: None)()
         if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
             return None
@@ -301,7 +268,7 @@ class _GoalSearch:
         if _are_equal(values, self._comparison.values):
             return None  # As on every CPU with VNNI.
         after = self._judge(values)
-        if after > max(self._goal.within, _reduce(before)) or not self._is_closer(values):
+        if after > max(self._goal.within, reduced(before)) or not self._is_closer(values):
             return None
         nodes: list[str] = []
         codes = find_code_tensors(proto)
@@ -332,9 +299,8 @@ class _GoalSearch:
         *,
         is_full: bool,
     ) -> tuple[float | None, str]:
-        """Return the metric after running the quantizer again without some nodes; None, and the
-        reason, if that is not possible.
-        """
+        """Return the metric after running the quantizer again without some nodes; else None and the
+        reason."""
         request = Requantization(
             model.producer,
             reference,
@@ -343,14 +309,14 @@ class _GoalSearch:
             [self._comparison.pair.feed_reference(feed) for feed in self._feeds],
             [[], excluded],
             [False, is_full],
-            _AGAIN if self._goal.seconds is None else max(self._time_left(), _LEAST_AGAIN),
+            _AGAIN if self._goal.seconds is None else max(self._runs.time_left(), _LEAST_AGAIN),
         )
         return measure_again(self._case, request, lambda made: self._judge(self._run(made)), before)
 
     # Measuring.
 
     def _check_memory(self) -> None:
-        """Raise UsageError if the weights, as the search holds them, do not fit."""
+        """Raise UsageError if the weights do not fit in memory during the search."""
         weights = self._case.model.graph.all_weights
         needed = sum(
             prod(weight.shape) * _BYTES.get(str(weight.dtype), _FLOAT_BYTES) for weight in weights
@@ -360,7 +326,7 @@ class _GoalSearch:
             raise errors.search_needs_memory(needed, limit)
 
     def _open_model(self) -> QuantizedModel:
-        """Return the quantized model, with its reference and how the backend executes it."""
+        """Return the quantized model with its reference, in the form that the backend executes."""
         reference, forms = self._comparison.pair.reference.proto, []
         try:
             optimized = self._party.runtime_graph(reference, level="ENABLE_BASIC")
@@ -369,48 +335,6 @@ class _GoalSearch:
             pass
         return open_quantized(self._case.model.proto, [reference, *forms])
 
-    def _judge(self, values: Sequence[Values], metric: Metric | None = None) -> float:
-        """Return a metric of the outputs.
-
-        Raises:
-            InputError: the user's metric raises, or returns no number.
-        """
-        metric = metric or self._metric
-        expected_outputs = self._right
-        names = [name for name in expected_outputs if all(name in value for value in values)]
-        outputs = Outputs([{name: value[name] for name in names} for value in values])
-        is_given = metric is self._goal.metric
-        if is_given:  # It may change the arrays that it gets.
-            outputs, expected_outputs = (
-                _copy_outputs(outputs) for outputs in (outputs, expected_outputs)
-            )
-        try:
-            returned = metric(outputs, expected_outputs)
-            value = float(returned)
-        except (Exception, SystemExit) as error:
-            if is_given:
-                raise errors.metric_raises(self._goal.name, error) from error
-            raise
-        if isinstance(returned, (bool, np.bool_)):
-            raise errors.metric_returns_boolean(self._goal.name)
-        if np.isnan(value):
-            raise errors.metric_returns_nan(self._goal.name)
-        return value
-
-    def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
-        """Return the outputs of a model for each input set."""
-        compute = self._party.load(model, plain=plain)
-        values: list[Values] = [compute(feed) for feed in self._feeds]
-        del compute
-        release_memory()
-        return values
-
-    def _time_left(self) -> float:
-        """Return the seconds of `--budget` that are left, negative if it took longer; infinite
-        without it.
-        """
-        return self._limit - (time.perf_counter() - self._start)
-
     def _site_powers(
         self,
         model: QuantizedModel,
@@ -418,7 +342,7 @@ class _GoalSearch:
         switches: Switches,
         losses: Mapping[int, SiteLoss],
     ) -> PowerSum:
-        """Return what sets of sites are expected to lose."""
+        """Return the predicted losses of sets of sites."""
         with self._case.attempt(titles.LOSS_BY_SITE) as notes:
             powers, measured, inputs = expect_powers(
                 switches,
@@ -426,7 +350,8 @@ class _GoalSearch:
                 rules,
                 losses,
                 lambda values: self._judge(values, self._rms),
-                _RANKING * (self._goal.runs if self._goal.seconds is None else self._time_left()),
+                _RANKING
+                * (self._goal.runs if self._goal.seconds is None else self._runs.time_left()),
                 is_in_seconds=self._goal.seconds is not None,
             )
             notes.append(words.sites_measured(measured, inputs, len(self._feeds)))
@@ -440,129 +365,6 @@ class _GoalSearch:
         release_memory()
         return losses
 
-    # Repair.
-
-    def _find_repair(
-        self,
-        model: QuantizedModel,
-        losses: Mapping[int, SiteLoss],
-        before: float,
-    ) -> _Repair | None:
-        """Return the parameters that are wrong; None if correcting them does not help."""
-        suspects = [
-            number for number, loss in losses.items() if is_suspect(model.sites[number], loss)
-        ]
-        if not suspects:
-            return None
-        suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
-        with self._case.attempt(titles.WRONG_PARAMETERS) as notes:
-            tried: dict[tuple[int, ...], tuple[QuantizedModel, float, float]] = {}
-            # Where a part that is lost anyway hides what a repair does to the others, the rms of
-            # everything shows it.
-            rms_ratio = RmsRatio()
-            by_metric, target = True, self._goal.within
-
-            def remaining_loss(numbers: Sequence[int]) -> float:
-                """Return the loss that remains after better parameters at some sites."""
-                key = tuple(sorted(numbers))
-                if key not in tried:
-                    schemes = {number: losses[number].best for number in key}
-                    fixed = model.with_schemes(schemes)
-                    values = self._run(fixed.float_at_sites(()))
-                    tried[key] = fixed, self._judge(values), self._judge(values, rms_ratio)
-                _, value, rms = tried[key]
-                return value if by_metric else rms
-
-            whole_loss = self._judge(self._comparison.values, rms_ratio)
-            count, every, limit, together = len(suspects), inf, target, remaining_loss(suspects)
-            certain = [n for n in suspects if is_certain(model.sites[n], losses[n])]
-            for numbers, by_metric in product((suspects, certain), (True, False)):
-                share = _CERTAIN if numbers == certain else _HELPS
-                first = before if by_metric else whole_loss
-                limit = max(_reduce(first, share), target) if by_metric else _reduce(first, share)
-                every = remaining_loss(numbers) if numbers else inf
-                if every <= limit:
-                    suspects = list(numbers)
-                    break
-            else:
-                # Some of them may be as the quantizer wants them, and worse with other values.
-                by_metric, limit = True, max(_reduce(before), target)
-                single = {
-                    number: remaining_loss([number])
-                    for number in suspects
-                    if len(suspects) > 1 and self._can_try(tried)
-                }
-                suspects = [number for number, value in single.items() if value < before]
-                least = min(single.values(), default=before)
-                if suspects and remaining_loss(suspects) > least:
-                    suspects = [number for number in suspects if single[number] == least]
-                every = remaining_loss(suspects) if suspects else inf
-            if every > limit:
-                notes.append(words.repair_does_not_help(count, together))
-                return None
-            floor = min(target, _reduce(before)) if by_metric else 0.0
-            enough = min(max(_ALMOST * every, floor), limit)
-            chosen, size = list(suspects), 1
-            while size < len(suspects) and self._can_try(tried):  # The worst ones may be enough.
-                if remaining_loss(suspects[:size]) <= enough:
-                    chosen = suspects[:size]
-                    break
-                size *= 2
-            for number in reversed(chosen):
-                remaining_chosen = [index for index in chosen if index != number]
-                if (
-                    remaining_chosen
-                    and self._can_try(tried)
-                    and remaining_loss(remaining_chosen) <= enough
-                ):
-                    chosen = remaining_chosen
-            fixed, after, _ = tried[tuple(sorted(chosen))]
-            notes.append(words.metric_after_correction(len(chosen), count, after))
-        return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
-
-    def _can_try(self, tried: Sized) -> bool:
-        """Return whether there is time to correct other parameters."""
-        is_in_time = self._goal.seconds is None or (
-            self._time_left() > (1 - _REPAIRING) * self._allowed
-        )
-        return len(tried) < _REPAIRS and is_in_time
-
-    def _wrong_parameters(self, model: QuantizedModel, repair: _Repair) -> list[Culprit]:
-        """Return culprits for the sites with wrong scales or zero points, or one culprit for a
-        rule that covers many.
-        """
-        causes = {
-            number: cause_of(model.sites[number], loss) for number, loss in repair.sites.items()
-        }
-        clipped = [number for number, cause in causes.items() if cause == CLIPPED]
-        if len(clipped) >= _MANY:
-            causes |= dict.fromkeys(clipped, CALIBRATION)
-        culprits = []
-        for number, loss in sorted(repair.sites.items()):
-            site = model.sites[number]
-            nodes = _adjacent_nodes(model, site.name)
-            facts = [
-                words.wrong_parameter(site, loss, causes[number]),
-                words.repair_effect(
-                    self._goal.name, repair.before, repair.after, len(repair.sites)
-                ),
-            ]
-            note = words.set_parameter(site, loss, is_saved=self._goal.is_settled)
-            ops = [node.op for node in model.nodes if node.name == nodes[-1]] if nodes else []
-            culprits.append(
-                Culprit(
-                    nodes or [site.name],
-                    site.name,
-                    MODEL,
-                    causes[number],
-                    None,
-                    facts,
-                    Remedy(None, True, note),
-                    ops[0] if ops else "",
-                )
-            )
-        return culprits
-
     # Keep.
 
     def _search_fewest(
@@ -575,9 +377,7 @@ class _GoalSearch:
     ) -> tuple[Search, float]:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
         within, checked = self._goal.within, 0
-        # Whatever was slow before, a share of the time is for sets.
-        spent = time.perf_counter() - self._start
-        self._limit = max(self._limit, spent + _LEAST_SEARCH * self._allowed)
+        self._runs.ensure_time(_LEAST_SEARCH)  # Whatever was slow before.
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
@@ -597,7 +397,7 @@ class _GoalSearch:
             if self._goal.seconds is not None:
                 sets_left = _MOST_SETS  # The time is the limit.
             search = SetSearch(
-                rules, measure, powers, within, sets_left, lambda: self._time_left() <= 0
+                rules, measure, powers, within, sets_left, lambda: self._runs.time_left() <= 0
             ).result()
             after = search.value
             if search.kept:
@@ -608,9 +408,8 @@ class _GoalSearch:
         return search, after
 
     def _switches(self, model: QuantizedModel) -> Switches:
-        """Return the model with switches, as the backend computes: some quantize weights again that
-        are in floating point.
-        """
+        """Return the model with switches, in the form that the backend computes: some sites
+        quantize floating-point weights again."""
         plain = Switches(self._party, model, self._feeds, requantizes=False)
         if not model.between:
             return plain
@@ -635,7 +434,7 @@ class _GoalSearch:
         before: float,
         culprits: list[Culprit],
     ) -> DiagnosisResult:
-        """Return the result that many nodes lose a little each, with possible remedies."""
+        """Return the result that many nodes lose a little accuracy each, with possible remedies."""
         curve = curve_at(search, (1, 2, 4, 8))
         tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}
@@ -651,29 +450,24 @@ class _GoalSearch:
         """Return the metric of the model quantized in other ways."""
         values: dict[str, float] = {}
         for name, schemes in alternatives(model.sites, losses).items():
-            if self._time_left() <= 0:
+            if self._runs.time_left() <= 0:
                 break
             try:
-                values[name] = self._judge(
-                    self._run(model.with_schemes(schemes).float_at_sites(()))
-                )
+                values[name] = self._judge(self._run(model.proto_with_schemes(schemes)))
             except (BackendError, ModelError):
                 continue  # Not every operator supports 16 bits.
         return values
 
     def _save_model(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
-        """Save the model that reaches the goal, if that is asked for."""
+        """Save the model that reaches the goal, if requested, and return the result with
+        its path.
+        """
         if self._goal.save is None:
             return result
         save_to_file(model, self._goal.save)
         with self._case.attempt("saved") as notes:
             notes.append(words.path_of_saved_model(self._goal.save))
         return result
-
-
-def _reduce(value: float, share: float = _HELPS) -> float:
-    """Return what counts as much better; a metric in dB may be negative."""
-    return share * value if value > 0 else value - (1 - share) * abs(value)
 
 
 def _are_equal(values: Sequence[Values], other_values: Sequence[Values]) -> bool:
@@ -684,16 +478,3 @@ def _are_equal(values: Sequence[Values], other_values: Sequence[Values]) -> bool
         for name, value in one.items()
         if name in other_value
     )
-
-
-def _copy_outputs(outputs: Outputs) -> Outputs:
-    """Return outputs with copied arrays."""
-    return Outputs(
-        [{name: np.copy(value) for name, value in sample.items()} for sample in outputs.samples]
-    )
-
-
-def _adjacent_nodes(model: QuantizedModel, tensor: str) -> list[str]:
-    """Return the node that computes a tensor, or else the nodes that read it."""
-    makers = [node.name for node in model.nodes if tensor in node.makes]
-    return makers or [node.name for node in model.nodes if tensor in node.reads]

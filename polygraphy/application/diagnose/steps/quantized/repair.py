@@ -1,0 +1,183 @@
+"""Finds which parameters of a quantized model are wrong: with better ones, the model loses much
+less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Sized
+from itertools import product
+from math import inf
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.steps.quantized.runs import HELPS, GoalRuns, reduced
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
+from polygraphy.domain.diagnosis.words import quantization as words
+from polygraphy.domain.diagnosis.words import titles
+from polygraphy.domain.quantization.causes import (
+    CALIBRATION,
+    CLIPPED,
+    cause_of,
+    is_certain,
+    is_suspect,
+)
+from polygraphy.domain.quantization.goal import QuantizedGoal
+from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.metrics import RmsRatio
+from polygraphy.domain.quantization.schemes import Scheme
+from polygraphy.ports.diagnosing import QuantizedModel
+
+_REPAIRS, _REPAIRING = 24, 0.5
+"""At most so many sets of parameters are corrected, in this share of `--budget`."""
+_CERTAIN = 0.9
+"""A repair counts if it leaves no more than this share of the loss, and all parameters are wrong by
+themselves, such as weights of other values.
+"""
+_ALMOST = 1.5
+"""A parameter is not named if the others leave less than so many times as much."""
+_MANY = 3
+"""From so many activations that are cut off on, the calibration data are why."""
+
+
+@frozen
+class Repair:
+    """Parameters that were corrected.
+
+    Attributes:
+        model: the model with them.
+        sites: their positions, with what is lost there.
+        before: the metric before.
+        after: the metric after that.
+    """
+
+    model: QuantizedModel
+    sites: Mapping[int, SiteLoss]
+    before: float
+    after: float
+
+
+def find_repair(
+    case: Case,
+    runs: GoalRuns,
+    model: QuantizedModel,
+    losses: Mapping[int, SiteLoss],
+    before: float,
+) -> Repair | None:
+    """Return the parameters that are wrong; None if correcting them does not help."""
+    suspects = [number for number, loss in losses.items() if is_suspect(model.sites[number], loss)]
+    if not suspects:
+        return None
+    suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
+    with case.attempt(titles.WRONG_PARAMETERS) as notes:
+        tried: dict[tuple[int, ...], tuple[float, float]] = {}
+        # Where a part that is lost anyway hides what a repair does to the others, the rms of
+        # everything shows it.
+        rms_ratio = RmsRatio()
+        by_metric, target = True, runs.goal.within
+
+        def better_schemes(numbers: Sequence[int]) -> dict[int, Scheme | None]:
+            """Return the schemes that lose least."""
+            return {number: losses[number].best for number in numbers}
+
+        def remaining_loss(numbers: Sequence[int]) -> float:
+            """Return the loss that remains after better parameters at some sites."""
+            key = tuple(sorted(numbers))
+            if key not in tried:
+                values = runs.run(model.proto_with_schemes(better_schemes(key)))
+                tried[key] = runs.judge(values), runs.judge(values, rms_ratio)
+            value, rms = tried[key]
+            return value if by_metric else rms
+
+        whole_loss = runs.judge(runs.values, rms_ratio)
+        count, every, limit, together = len(suspects), inf, target, remaining_loss(suspects)
+        certain = [n for n in suspects if is_certain(model.sites[n], losses[n])]
+        for numbers, by_metric in product((suspects, certain), (True, False)):
+            share = _CERTAIN if numbers == certain else HELPS
+            first = before if by_metric else whole_loss
+            limit = max(reduced(first, share), target) if by_metric else reduced(first, share)
+            every = remaining_loss(numbers) if numbers else inf
+            if every <= limit:
+                suspects = list(numbers)
+                break
+        else:
+            # Some of them may be as the quantizer wants them, and worse with other values.
+            by_metric, limit = True, max(reduced(before), target)
+            single = {
+                number: remaining_loss([number])
+                for number in suspects
+                if len(suspects) > 1 and _can_try(runs, tried)
+            }
+            suspects = [number for number, value in single.items() if value < before]
+            least = min(single.values(), default=before)
+            if suspects and remaining_loss(suspects) > least:
+                suspects = [number for number in suspects if single[number] == least]
+            every = remaining_loss(suspects) if suspects else inf
+        if every > limit:
+            notes.append(words.repair_does_not_help(count, together))
+            return None
+        floor = min(target, reduced(before)) if by_metric else 0.0
+        enough = min(max(_ALMOST * every, floor), limit)
+        chosen, size = list(suspects), 1
+        while size < len(suspects) and _can_try(runs, tried):  # The worst ones may be enough.
+            if remaining_loss(suspects[:size]) <= enough:
+                chosen = suspects[:size]
+                break
+            size *= 2
+        for number in reversed(chosen):
+            remaining_chosen = [index for index in chosen if index != number]
+            if (
+                remaining_chosen
+                and _can_try(runs, tried)
+                and remaining_loss(remaining_chosen) <= enough
+            ):
+                chosen = remaining_chosen
+        after, _ = tried[tuple(sorted(chosen))]
+        notes.append(words.metric_after_correction(len(chosen), count, after))
+    fixed = model.with_schemes(better_schemes(sorted(chosen)))
+    return Repair(fixed, {number: losses[number] for number in chosen}, before, after)
+
+
+def _can_try(runs: GoalRuns, tried: Sized) -> bool:
+    """Return whether there is time to correct other parameters."""
+    is_in_time = runs.goal.seconds is None or (runs.time_left() > (1 - _REPAIRING) * runs.allowed)
+    return len(tried) < _REPAIRS and is_in_time
+
+
+def wrong_parameters(model: QuantizedModel, repair: Repair, goal: QuantizedGoal) -> list[Culprit]:
+    """Return culprits for the sites with wrong scales or zero points, or one culprit for a
+    rule that covers many.
+    """
+    causes = {number: cause_of(model.sites[number], loss) for number, loss in repair.sites.items()}
+    clipped = [number for number, cause in causes.items() if cause == CLIPPED]
+    if len(clipped) >= _MANY:
+        causes |= dict.fromkeys(clipped, CALIBRATION)
+    culprits = []
+    for number, loss in sorted(repair.sites.items()):
+        site = model.sites[number]
+        nodes = _adjacent_nodes(model, site.name)
+        facts = [
+            words.wrong_parameter(site, loss, causes[number]),
+            words.repair_effect(goal.name, repair.before, repair.after, len(repair.sites)),
+        ]
+        note = words.set_parameter(site, loss, is_saved=goal.is_settled)
+        ops = [node.op for node in model.nodes if node.name == nodes[-1]] if nodes else []
+        culprits.append(
+            Culprit(
+                nodes or [site.name],
+                site.name,
+                MODEL,
+                causes[number],
+                None,
+                facts,
+                Remedy(None, True, note),
+                ops[0] if ops else "",
+            )
+        )
+    return culprits
+
+
+def _adjacent_nodes(model: QuantizedModel, tensor: str) -> list[str]:
+    """Return the node that computes a tensor, or else the nodes that read it."""
+    makers = [node.name for node in model.nodes if tensor in node.makes]
+    return makers or [node.name for node in model.nodes if tensor in node.reads]

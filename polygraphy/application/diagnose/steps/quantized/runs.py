@@ -1,0 +1,109 @@
+"""Runs models on the data of a diagnosis, and measures them by the metric of its goal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison
+from polygraphy.domain.diagnosis.words import errors
+from polygraphy.domain.quantization.goal import QuantizedGoal
+from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
+from polygraphy.domain.tensors.facts import layout_of
+from polygraphy.ports.machine import release_memory
+
+HELPS = 0.5
+"""A repair counts if it leaves no more than this share of the loss."""
+
+
+class GoalRuns:
+    """Models on the data, and the time that is left.
+
+    Args:
+        case: the quantized model.
+        comparison: the model and its reference.
+        goal: what it has to reach.
+
+    Attributes:
+        goal: see there.
+        values: the outputs of the model.
+        rms: the default metric, of the worst output or part of one.
+        allowed: the seconds that the search has; infinite without `--budget`.
+    """
+
+    def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
+        self.goal, self.values = goal, comparison.values
+        self._party, self._feeds = comparison.pair.party, list(comparison.feeds)
+        self._right = Outputs(comparison.expected)
+        self.rms = RmsRatio(lambda name: layout_of(case.facts, name))
+        self._metric: Metric = goal.metric or self.rms
+        self._limit = self.allowed = inf if goal.seconds is None else goal.seconds
+        self._start = time.perf_counter()
+
+    def judge(self, values: Sequence[Values], metric: Metric | None = None) -> float:
+        """Return a metric of the outputs.
+
+        Raises:
+            InputError: the user's metric raises, or returns no number.
+        """
+        metric = metric or self._metric
+        expected_outputs = self._right
+        names = [name for name in expected_outputs if all(name in value for value in values)]
+        outputs = Outputs([{name: value[name] for name in names} for value in values])
+        is_given = metric is self.goal.metric
+        if is_given:  # It may change the arrays that it gets.
+            outputs, expected_outputs = (
+                _copy_outputs(outputs) for outputs in (outputs, expected_outputs)
+            )
+        try:
+            returned = metric(outputs, expected_outputs)
+            value = float(returned)
+        except (Exception, SystemExit) as error:
+            if is_given:
+                raise errors.metric_raises(self.goal.name, error) from error
+            raise
+        if isinstance(returned, (bool, np.bool_)):
+            raise errors.metric_returns_boolean(self.goal.name)
+        if np.isnan(value):
+            raise errors.metric_returns_nan(self.goal.name)
+        return value
+
+    def run(self, model: Any, *, plain: bool = False) -> list[Values]:
+        """Return the outputs of a model for each input set."""
+        compute = self._party.load(model, plain=plain)
+        values: list[Values] = [compute(feed) for feed in self._feeds]
+        del compute
+        release_memory()
+        return values
+
+    def time_left(self) -> float:
+        """Return the seconds of `--budget` that are left, negative if it took longer; infinite
+        without it.
+        """
+        return self._limit - (time.perf_counter() - self._start)
+
+    def start_search(self) -> None:
+        """Note that the time that is left is for the search."""
+        self.allowed = self.time_left()
+
+    def ensure_time(self, share: float) -> None:
+        """Ensure that at least a share of the time of the search is left."""
+        spent = time.perf_counter() - self._start
+        self._limit = max(self._limit, spent + share * self.allowed)
+
+
+def reduced(value: float, share: float = HELPS) -> float:
+    """Return what counts as much better; a metric in dB may be negative."""
+    return share * value if value > 0 else value - (1 - share) * abs(value)
+
+
+def _copy_outputs(outputs: Outputs) -> Outputs:
+    """Return outputs with copied arrays."""
+    return Outputs(
+        [{name: np.copy(value) for name, value in sample.items()} for sample in outputs.samples]
+    )
