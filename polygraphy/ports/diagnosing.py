@@ -37,7 +37,7 @@ fails."""
 
 
 class NarrowModel(Protocol):
-    """A float32 model that a party computes which rounds at every operator, as hardware would.
+    """A float32 model, computed with rounding at every operator, as hardware would.
 
     Attributes:
         inputs: names, data types and shapes of its inputs.
@@ -84,7 +84,7 @@ class NarrowModel(Protocol):
 
 
 class NarrowModels(Protocol):
-    """Opens models to see what a narrower type does to them."""
+    """Opens models to show the effect of a narrower type."""
 
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
@@ -101,13 +101,12 @@ class NarrowModels(Protocol):
         """
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
-        """Return the narrow type in which an ``onnx.ModelProto`` computes already, and the names of
-        the nodes that do; None if no node does.
-        """
+        """Return the narrow type of an ``onnx.ModelProto``, and the names of its nodes in that
+        type; None if there are none."""
 
     def rounding_emulator(self, model: Any) -> Compute | None:
-        """Return a function that computes an ``onnx.ModelProto`` that is narrow already, rounded
-        after every operator; None if no node is narrow.
+        """Return a function that computes a narrow ``onnx.ModelProto`` with rounding after every
+        operator; None if no node is narrow.
 
         Raises:
             BackendError: the reference evaluator cannot run it.
@@ -116,11 +115,11 @@ class NarrowModels(Protocol):
     def roughly(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
-        """Return a function that computes a model two or more times, lazily, with the results of
-        its nodes perturbed: each element by as much as rounding explains for one operator. In
-        float16 or bfloat16, whether the model is narrow itself or not: once with the digits of the
-        type but without its range limits, and once in float32; empty if a node amplifies rounding
-        more than others, because then it is at fault if that shows.
+        """Return a function that lazily computes two or more perturbed versions of a model, in
+        which each element moves within the rounding limit of one operator. For float16 or
+        bfloat16: one version with the digits of the type but without its range limits, and one
+        in float32; empty if a node amplifies rounding more than others, because then that node
+        is at fault.
 
         Args:
             model: an ``onnx.ModelProto``, its bytes or its path.
@@ -214,9 +213,8 @@ class SuspectedParty(Protocol):
 
 
 class LoweringParty(SuspectedParty, Protocol):
-    """A backend that may compute in half precision. Its passes are the nodes of a model then: those
-    that it is loaded without compute in float32, and one without a name goes by the first tensor
-    that it computes.
+    """A backend that may compute in half precision. Its passes are the nodes of a model: a disabled
+    one computes in float32, and an unnamed node is identified by the first tensor it computes.
 
     Attributes:
         lowers_to: ``tf32``, ``fp16`` or ``bf16``; None where it computes in float32. With ``tf32``

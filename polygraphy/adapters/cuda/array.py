@@ -33,7 +33,8 @@ class DeviceView:
     """
 
     def __init__(self, ptr: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> None:
-        """Describe memory; `dtype` is NumPy's, or one of `polygraphy.datatype.DataType`."""
+        """Create a view of device memory; `dtype` is NumPy's, or one of
+        `polygraphy.datatype.DataType`."""
         self.owner = owner
         self.ptr = int(ptr)
         self.shape = tuple(shape)
@@ -41,12 +42,12 @@ class DeviceView:
 
     @property
     def itemsize(self) -> int:
-        """Size of an element in bytes."""
+        """Return the size of an element in bytes."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Size of the array in bytes."""
+        """Return the size of the array in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
@@ -63,7 +64,7 @@ class DeviceView:
     def copy_to(
         self, host_buffer: np.ndarray[Any, Any], stream: Stream | None = None
     ) -> np.ndarray[Any, Any]:
-        """Copy to a host array.
+        """Copy to a host array, and return it.
 
         Args:
             host_buffer: takes the elements if it has the same size and data type and is contiguous;
@@ -207,7 +208,7 @@ class DeviceArray(DeviceView):
         return view
 
     def free(self) -> None:
-        """Free the memory; harmless when done twice."""
+        """Free the memory; later calls do nothing."""
         ptr, self.ptr = self.ptr, 0
         self.allocated_nbytes = 0
         self.shape = ()
@@ -229,7 +230,7 @@ class DeviceArray(DeviceView):
 
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """Return the NumPy data type for one of NumPy's or ours."""
+    """Return the NumPy data type for one of NumPy or this package."""
     entry = DataType.from_dtype(dtype)
     numpy: np.dtype[Any] = entry.numpy()
     return numpy

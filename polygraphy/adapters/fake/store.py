@@ -26,13 +26,13 @@ _TOKEN = "memory:"
 
 @frozen
 class _Folder:
-    """What stands for a folder: its items, one per iteration."""
+    """A folder: its items, one per iteration."""
 
     items: tuple[Any, ...]
 
 
 class MemoryResultStore:
-    """Keeps values, copied, in a dictionary; implements the port `ResultStore`.
+    """Stores copies of values in a dictionary; implements the port `ResultStore`.
 
     Open files and JSON text hold a token in place of the value, which only this store can read.
 
@@ -47,7 +47,7 @@ class MemoryResultStore:
         self._tokens: dict[str, Any] = {}
 
     def save(self, value: Any, dest: PathOrFile) -> None:
-        """Keep a copy of `value`; FileError when a folder is in the way."""
+        """Store a copy of `value`; raise FileError if the path is a folder."""
         if not isinstance(dest, (str, PathLike)):
             token = self.dumps(value)
             dest.write(token if isinstance(dest, TextIOBase) else token.encode())
@@ -57,7 +57,7 @@ class MemoryResultStore:
         self.values[_path_key(dest)] = deepcopy(value)
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
-        """Return a copy of what was saved; FileError when that is nothing, or no `kind`."""
+        """Return a copy of a saved value; raise FileError if it is missing or not of a `kind`."""
         if not isinstance(source, (str, PathLike)):
             source.seek(0)
             token = source.read()
@@ -155,6 +155,8 @@ class MemoryResultStore:
 
 
 class _MemoryWriter(Generic[T]):
+    """Collects items for a file or folder."""
+
     def __init__(self) -> None:
         self.items: list[T] = []
         self.has_failed = False

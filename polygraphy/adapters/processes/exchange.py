@@ -31,7 +31,7 @@ _WRITTEN_AT_ONCE = 1 << 30
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles models as they are serialized, without a copy in between."""
+    """Pickles models in their serialized form, without an additional copy."""
 
     def __init__(
         self, file: io.BytesIO, parts: list[pickle.PickleBuffer], exit_stack: ExitStack
@@ -61,7 +61,7 @@ def _load_model(path: str) -> Any:
 
 
 class Message:
-    """An object on its way to another process, inside a `with` block until it was read there."""
+    """An object for another process, valid inside a `with` block until it was read there."""
 
     def __init__(self, value: Any) -> None:
         self._held = ExitStack()
@@ -85,7 +85,7 @@ class Message:
         self._held.close()
 
     def send(self, channel: socket.socket) -> None:
-        """Write it to a socket.
+        """Write the message to a socket.
 
         Raises:
             OSError: nobody reads there, or there is no memory for it.
@@ -109,7 +109,7 @@ class Message:
 
 
 def receive(channel: socket.socket) -> list[memoryview]:
-    """Return the parts of a message, which `load` turns into an object.
+    """Return the parts of a message, which `load` converts to an object.
 
     Raises:
         EOFError: nobody writes there any more.
@@ -141,13 +141,13 @@ def load(message: Sequence[memoryview]) -> Any:
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
-    """Return where parts of these sizes begin, so that elements are aligned."""
+    """Return the start positions of parts of these sizes, aligned for their elements."""
     ends = accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
     return [0, *ends][:-1]
 
 
 def _memory_file() -> Any:
-    """Return an open file in memory, or a temporary file where the system has none."""
+    """Return an open file in memory, or a temporary file if the system has none."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("polygraphy"), "wb", buffering=0)
     return tempfile.TemporaryFile(buffering=0)

@@ -121,7 +121,7 @@ def _machine_facts() -> Mapping[str, Any]:
 
 
 class _Used(NamedTuple):
-    """How a process ended, and what it used: seconds of the processor, and bytes."""
+    """The end of a process: exit code, CPU seconds, and peak memory in bytes."""
 
     code: int
     cpu: float
@@ -129,7 +129,7 @@ class _Used(NamedTuple):
 
 
 class _Fresh:
-    """A new process of an interpreter, or of anything else."""
+    """A process of a new interpreter, or of another program."""
 
     def __init__(self, job: Job, variables: Mapping[str, str], output: int, lock: _Lock) -> None:
         try:
@@ -164,9 +164,8 @@ class _Fresh:
         return os.waitid(os.P_PID, self._process.pid, how) is not None
 
     def _use_if_ended(self) -> _Used | None:
-        """Return the resources that the process used, if it has ended, on systems where waiting
-        ends it: macOS before Python 3.13, and Windows, which does not report them.
-        """
+        """Return the resources of the process if it has ended, on systems where waiting ends it
+        (macOS before Python 3.13, and Windows, which does not report them); else None."""
         if not hasattr(os, "wait4"):
             code = self._process.poll()
             return None if code is None else _Used(code, 0.0, 0)
@@ -193,9 +192,8 @@ class _Fresh:
 
 
 class _Forked:
-    """A fork of a waiting interpreter; where that ends without an answer, as when an import crashes
-    it, a new process takes the place of the fork.
-    """
+    """A fork of a waiting interpreter; a new process replaces it if the interpreter ends without an
+    answer, for example because an import crashes it."""
 
     def __init__(
         self, waiting: WarmInterpreter, number: int, instead: Callable[[], _Process]
@@ -346,7 +344,7 @@ class _Lock:
 
 
 class _ProcessLock(_Lock):
-    """The lock of a system without `fcntl`, which ends with this process and is not inherited."""
+    """The lock on systems without `fcntl`; it ends with this process and is not inherited."""
 
     def __init__(self, path: str, lock: filelock.BaseFileLock) -> None:
         self._path, self._held = path, lock
@@ -394,9 +392,8 @@ def _load_summary(path: str) -> dict[str, Any] | None:
 
 
 def resident(pid: int) -> int:
-    """Return how many bytes of memory a process and its descendants have resident; 0 where the
-    system does not tell, as on Windows.
-    """
+    """Return the resident memory of a process and its descendants in bytes; 0 if the system does
+    not report it, as on Windows."""
     if not Path("/proc/self/statm").exists():
         return _resident_of(pid, _process_table())
     total, waiting = 0, [pid]
@@ -411,9 +408,8 @@ def resident(pid: int) -> int:
 
 
 def _process_table() -> list[tuple[int, int, int]]:
-    """Return the number, the parent and the resident KiB of each process, as POSIX's `ps` lists
-    them; nothing without `ps`.
-    """
+    """Return process ID, parent ID and resident KiB of each process, as listed by POSIX `ps`; empty
+    without `ps`."""
     command = ["ps", "-A", "-o", "pid=", "-o", "ppid=", "-o", "rss="]
     try:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -18,7 +18,7 @@ from polygraphy.ports.reporting import Console
 
 
 class Everyone:
-    """Passes every call on to each of some listeners, in order."""
+    """Passes each call on to several listeners, in order."""
 
     def __init__(self, listeners: Sequence[Any]) -> None:
         """Set the listeners to which calls are passed on."""
@@ -39,8 +39,7 @@ class Everyone:
 @contextmanager
 def write_faults(path: str) -> Iterator[None]:
     """Append a line of JSON to a file when the program ends: for each judged output None if it
-    passed, else its largest difference.
-    """
+    passed, else its largest difference."""
     heard = OutputFaults()
     with bind(Console, Everyone([resolve(Console), heard])):
         try:

@@ -108,7 +108,7 @@ def _as_of_verification(compare_func: Any) -> Any:
 
 @define
 class _Pair:
-    """A model, and what was made of it.
+    """A model, and its edited or converted version.
 
     Attributes:
         original: the model as it was.
@@ -140,7 +140,7 @@ class _Pair:
         return values
 
     def _rough(self, feed_dict: Mapping[str, Any], dtype: str) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs of the original model as rounding may move them."""
+        """Return outputs of the original model with perturbed rounding."""
         try:
             return resolve(NarrowModels).roughly(self.original, dtype)(feed_dict)
         except PolygraphyException as error:
@@ -207,15 +207,14 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
 
 
 class _OfHalf(PairwiseCompareFunc):
-    """Compares outputs in half precision with those in float32, and holds them to what rounding
-    explains.
-    """
+    """Compares outputs in half precision with those in float32, with tolerances from rounding."""
 
     label = "simple"
 
     def __init__(
         self, dtype: DataTypeEntry, tolerance: Tolerance, feeds: Iterable[Mapping[str, Any]]
     ) -> None:
+        """Set the type, the tolerance, and the data."""
         super().__init__()
         self.feeds = feeds
         self._tolerance = tolerance
@@ -239,7 +238,7 @@ class _OfHalf(PairwiseCompareFunc):
             explained[name] = self._tolerance.rounding(name, result1[name])
 
         def judge(rounding: Mapping[str, Rounding], values: Mapping[str, Any]) -> Any:
-            """Return the comparison of some outputs with the tolerances that rounding explains."""
+            """Return the comparison of some outputs, with tolerances that rounding explains."""
             rtol = {"": 0.0, **{name: rounding.rtol for name, rounding in rounding.items()}}
             atol = {"": 0.0, **{name: rounding.atol for name, rounding in rounding.items()}}
             function = SimpleCompareFunc(rtol=rtol, atol=atol, infinities_compare_equal=True)
@@ -314,7 +313,7 @@ def _run_optimized(model: Any, feed: Mapping[str, Any]) -> None:
 
 
 def _runs_plainly(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> bool:
-    """Return whether a model runs without rewrites, in a process of its own."""
+    """Return whether a model runs without rewrites, tested in a separate process."""
     try:
         run_in_subprocess(lambda: party.load(model, plain=True)(feed) and None, "ONNX Runtime")
     except REFUSALS:

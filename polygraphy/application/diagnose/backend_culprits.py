@@ -184,7 +184,7 @@ def _remaining_error(
 
 @frozen
 class Experiment:
-    """A part of a model, or the whole, which is wrong as it is run.
+    """A part of a model, or the whole model, that a backend computes incorrectly.
 
     Attributes:
         wrong: how wrong it is without some rewrites.

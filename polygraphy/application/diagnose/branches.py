@@ -22,9 +22,8 @@ from polygraphy.ports.editing import OpenModel
 
 
 def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
-    """Return the model with the branches of If nodes inlined that it takes on all data; others
-    remain.
-    """
+    """Return the model with If nodes replaced by their branch, if that is the same on all data;
+    other If nodes remain."""
     model = case.model
     while True:
         result = model.with_branches(_conditions(case, model, feeds))

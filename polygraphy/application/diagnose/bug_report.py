@@ -213,7 +213,7 @@ def _failure(
     nodes: int,
     expected: Values | None = None,
 ) -> Failure | None:
-    """Return how a part of a model fails; None if it does not.
+    """Return the failure of a part of a model; None if it does not fail.
 
     Raises:
         BackendError: what is right cannot be computed.

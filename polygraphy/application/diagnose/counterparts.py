@@ -278,7 +278,7 @@ def _exporter_names(case: Case, program: OpenedProgram) -> dict[str, str]:
 
 @frozen
 class OtherWeights:
-    """Weights that are others than in the program.
+    """Weights that differ from the program's.
 
     Attributes:
         values: what they should be, by their names in the model.
@@ -298,7 +298,7 @@ class OtherWeights:
 
 @frozen
 class Place:
-    """Nodes of a model that make something else than operations of its program.
+    """Nodes of a model that compute something different from the operations of its program.
 
     Attributes:
         nodes: those of the model.
@@ -345,7 +345,7 @@ def other_weights(
 
 
 def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, Any]) -> Part:
-    """Return a part whose nodes read other weights.
+    """Return a part whose nodes read different weights.
 
     Raises:
         BackendError: they cannot be written.
@@ -359,9 +359,12 @@ def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, An
 
 
 class _Search:
+    """Searches program weights that explain the difference at a place."""
+
     def __init__(
         self, place: Place, side: Side, program: OpenedProgram, party: SuspectedParty
     ) -> None:
+        """Set the place, the model, the program, and the backend."""
         self._place = place
         self._program = program
         self._party = party

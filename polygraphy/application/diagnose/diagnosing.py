@@ -34,10 +34,12 @@ from polygraphy.application.diagnose.steps.invalid_models import (
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import open_versions
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
+from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.ports.diagnosing import (
     DiagnosisReports,
     SourceProgram,
@@ -57,7 +59,7 @@ BETWEEN_BACKENDS: Step[Request] = step_from("oracles.between_backends")
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     ending_from(
         "oracles.over_steps:compare_own_states",
-        lambda found, request: request.reference is not None,
+        lambda found, request: request.reference is not None and found.result.verdict != AGREE,
     ),
     blame_model,
     compare_other_versions,
@@ -66,7 +68,17 @@ ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     add_idle_branches,
 )
 """What is added to the answer on some data, in order."""
-ENDINGS: Sequence[Ending[Request]] = (add_right_versions, add_open_versions)
+ENDINGS: Sequence[Ending[Request]] = (
+    ending_from(
+        "steps.quantized.code_steps:report_code_steps",
+        lambda found, request: found.result.verdict == AGREE
+        and len(found.case.parties) > 1
+        and not request.has_oracle
+        and any(is_coarse(node.op) for node in found.case.model.nodes),
+    ),
+    add_right_versions,
+    add_open_versions,
+)
 """What is added to the answer, in order."""
 
 
@@ -162,7 +174,7 @@ def diagnose(
 
 
 def diagnose_once(case: Case, request: Request) -> Found:
-    """Return the result of comparing a model with what is right, or else backends with each
+    """Return the result of comparing a model with its reference, or else backends with each
     other.
     """
     case, request = _with_data(case, request)
@@ -185,9 +197,8 @@ def diagnose_once(case: Case, request: Request) -> Found:
 
 
 def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
-    """Return the case and the request with their data; oracles that know the tensors inside of
-    branches get the model with the branches in place of If nodes.
-    """
+    """Return the case and the request with their data. If the oracle has tensors inside branches,
+    If nodes are replaced by their branches."""
     case = with_data_loader(case, request.data_loader)
     is_saved = request.golden is not None
     feeds = choose_feeds_for_parties(case, request.data_loader, are_saved=is_saved)
@@ -214,7 +225,7 @@ QUESTIONS: Sequence[Step[Request]] = (
 
 
 def ask(case: Case, request: Request) -> Found:
-    """Return the answer to the questions."""
+    """Return the result of all questions, in order."""
     answer = take_steps(QUESTIONS, case, request)
     assert isinstance(answer, Found)  # The last one always answers.
     return answer

@@ -20,7 +20,7 @@ from polygraphy.ports.running import input_metadata
 
 @frozen
 class Part:
-    """Some nodes of a model as a model of their own.
+    """Some nodes of a model, cut out as a separate model.
 
     Attributes:
         model: the ``onnx.ModelProto``.
@@ -35,7 +35,7 @@ class Part:
     def load(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
     ) -> Compute:
-        """Return the part as a backend loads it; see `SuspectedParty.load`.
+        """Return the function that runs the part in a backend; see `SuspectedParty.load`.
 
         Raises:
             BackendError: it refuses the part.
@@ -74,7 +74,7 @@ class Part:
         return self.load(party, plain=plain, without=without)(self.feed)
 
     def change(self, output: str, variant: Variant, *, asks: bool = False) -> Part:
-        """Return the part with another node on trial; a backend refuses it by a BackendError.
+        """Return the part with one node changed; if a backend rejects it, that raises BackendError.
 
         Args:
             output: a tensor that the node computes.
@@ -96,7 +96,7 @@ class Part:
 
 @contextmanager
 def _guessing() -> Iterator[None]:
-    """Raise BackendError for anything that is raised about a node that may be invalid."""
+    """Convert any exception about a possibly invalid node to BackendError."""
     try:
         yield
     except PolygraphyException:
@@ -106,9 +106,8 @@ def _guessing() -> Iterator[None]:
 
 
 def tensor_bytes(model: OpenModel, feed: Feed) -> int:
-    """Return how many bytes the nodes of a model compute from some data; tensors of unknown size
-    are left out.
-    """
+    """Return the size in bytes of the tensors that a model computes from some data; tensors of
+    unknown size are ignored."""
     layers = model.layers({name: np.shape(value) for name, value in feed.items()})
     return sum(size or 0 for layer in layers for size in layer.makes.values())
 
@@ -119,7 +118,7 @@ def cut_part(
     values: Values,
     outputs: Collection[str] | None = None,
 ) -> Part:
-    """Return some nodes of a model with the values that they read.
+    """Return a part with some nodes of a model, and the values that they read.
 
     Args:
         model: the model.
@@ -135,7 +134,7 @@ def cut_part(
 
 
 def feed_part(part: Any, values: Values) -> Part:
-    """Return an ``onnx.ModelProto`` with the values of its inputs.
+    """Return a part for an ``onnx.ModelProto``, with the values of its inputs.
 
     Raises:
         InputError: one of them is missing.

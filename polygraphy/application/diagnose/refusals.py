@@ -49,7 +49,7 @@ def diagnose_refusals(
     feed: Feed,
     others: Sequence[Feed] = (),
 ) -> Found:
-    """Return which nodes backends refuse; `refusals` has their errors by position.
+    """Return the nodes that backends refuse; `refusals` has their errors by position.
 
     Args:
         case: what is diagnosed.

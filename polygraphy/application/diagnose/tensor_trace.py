@@ -35,7 +35,7 @@ _KINDS = "biufOUS"
 
 @frozen
 class Trace:
-    """The values of all tensors as a reference computes them.
+    """The values of all tensors, computed by a reference.
 
     Attributes:
         values: by tensor.
@@ -61,13 +61,14 @@ class Trace:
 
 
 class _SpooledTensors(MutableMapping[str, Any]):
-    """Arrays in a file, each read when it is asked for.
+    """Arrays in a file, each read on access.
 
     Attributes:
         sizes: how many bytes each takes.
     """
 
     def __init__(self, spool: Spool) -> None:
+        """Create an empty store in a spool file."""
         self.sizes: dict[str, int] = {}
         self._spool = spool
         self._held: dict[str, Any] = {}
@@ -85,12 +86,14 @@ class _SpooledTensors(MutableMapping[str, Any]):
         return SpooledTensors
 
     def __getitem__(self, name: str) -> Any:
+        """Return an array, read from the file."""
         if name not in self._tickets:
             return self._held[name]
         ticket, dtype, shape = self._tickets[name]
         return np.frombuffer(self._spool.take(ticket), dtype).reshape(shape)
 
     def __setitem__(self, name: str, value: Any) -> None:
+        """Write an array to the file."""
         if not isinstance(value, np.ndarray) or value.dtype.hasobject:
             self._held[name] = value
         else:
@@ -98,17 +101,21 @@ class _SpooledTensors(MutableMapping[str, Any]):
         self.sizes[name] = getattr(value, "nbytes", 0)
 
     def __delitem__(self, name: str) -> None:
+        """Remove an array."""
         self._tickets.pop(name, None)
         self._held.pop(name, None)
         del self.sizes[name]
 
     def __contains__(self, name: object) -> bool:
+        """Return whether there is an array of a name."""
         return name in self.sizes
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
         return iter(self.sizes)
 
     def __len__(self) -> int:
+        """Return the number of arrays."""
         return len(self.sizes)
 
 

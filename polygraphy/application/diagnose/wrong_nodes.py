@@ -73,7 +73,7 @@ _FEW, _MANY = 3, 16
 
 @frozen
 class Place:
-    """Some nodes that compute something else than they should, on the right inputs.
+    """Nodes that compute incorrect values from correct inputs.
 
     Attributes:
         region: their positions in the model, in order.
@@ -93,7 +93,7 @@ class Place:
 
 @frozen
 class IsolatedNodes:
-    """What nodes make alone, compared with what they should.
+    """The deviations of nodes that run in isolation.
 
     Attributes:
         wrong: the tensors that are something else, in the order of the model, and how far off.
@@ -236,9 +236,8 @@ def _narrowest_place(place: Place, places: Sequence[Place]) -> Place:
 
 
 def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
-    """Return a place as incorrect in isolation if its single node fails intermittently: a kernel
-    that reads foreign memory.
-    """
+    """Return a place marked as incorrect in isolation if its single node fails intermittently, such
+    as a kernel that reads foreign memory."""
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
         run = _compute_run(case, party, trace, place.region, plain=True)
         if run is not None and run[0].is_wrong:
@@ -379,10 +378,9 @@ def _is_flip(new_deviation: Deviation, nodes: Sequence[Node]) -> bool:
 
 
 def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[Node]) -> bool:
-    """Return whether nodes that are rewritten to compute in integers, of what is quantized, are off
-    by less than a step of eight bits, or by one step in a few elements; in more of them where a
-    function is approximated.
-    """
+    """Return whether nodes that are rewritten to integer arithmetic differ by less than one 8-bit
+    step, or by one step in a few elements; more elements may differ if a function is
+    approximated."""
     makers = producers(case.model.nodes)
     before = (makers[name] for node in nodes for name in node.reads if name in makers)
     if not any(case.model.nodes[index].operator == "DequantizeLinear" for index in before):
@@ -398,7 +396,8 @@ def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[Node]) -> boo
 
 
 def _table_share(new_deviation: Deviation) -> float:
-    """Return the share of elements in which a table may be a step off; more of few of them."""
+    """Return the share of elements in which a lookup table may differ by a step; larger for few
+    elements."""
     few = float(
         np.sqrt(_USUALLY * (1 - _USUALLY) * new_deviation.share / max(new_deviation.count, 1))
     )
@@ -406,9 +405,8 @@ def _table_share(new_deviation: Deviation) -> float:
 
 
 def _quantization_step(case: Case, nodes: Sequence[Node]) -> float:
-    """Return the step by which the last of some nodes quantizes its output; 0 if none does, or if
-    it is not one number.
-    """
+    """Return the step by which the last of some nodes quantizes its output; 0 if it does not, or
+    has several scales."""
     for node in reversed(nodes):
         if node.operator == "QuantizeLinear":
             return 1.0
@@ -422,9 +420,8 @@ def _quantization_step(case: Case, nodes: Sequence[Node]) -> float:
 
 
 def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
-    """Return whether all that reads a tensor quantizes it, to the same steps as it should: where
-    a backend quantizes earlier, what lies beyond the steps is cut off earlier, too.
-    """
+    """Return whether a tensor differs only beyond the range in which all its readers quantize it,
+    as with a backend that quantizes earlier."""
     nodes = case.model.nodes
     readers = [index for index, node in enumerate(nodes) if tensor in node.reads]
     if tensor in case.model.outputs or not readers:
@@ -445,9 +442,8 @@ def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
 def is_explained_by_rounding(
     case: Case, region: Sequence[int], tensor: str, value: Any, trace: Trace
 ) -> bool:
-    """Return whether a tensor may be what it is when what some nodes hand to each other is rounded
-    otherwise: nearly each element lies where moving all of that by an ulp takes it.
-    """
+    """Return whether different rounding between nodes explains a tensor: nearly each element is
+    within the effect of moving their intermediate values by an ulp."""
     expected = trace.values[tensor]
     loaded: dict[int, Compute] = {}
     try:
@@ -492,9 +488,8 @@ def compute_with_noise(
 
 
 def first_non_finite(case: Case, trace: Trace) -> Culprit | None:
-    """Return the first node that computes infinity, which becomes NaN, or else the one with the
-    first NaN, such as a mask that excludes everything; None if there is neither.
-    """
+    """Return the culprit for the first infinity that becomes NaN, or else the first NaN, such as a
+    mask that excludes everything; None if there is neither."""
     values = trace.held
     first = None
     for index, node in enumerate(case.model.nodes):
@@ -538,7 +533,7 @@ def _reads_infinity(case: Case, node: Node) -> bool:
 
 
 def _weights(case: Case, node: Node) -> Mapping[str, Any]:
-    """Return the weights that a node reads, as far as their values are known."""
+    """Return the weights of a node with known values."""
     read = [name for name in node.reads if name in case.model.constants]
     if not read:
         return {}
@@ -547,7 +542,7 @@ def _weights(case: Case, node: Node) -> Mapping[str, Any]:
 
 
 def _describe_weights(case: Case, node: Node) -> Iterator[Fact]:
-    """Yield which weights of a node make NaN or infinite elements."""
+    """Yield facts on the weights of a node that cause NaN or infinity."""
     for name, values in _weights(case, node).items():
         if values is None or not is_float(array := np.asarray(values)):
             continue
@@ -564,7 +559,7 @@ def _describe_weights(case: Case, node: Node) -> Iterator[Fact]:
 
 
 def _describe_input(name: str, value: Any) -> Fact:
-    """Return the fact on the range of an input."""
+    """Return the fact that states the range of an input."""
     if not is_float(value) or not value.size:
         return evidence.input_type(name, str(getattr(value, "dtype", type(value).__name__)))
     negative, zero = int((value < 0).sum()), int((value == 0).sum())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Shard(Text):
-    """A part of a whole: ``i/n``."""
+    """A part of all cells: ``i/n``."""
 
     metavar = "I/N"
 
@@ -235,7 +235,7 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _literals(value: Any) -> Any:
-    """Return a value without dates and times, which have no literal."""
+    """Return a value without dates and times, which have no literal in a program."""
     if isinstance(value, dict):
         return {key: _literals(value) for key, value in value.items()}
     if isinstance(value, list):
@@ -244,7 +244,7 @@ def _literals(value: Any) -> Any:
 
 
 def _check_flags(path: str, plan: Plan) -> None:
-    """Raise for flags in a plan that `run` does not have."""
+    """Raise CommandLineError for flags in a plan that `run` does not have."""
     from polygraphy.domain.sweep.cells import cells_of
 
     seen_pairs: set[tuple[str, ...]] = set()

@@ -86,7 +86,7 @@ def variants_from_donor(
 
 
 def bypass_variants(side: Side, index: int) -> Iterator[Variant]:
-    """Yield a node that hands on its only computed input, as if it were not there."""
+    """Yield the node as an Identity of its only computed input."""
     node = side.nodes[index]
     read = [name for name in node.inputs if name and name not in side.weights]
     made = [name for name in node.outputs if name]
@@ -141,7 +141,8 @@ def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]
 
 
 def _as(array: Any, own_array: Any) -> Iterator[Any]:
-    """Yield an array in the shape of another: turned round, or a part of it."""
+    """Yield forms of an array in the shape of another: unchanged, transposed, reversed, or a part
+    of it."""
     if array.dtype != own_array.dtype or not own_array.size or not array.size:
         return
     if array.size == own_array.size:
@@ -160,7 +161,7 @@ def _as(array: Any, own_array: Any) -> Iterator[Any]:
 
 
 def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
-    """Return a node that reads another weight."""
+    """Return the variant of a node that reads another weight."""
     weight = np.asarray(side.weights[name].values)
     node = side.nodes[index]
     places = [
@@ -261,13 +262,14 @@ def results_of_missing_nodes(value: Any, weights: Iterable[Any]) -> Iterator[tup
 
 
 class SameTensors:
-    """Finds arrays among those of another model.
+    """Finds the tensor of another model with the same values.
 
     Args:
         others: by tensor, an array.
     """
 
     def __init__(self, other_values: Mapping[str, Any]) -> None:
+        """Index the tensors of the other model by shape."""
         self._others = {
             name: array for name, array in other_values.items() if is_informative(array)
         }
@@ -318,7 +320,7 @@ def _total(array: Any) -> float:
 
 @frozen
 class Border:
-    """Some nodes between tensors that are right and the next one that both models have.
+    """Nodes between correct tensors and the next tensor that both models have.
 
     Attributes:
         nodes: their positions, in order.
@@ -332,7 +334,7 @@ class Border:
 
 
 class Borders:
-    """The first tensors of a model that are not those of the reference.
+    """The first tensors of a model that differ from the reference.
 
     Args:
         nodes: the nodes of the model.
@@ -346,6 +348,7 @@ class Borders:
         other_nodes: Sequence[Node],
         values: Mapping[str, Any],
     ) -> None:
+        """Prepare the search in a model, a reference, and the values of its tensors."""
         self._nodes = nodes
         self._others = other_nodes
         self._values = values

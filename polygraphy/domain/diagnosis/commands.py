@@ -94,7 +94,7 @@ def sanitize_command(path: str, options: Options) -> str:
 
 
 def convert_command(path: str, dtype: str, nodes: Iterable[str]) -> str:
-    """Return the command that converts a model to half precision, but for some nodes."""
+    """Return the command that converts a model to half precision, except for some nodes."""
     output = {"output": output_path(path, f"_{dtype}.onnx")}
     return command_line("convert", {"model_file": path}, _cast_options(dtype, nodes), output)
 
@@ -106,7 +106,7 @@ def cast_words(dtype: str, nodes: Iterable[str]) -> str:
 
 
 def _cast_options(dtype: str, nodes: Iterable[str]) -> dict[str, Any]:
-    """Return the options that convert a model to half precision, but for some nodes."""
+    """Return the options that convert a model to half precision, except for some nodes."""
     return {_CASTS[dtype]: True, "cast_keep_nodes": _put_dashes_last(nodes)}
 
 
@@ -160,7 +160,7 @@ def _in_applicable_order(side: Side, changed: Sequence[Variant]) -> Iterator[Var
 
 
 def _makes_same(node: Node, other: Node) -> bool:
-    """Return whether two nodes compute a tensor of the same name."""
+    """Return whether two nodes compute a tensor with the same name."""
     return bool(set(filter(None, node.outputs)) & set(other.outputs))
 
 
@@ -224,7 +224,7 @@ def _insert_options(node: Node) -> dict[str, Any]:
 
 
 def _attribute(kind: str, value: Any) -> Any:
-    """Return the value of an attribute; a float with the digits that float32 has."""
+    """Return the value of an attribute; a float is rounded to the digits that float32 has."""
     if isinstance(value, tuple):
         return [_attribute(kind[:-1], item) for item in value]
     return float(str(np.float32(value))) if kind == "float" else value

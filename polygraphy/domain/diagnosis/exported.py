@@ -37,7 +37,7 @@ _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 
 @frozen(eq=False)
 class Print:
-    """What is kept of a tensor to find it again: its shape, and a sample of its elements."""
+    """The fingerprint of a tensor: its shape, and a sample of its elements."""
 
     shape: tuple[int, ...]
     kind: str

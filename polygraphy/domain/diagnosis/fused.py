@@ -175,7 +175,7 @@ def _fold_weight(model: Side, index: int, norm: int | None) -> Any:
 
 
 def _has_same_values(stored: Any, values: Any) -> bool:
-    """Return whether an array has the values of another in any order, and zeros beside them."""
+    """Return whether an array has the values of another in any order, apart from zeros."""
     if stored.size < values.size:
         return False
     padded = np.concatenate([values.reshape(-1), np.zeros(stored.size - values.size)])
@@ -184,9 +184,8 @@ def _has_same_values(stored: Any, values: Any) -> bool:
 
 
 def expand_replacement(suspect: Suspect, pairing: Pairing) -> Suspect:
-    """Return a suspect, of which the reference has another operator, with all nodes that this
-    operator replaces: those between the tensors that it reads and the one that it computes.
-    """
+    """Return a suspect that the reference has as a different operator, with all nodes that this
+    operator replaces."""
     if suspect.change.kind != "other_operator" or len(suspect.twins) != 1:
         return suspect
     [(index, twin)] = suspect.twins
@@ -218,9 +217,8 @@ def _reads_only(model: Side, nodes: tuple[int, ...], kept_names: Iterable[str]) 
 
 
 def is_open_trace(suspect: Suspect, model: Side) -> bool:
-    """Return whether a suspect is a folded weight of which it is not known from which node it came;
-    a weight that several nodes of the model read is all of theirs.
-    """
+    """Return whether a suspect is a folded weight of unknown origin; a weight that several nodes
+    read belongs to all of them."""
     is_folded = suspect.weights and not any(name in model.weights for name, _ in suspect.weights)
     return bool(is_folded) and len(suspect.nodes) > 1
 
@@ -355,7 +353,8 @@ def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int)
 def _attribute(
     suspect: Suspect, pairing: Pairing, model: Side, indices: tuple[int, ...]
 ) -> Suspect:
-    """The node of the model that the attribute came from."""
+    """Return a difference in an attribute as a difference of the model node from which the
+    attribute was taken."""
     node = pairing.model.nodes[suspect.nodes[0]]
     name = suspect.change.values["name"]
     attribute = next((attribute for attribute in node.attributes if attribute.name == name), None)
@@ -412,7 +411,7 @@ def _single_element(model: Side, name: str) -> float | None:
 
 
 def _makes(model: Side, name: str, factor: float) -> bool:
-    """Return whether a factor equals a scalar weight or its inverse."""
+    """Return whether a scalar weight equals a factor or its inverse."""
     single_element = _single_element(model, name)
     if not single_element:
         return False

@@ -31,7 +31,7 @@ _CODES = frozenset({"int4", "uint4", "int8", "uint8"})
 
 
 class Side:
-    """A graph to be paired: its nodes without constants, its weights, and who makes and reads what.
+    """A graph to be paired: its nodes without constants, its weights, producers and consumers.
 
     Args:
         graph: the graph.
@@ -41,6 +41,7 @@ class Side:
     """
 
     def __init__(self, graph: Graph, narrow: str | None = None, around: Side | None = None) -> None:
+        """Index a graph; `around` is the graph that contains it."""
         self.graph = graph
         self.narrow = narrow
         self.weights: dict[str, Weight] = {} if around is None else dict(around.weights)
@@ -72,7 +73,7 @@ class Side:
 
 @frozen
 class Pairing:
-    """What belongs together in two graphs.
+    """The corresponding nodes and tensors of two graphs.
 
     Attributes:
         model: the first graph.
@@ -87,7 +88,7 @@ class Pairing:
     tensors: dict[str, str] = field(factory=dict)
 
     def pair(self, index: int, other_index: int) -> None:
-        """Record two nodes, and their outputs, as a pair."""
+        """Record two nodes, and their outputs, as corresponding."""
         self.nodes[index] = other_index
         outputs, reference_outputs = (
             self.model.nodes[index].outputs,
@@ -151,9 +152,8 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
 
 
 def _pair_crossed_outputs(pairing: Pairing) -> None:
-    """Pair the nodes that compute the same output of both models, if they were paired in another
-    order: two outputs that are exchanged have the same structure, but are not the same output.
-    """
+    """Pair the nodes that compute the same output in both models if they were paired crosswise: two
+    exchanged outputs can have the same structure."""
     model, reference = pairing.model, pairing.reference
     crossed: list[tuple[str, str, int, int]] = []
     for kind, tensor, twin in pair_interfaces(model.graph, reference.graph):
@@ -190,7 +190,8 @@ def _pair_by_names(pairing: Pairing) -> None:
 
 
 def _by_structure(pairing: Pairing) -> None:
-    """Pair the remaining nodes, the most certain first, because each pair makes others certain."""
+    """Pair the remaining nodes by structure, the most certain pairs first, because each pair helps
+    the next ones."""
     rounds: list[Callable[[], bool]] = [
         lambda: _pair_forward(pairing, _exact),
         lambda: _pair_backward(pairing, _exact_parameters),

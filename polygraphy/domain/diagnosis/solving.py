@@ -203,7 +203,8 @@ def _convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> I
 
 
 def _least(system: Any, apart: Any) -> Any | None:
-    """Return the smallest change that explains a difference best; None if that is too much work."""
+    """Return the smallest weight change that best explains a difference; None if that takes too
+    much work."""
     if system.size > _MOST or min(system.shape) > 2048 or not np.isfinite(system).all():
         return None
     return np.linalg.lstsq(system, apart, rcond=1e-7)[0]
@@ -244,7 +245,7 @@ def _mean_over_broadcast(array: Any, weight: Any) -> Any:
 
 
 def _mean_over(array: Any, weight: Any, axis: int) -> Any:
-    """Return the mean over all axes but one; NaN if the weight does not fit that axis."""
+    """Return the mean over all axes except one; NaN if the weight does not fit that axis."""
     if weight.ndim != 1 or array.ndim <= axis or array.shape[axis] != weight.size:
         return np.full(weight.shape, np.nan)
     return array.mean(axis=tuple(index for index in range(array.ndim) if index != axis))
@@ -281,7 +282,8 @@ def _norm(node: Node, position: int, weight: Any, value: Any, goal: Any) -> Iter
 def _solve_scale(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
 ) -> Iterator[Any]:
-    """The scale of a pair of QuantizeLinear and DequantizeLinear, for all or for each channel."""
+    """Yield the scale of a QuantizeLinear or DequantizeLinear pair, for all channels or for each
+    one."""
     first, zero = values.get(0), values.get(2)
     if position == 0 or first is None or weight.ndim > 1:
         return
@@ -329,7 +331,8 @@ def _factor(array: Any, reference: Any) -> float | None:
 def resize_variants(
     side: Side, index: int, read: Sequence[int], lengths: Sequence[int], expected: Sequence[int]
 ) -> Iterator[Variant]:
-    """Yield a node with another size, bound or step, so that its output has the expected shape.
+    """Yield variants of a node with another size, bound or step, whose output has the expected
+    shape.
 
     Args:
         side: the model.

@@ -42,7 +42,7 @@ _GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
 
 @frozen
 class Suspect:
-    """One thing in which a model differs from the reference.
+    """A difference between a model and its reference.
 
     Attributes:
         nodes: the positions of nodes in the model that have it, or stand beside what is missing.
@@ -141,7 +141,9 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _is_rounding(first: Any, second: Any) -> bool:
-    """Return whether a weight was folded twice, in another order: only the last digits differ."""
+    """Return whether two weights differ only in the last digits, as if folded in a
+    different order.
+    """
     if not is_float(first) or not is_float(second) or first.shape != second.shape:
         return False
     epsilon = max(epsilon_of(first.dtype), epsilon_of(second.dtype))
@@ -153,9 +155,8 @@ def _is_rounding(first: Any, second: Any) -> bool:
 
 
 def precision_of_rounding(first: Any, second: Any) -> str | None:
-    """Return the half precision to which a float32 weight was rounded; None if it is not the other
-    one rounded.
-    """
+    """Return the half precision to which a float32 weight was rounded; None if rounding does not
+    explain the difference."""
     if first is None or second is None or first.dtype != second.dtype or first.dtype != np.float32:
         return None
     if first.shape != second.shape or np.array_equal(first, second) or not np.isfinite(first).all():
@@ -168,7 +169,7 @@ def precision_of_rounding(first: Any, second: Any) -> str | None:
 
 
 def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
-    """Return whether a node has the inputs of its twin in another order."""
+    """Return whether a node has the inputs of its counterpart in a different order."""
     model, reference = pairing.model, pairing.reference
     reference_input_names = sorted(_reference_input_names(model, pairing, index))
     names = sorted(_own_names(reference, pairing.nodes[index]))
@@ -184,7 +185,7 @@ def _reference_input_names(side: Side, pairing: Pairing, index: int) -> list[str
 
 
 def _own_names(side: Side, index: int) -> list[str]:
-    """Return the inputs of a node, weights by content."""
+    """Return the inputs of a node: names of tensors, contents of weights."""
     return [
         side.digest(name) if name in side.weights else name for name in side.nodes[index].inputs
     ]
@@ -323,7 +324,7 @@ def _bodies(
 
 
 def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
-    """Yield nodes with operands in another order, missing, or additional."""
+    """Yield nodes whose operands are in a different order, missing, or additional."""
     model, reference = pairing.model, pairing.reference
     for index, other_node in pairing.nodes.items():
         node = model.nodes[index]
@@ -365,7 +366,7 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _output_suspects(pairing: Pairing) -> Iterator[Suspect]:
-    """Yield nodes with outputs in another order, or with the output of another operator."""
+    """Yield nodes whose outputs are in a different order, or come from another operator."""
     for index, other_index in pairing.nodes.items():
         node, twin = pairing.model.nodes[index], pairing.reference.nodes[other_index]
         if node.op != twin.op:
@@ -463,7 +464,7 @@ def _replacements(pairing: Pairing) -> dict[int, int]:
 
 @frozen
 class NodeCopy:
-    """A node of the reference, and how it is connected in the model.
+    """A node to copy from the reference, with its connections in the model.
 
     Attributes:
         twin: the first output of the node in the reference.
@@ -487,9 +488,8 @@ class NodeCopy:
 
 @frozen
 class Mending:
-    """What is taken from the reference: nodes, each after those that it reads, and weights by their
-    names there, and their new names here.
-    """
+    """The parts to copy from the reference: nodes, in an order in which each can be inserted, and
+    weights with their old and new names."""
 
     nodes: tuple[NodeCopy, ...] = ()
     weights: dict[str, str] = field(factory=dict)
@@ -518,9 +518,10 @@ def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> Mending:
 
 
 class _Plan:
-    """Collects what is to be copied."""
+    """Collects the parts to copy."""
 
     def __init__(self, pairing: Pairing) -> None:
+        """Start a plan without parts."""
         self.pairing = pairing
         self.nodes: list[NodeCopy] = []
         self.weights: dict[str, str] = {}
@@ -595,7 +596,7 @@ class _Plan:
         return self._names[name]
 
     def _free(self, name: str) -> str:
-        """Return a name that the model does not have."""
+        """Return a tensor name that the model does not use."""
         text, number = name, 0
         while text in self._taken:
             number += 1

@@ -181,7 +181,7 @@ _AXES = frozenset(
 
 @frozen
 class Variant:
-    """A node as it may have been.
+    """A node with one change.
 
     Attributes:
         cause: what it is called if that is what was changed.
@@ -282,7 +282,7 @@ def epsilon_of(side: Side, name: str) -> float | None:
 
 
 def _epsilon_variants(side: Side, index: int) -> Iterator[Variant]:
-    """Yield variants with another number that is added before a root or a division."""
+    """Yield variants with a different number added before a root or a division."""
     node = side.nodes[index]
     if not is_guard(side, index):
         return
@@ -319,7 +319,7 @@ def _text_variants(node: Node) -> Iterator[Variant]:
 
 
 def _activations(node: Node) -> Iterator[Variant]:
-    """Yield variants of a recurrent node with another activation, in all directions."""
+    """Yield variants of a recurrent node with a different activation, in all directions."""
     usual = _ACTIVATIONS.get(node.op)
     if usual is None:
         return
@@ -335,7 +335,7 @@ def _activations(node: Node) -> Iterator[Variant]:
 
 
 def _equations(node: Node) -> Iterator[Variant]:
-    """Yield variants of an Einsum whose operands or result have another order of axes."""
+    """Yield variants of an Einsum whose operands or result have a different order of axes."""
     equation = str(node.attribute("equation", "")).replace(" ", "")
     terms = equation.replace("->", ",").split(",")
     if node.op != "Einsum" or "->" not in equation or "." in equation:
@@ -369,9 +369,8 @@ def _operators(node: Node) -> Iterator[Variant]:
 
 
 def operators_with_number(node: Node) -> Iterator[Callable[[float], Variant]]:
-    """Yield, for each operator that a node may have had and each number of that, a function that
-    returns the variant with a value of the number.
-    """
+    """Yield, for each alternative operator and each of its numeric attributes, a function from a
+    value to the variant."""
     for variant in _operators(node):
         for name in _OWN.get(variant.node.op, ()):
 
@@ -529,7 +528,7 @@ def integer_variants(side: Side, index: int) -> Iterator[Variant]:
 
 
 def difference_of_integers(array: Any, other_value: Any) -> Fact:
-    """Return the fact that integers are others."""
+    """Return the fact that integers differ from the expected ones."""
     values, expected = array.reshape(-1).tolist(), other_value.reshape(-1).tolist()
     if len(values) == len(expected) == 1:
         return changes.is_value(values[0], expected[0])
@@ -537,7 +536,7 @@ def difference_of_integers(array: Any, other_value: Any) -> Fact:
 
 
 def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield lists of integers that differ a little from some."""
+    """Yield lists of integers that differ a little from the given ones."""
     visited = {values}
     turned = [values[i:] + values[:i] for i in range(1, len(values))]
     moved = [tuple(value + step for value in values) for step in (1, -1)]

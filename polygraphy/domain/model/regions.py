@@ -97,13 +97,13 @@ def missing_nodes(
 
 
 def _is_kept(node: Node, other_node: Node) -> bool:
-    """Return whether two nodes are the same operation; one may spell out default attributes."""
+    """Return whether two nodes are the same operation; one of them may omit default attributes."""
     alike = node.operator == other_node.operator and list(node.reads) == list(other_node.reads)
     return alike and node.settings in ("", other_node.settings)
 
 
 def nodes_around(nodes: Sequence[Node], region: Iterable[int], hops: int) -> list[int]:
-    """Return a region with the nodes that are so many steps before and after it."""
+    """Return a region with the nodes at most `hops` steps before and after it."""
     makers, readers = producers(nodes), consumers(nodes)
     found_region = set(region)
     edge = set(found_region)

@@ -16,7 +16,7 @@ def open_spool() -> TemporarySpool:
 
 
 class TemporarySpool:
-    """Implements the port `Spool`."""
+    """A spool in a temporary file; implements the port `Spool`."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None

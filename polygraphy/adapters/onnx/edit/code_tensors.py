@@ -75,7 +75,7 @@ class CodeTensors:
         return copy
 
     def split(self, codes: Mapping[str, Any]) -> tuple[ModelProto, dict[str, Any]]:
-        """Return the model in which nodes read given codes, and the inputs for them."""
+        """Return the model in which nodes read the given codes, and the inputs for them."""
         copy = self.with_codes()
         for node in copy.graph.node:
             node.input[:] = [f"{name}{_GIVEN}" if name in codes else name for name in node.input]

@@ -121,9 +121,8 @@ def static_shapes(graph: GraphProto) -> dict[str, Shape | None]:
 
 
 def common_shape(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Return the dimensions that two shapes share, None for the others; None if their ranks differ
-    or one is unknown.
-    """
+    """Return a shape with the equal dimensions of two shapes, and None for the others; None if
+    their ranks differ or one is unknown."""
     if left is None or right is None or len(left) != len(right):
         return None
     return [first if first == second else None for first, second in zip(left, right)]
@@ -201,7 +200,7 @@ _SHAPES = frozenset({"Shape", "Size"})
 
 @define
 class Walk:
-    """What the graphs of a model share.
+    """The state shared by all graphs of a model during a walk.
 
     Attributes:
         model: the model.
@@ -244,7 +243,7 @@ class Walk:
 
 
 class GraphWalk:
-    """The walk over the nodes of one graph, and what is known of its tensors.
+    """The walk over the nodes of one graph, with the known facts about its tensors.
 
     Attributes:
         nodes: those of them that compute constants.
@@ -406,9 +405,8 @@ class GraphWalk:
     def _has_computed(
         self, node: NodeProto, found_values: Mapping[str, Shape], outputs: Sequence[str]
     ) -> bool:
-        """Compute small constant operands of a node whose result shapes are not all known; return
-        whether that succeeded.
-        """
+        """Compute small constant inputs of a node with unknown output shapes; return whether that
+        succeeded."""
         if all(static(found_values.get(name)) is not None for name in outputs):
             return False
         names = [
@@ -537,9 +535,8 @@ class GraphWalk:
         return nodes.replace(names)
 
     def _together(self, partitioning: str | None, names: Sequence[str]) -> dict[str, Any] | None:
-        """Return constants that are computed all at once; None if that fails and smaller parts
-        should be tried.
-        """
+        """Return constants computed all at once; None if that fails and smaller parts should be
+        tried."""
         try:
             return evaluate_constants(self.nodes.model_of(names), names)
         except PolygraphyException as error:

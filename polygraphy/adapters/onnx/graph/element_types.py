@@ -121,7 +121,7 @@ def _parameter(declared: Any, variables: Mapping[str, Sequence[str]]) -> Paramet
 
 
 def domain_of(domain: str) -> str:
-    """Return the canonical spelling of a domain: the standard one has two."""
+    """Return the canonical spelling of a domain, because the standard one has two."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -187,7 +187,7 @@ class GraphTypes:
 
 
 class TypeInference:
-    """Finds the element types of a model.
+    """Infers the element types of a model.
 
     Attributes:
         calls: the types of the inputs of every call of a function that was found, by
@@ -390,7 +390,7 @@ def state_type(
     version: int,
     convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None],
 ) -> None:
-    """Change the result type of a node from float32 to another by its attribute or its constant
+    """Change the output type of a node from float32 to another one, in its attribute or constant
     value; do nothing for other nodes.
 
     Args:

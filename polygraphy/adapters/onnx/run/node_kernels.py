@@ -25,7 +25,7 @@ _LARGE = 1 << 22
 
 
 class NodeKernels:
-    """Sessions of single nodes, each made once for all nodes that are alike.
+    """Sessions of single nodes; equal nodes share one.
 
     Args:
         weights: the names of weights: operators of ONNX Runtime take some operands from them alone.

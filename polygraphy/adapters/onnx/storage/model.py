@@ -86,7 +86,7 @@ def _without_weights(mapped: mmap.mmap, path: Path) -> bytes:
 
 
 class _Rewriting:
-    """Puts a message together again; unchanged segments are copied in one piece."""
+    """Copies a message without its large weights; unchanged segments are copied in one piece."""
 
     def __init__(self, mapped: mmap.mmap, name: str) -> None:
         self._mapped = mapped

@@ -59,7 +59,7 @@ _STEPS = 0.1
 
 @frozen
 class Parting:
-    """What nodes make of right values, and should make.
+    """A place at which nodes compute incorrect values from correct ones, with the expected values.
 
     Attributes:
         border: the nodes, and what they make.
@@ -78,7 +78,7 @@ class Parting:
 
 @frozen
 class Partings:
-    """Where a model parts from the reference.
+    """The places at which a model diverges from its reference.
 
     Attributes:
         places: the fewest that make all outputs right if they are.
@@ -131,7 +131,7 @@ def partings(
 
 
 class _Search:
-    """One search."""
+    """A search for the places at which a model diverges."""
 
     def __init__(
         self,
@@ -143,6 +143,7 @@ class _Search:
         goal: Values,
         inputs: Mapping[str, str],
     ) -> None:
+        """Set the model, the reference, and the tensors of both."""
         self._case, self._party, self._feed, self._goal = case, party, feed, goal
         self._reference = reference
         self._theirs = trace.values
@@ -200,7 +201,8 @@ class _Search:
         return Partings(fewest, values, self._theirs, equal_tensors, nearer)
 
     def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
-        """Return a place with the nodes between it and what is right if it is not replaced."""
+        """Return a place extended by the nodes between it and correct tensors if it is not replaced
+        itself."""
         other_among = [one for one in among if one is not place]
         search = self._compute_with(other_among)
         if search is None:
@@ -298,9 +300,8 @@ class _Search:
     def _candidates(
         self, values: Values, equal_names: Mapping[str, str], makers: Collection[int]
     ) -> Iterator[Candidate]:
-        """Return the places where the model may start to differ from the reference, given the
-        tensors that are equal.
-        """
+        """Yield the places where the model may start to differ from the reference, given the equal
+        tensors."""
         kinds = {self._classes.get(name, name) for name in equal_names.values()}
         # What is only moved in the reference may be what the model should have moved.
         moved = {n for node in self._reference.nodes if node.operator in MOVING for n in node.makes}
@@ -329,9 +330,7 @@ class _Search:
         equal_names: Mapping[str, str],
         makers: Collection[int],
     ) -> Parting:
-        """Return the border with the nodes behind it and the values that the reference computes
-        there.
-        """
+        """Return the border with its nodes, and the values that the reference computes there."""
         unproven = tuple(index for index in border.nodes if index not in makers)
         other_nodes, nodes = self._reference.nodes, self._case.model.nodes
         place = region_before(other_nodes, border.twin, set(equal_names.values()))

@@ -65,7 +65,8 @@ def explain_outputs(
     deviations: Mapping[str, Deviation],
     third: SuspectedParty,
 ) -> StepOutcome:
-    """Return why outputs differ from saved ones.
+    """Return the outcome of explaining outputs that differ from saved ones by the data or by one
+    change.
 
     Args:
         case: the model; its first party computed the outputs.
@@ -90,7 +91,7 @@ def add_change(
 
 
 class _Guesses:
-    """A model, its data, and the outputs that it should give."""
+    """Tries changes of a model that explain its saved outputs."""
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ class _Guesses:
         deviations: Mapping[str, Deviation],
         third: SuspectedParty,
     ) -> None:
+        """Set the model, its data, the saved outputs, and the arbiter."""
         self._case = case
         self._feed, self._saved, self._values = run
         self._found = deviations
@@ -110,9 +112,8 @@ class _Guesses:
 
     @cached_property
     def _trier(self) -> SuspectedParty:
-        """Return the backend that tries guesses: the party's, or the faster CPU version if its
-        outputs are equal.
-        """
+        """Return the backend that tries changes: the party's, or the faster CPU version if its
+        outputs are equal."""
         twin: SuspectedParty | None = getattr(self._party, "on_host", lambda: None)()
         try:
             if twin is not None:
@@ -168,7 +169,7 @@ class _Guesses:
         ]
 
     def _describe_mismatch(self, name: str) -> str:
-        """Return a sentence about an output with another shape or data type, and what to do."""
+        """Return a sentence about an output with a different shape or data type, and what to do."""
         arrays = [np.asarray(values[name]) for values in (self._values, self._saved)]
         computed, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
         if arrays[0].size == arrays[1].size:
@@ -178,7 +179,7 @@ class _Guesses:
         return reasons.other_shape(name, computed, saved)
 
     def _blame_data(self, fact: Fact) -> DiagnosisResult:
-        """Return the verdict that the data are at fault."""
+        """Return the verdict that different data explain the outputs."""
         culprit = Culprit([], next(iter(self._found)), "data", "data", facts=[fact])
         return DiagnosisResult(FAULT, [culprit])
 
@@ -256,7 +257,7 @@ class _Guesses:
             self._left_out.append(reasons.SOME_NODES)
 
     def _budget(self) -> RunBudget:
-        """Return how many changed models are loaded and run."""
+        """Return the budget of changed models to load and run."""
         weights = sum(weight.nbytes for weight in self._side.weights.values())
         nbytes = tensor_bytes(self._case.model, self._feed) + weights
         return RunBudget.for_model(nbytes, len(self._side.nodes))

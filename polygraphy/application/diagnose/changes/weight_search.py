@@ -161,7 +161,8 @@ def _join(values: Values, goals: Values) -> Any:
 
 
 def _missing_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:
-    """Return the positions of optional weights that a node lacks, and what their absence means."""
+    """Return the position of each optional weight that a node lacks, with the value that its
+    absence means."""
 
     def is_absent(position: int) -> bool:
         """Return whether a node lacks an input."""

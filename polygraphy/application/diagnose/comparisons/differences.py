@@ -76,9 +76,8 @@ def find_differences(
 
 
 def _names_folded_weight(culprit: Culprit, side: Side) -> bool:
-    """Return whether a culprit names a weight that the model does not have: a backend folded it
-    from several nodes, and any of them may be at fault.
-    """
+    """Return whether a culprit names a weight that a backend folded from several nodes of the
+    model, any of which may be at fault."""
     changes = [fact.values["change"] for fact in culprit.facts if "change" in fact.values]
     names = [change.values.get("name") for change in changes if change.kind == "other_weight"]
     return any(name not in side.weights for name in names)

@@ -17,7 +17,7 @@ from polygraphy.ports.editing import OpenModel, open_model
 
 @frozen
 class ExportedAgain:
-    """An export of the program that is right, by the exporter of the model.
+    """A correct export of the program, by the exporter of the model.
 
     Attributes:
         model: the export.
@@ -35,14 +35,14 @@ class ExportedAgain:
 
     @property
     def words(self) -> str:
-        """The exporter, in words."""
+        """Return the name of the exporter as text."""
         return f"dynamo={self.exporter.dynamo}"
 
 
 def export_again(
     case: Case, program: OpenedProgram, feed: Feed, expected: Values
 ) -> ExportedAgain | None:
-    """Return the program, exported again as the model was exported; None if that fails.
+    """Return a new export of the program in the same way as the model; None if that fails.
 
     Args:
         case: the model.
@@ -99,14 +99,14 @@ def export_for_example(
 
 
 def feed_export(model: OpenModel, feed: Feed) -> Feed:
-    """Return the data by the names of the inputs of another export."""
+    """Return the data by the input names of another export."""
     if set(model.inputs) <= feed.keys():
         return {name: feed[name] for name in model.inputs}
     return dict(zip(model.inputs, feed.values(), strict=True))
 
 
 def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> bool:
-    """Return whether a model gives the expected outputs, rounding aside."""
+    """Return whether a model computes the expected outputs up to rounding."""
     exported_feed = feed_export(model, feed)
     values = case.parties[0].load(model.given)(exported_feed)
     names = dict(zip(case.model.outputs, model.outputs, strict=True))

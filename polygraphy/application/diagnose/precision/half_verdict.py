@@ -294,7 +294,7 @@ def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
 
 
 def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
-    """Return whether parties differ in float32 as well: then it is not the precision."""
+    """Return whether parties also differ in float32, so that precision is not the cause."""
     with case.attempt(titles.IN_FLOAT32) as notes:
         try:
             runs = [half.runs(party) for party in dict.fromkeys((*case.parties, third))]
@@ -461,7 +461,7 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:
-    """Return why no backend is at fault; empty if one is."""
+    """Return the reason why no backend is at fault; empty if one is."""
     if found.verdict == AGREE:
         works = reasons.half_works(dtype)
         return join_statements(
@@ -480,20 +480,21 @@ def _reason(found: HalfPrecision, dtype: str) -> str:
 
 
 def _describe_allowance(found: HalfPrecision) -> str:
-    """Return why more than usual was tolerated, if it was."""
+    """Return the clause that explains a raised tolerance; empty if it is the usual one."""
     if found.allowance <= 1:
         return ""
     return reasons.more_allowed(found.allowance)
 
 
 def _describe_rounding(found: HalfPrecision, dtype: str) -> str:
-    """Return that rounding in all nodes is why outputs are off, and how to accept that."""
+    """Return the sentence that rounding in all nodes causes the error, with a command that accepts
+    it."""
     rounding, nodes = len(found.kept), len(found.losses)
     return reasons.rounding_accumulates(dtype, found.before, rounding, nodes, found.after)
 
 
 def _headroom(found: HalfPrecision, dtype: str) -> str:
-    """Return how near the largest tensor within the range is to its end."""
+    """Return the sentence with the largest tensor as a share of the type's range."""
     largest = Range.of(half_type(dtype)).largest
     results = [result for loss in found.losses for result in loss.results if not result.above]
     top = max(results, key=lambda result: result.peak, default=None)

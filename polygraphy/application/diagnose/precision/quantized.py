@@ -54,7 +54,7 @@ _FEW = 4
 
 
 class Quantized:
-    """A quantized model, and the one that it was made of.
+    """A quantized model, and the floating-point model it was created from.
 
     Args:
         case: the quantized model.
@@ -74,6 +74,7 @@ class Quantized:
         party: SuspectedParty,
         named: Callable[[Values], Values],
     ) -> None:
+        """Set the models, the backend, and the function that renames outputs."""
         self._case, self._reference, self._party, self._named = case, reference, party, named
         self._model = case.model.proto
         self._graph = reference.indexed_graph.graph
@@ -88,9 +89,8 @@ class Quantized:
         self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
 
     def _twins(self) -> Iterator[tuple[QuantizedOperand, str, str]]:
-        """Yield quantized inputs with the reference node that reads each, and the tensor name
-        there.
-        """
+        """Yield each quantized input with the reference node that reads it and the tensor's name
+        there."""
         if not self._operands:
             return
         pairing = pair_graphs(graph_with_weights(dequantize_model(self._model)), self._graph)

@@ -53,8 +53,11 @@ _PASSED_ON = frozenset(
 )  # fmt: skip
 """Operators that hand on elements as they are: indices behind them are those of the data."""
 _INDEXED = frozenset(
-    {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
-)
+    {
+        "ArrayFeatureExtractor", "Gather", "GatherElements", "GatherND", "Scatter",
+        "ScatterElements", "ScatterND",
+    }
+)  # fmt: skip
 """Operators whose second input holds indices, which few devices check."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 """How a model is sanitized: declared types alone, then constants as well."""
@@ -62,7 +65,7 @@ _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 
 @frozen
 class _Broken:
-    """What breaks the specification.
+    """A violation of the specification.
 
     Attributes:
         node: the node.
@@ -137,7 +140,7 @@ def diagnose_invalid_model(
 
 
 def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
-    """Return violations except those of a shape that a node before, which is invalid, computes."""
+    """Return the violations, except those in a shape that an invalid earlier node computes."""
     nodes = case.model.nodes
     invalid = {one.node.index for one in broken}
     return [
@@ -151,9 +154,8 @@ def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
 
 
 def find_ignored_violations(found: Found, request: Request) -> Found:
-    """Return the result, or the indices out of range in a model that its only backend runs
-    nevertheless, as devices do.
-    """
+    """Return the result, or the culprit for indices out of range if the only backend runs the model
+    nevertheless, as devices do."""
     case = found.case
     nodes = case.model.nodes
     indexed = [
@@ -192,7 +194,7 @@ def _whole_model_error(result: DiagnosisResult) -> str:
 
 
 def _is_backend(case: Case, culprit: Culprit) -> bool:
-    """Return whether a culprit is a fault of a backend."""
+    """Return whether a culprit blames a backend."""
     return (
         culprit.party not in (MODEL, DATA)
         and culprit.cause in _OF_BACKENDS

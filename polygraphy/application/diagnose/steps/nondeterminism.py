@@ -54,9 +54,8 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def _is_rounding(case: Case, name: str, outputs: tuple[Any, Any]) -> bool:
-    """Return whether two runs differ by rounding in the coarsest precision of the model: of a
-    quantized one, the last bit of a sum in another order may decide a whole step.
-    """
+    """Return whether two runs differ by rounding in the coarsest precision of the model. In a
+    quantized model, the order of a sum can change a value by a whole step."""
     if case.rounding(name, *outputs) is None:
         return False
     dtype = compute_dtype(case.facts, name)
@@ -84,7 +83,7 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
 
 
 def _random(nodes: Sequence[Node]) -> list[int]:
-    """Return the positions of the nodes that draw random numbers."""
+    """Return the positions of nodes that generate random numbers."""
     return [
         index
         for index, node in enumerate(nodes)

@@ -74,7 +74,7 @@ _SHAPING = frozenset(
 
 
 def explain_by_program_outputs(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Find out why outputs differ, if the program shows no operations."""
+    """Return the outcome of comparing outputs only, for a program that shows no operations."""
     if comparison.program.nodes:
         return Skip("the program shows its operations")
     run = SavedRun(
@@ -97,6 +97,7 @@ class _ProgramTensors:
     """A model and its program on data on which they differ, with all tensors of both."""
 
     def __init__(self, case: Case, comparison: ProgramComparison) -> None:
+        """Compute the tensors of both, and pair them."""
         self._case = case
         self._comparison = comparison
         self._again = comparison.again
@@ -483,7 +484,7 @@ class _ProgramTensors:
 
     @property
     def _kind(self) -> str:
-        """The exporter of the model, in words."""
+        """Return the name of the model's exporter as text."""
         recorded = getattr(self._case.facts, "sources", {})
         return "dynamo=True" if recorded else "dynamo=False"
 
@@ -528,7 +529,7 @@ class _ProgramTensors:
 
 
 def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return arrays moved by rounding errors."""
+    """Return arrays perturbed by rounding errors."""
     return {
         name: move_by_epsilons(array, seed + number)
         for number, (name, array) in enumerate(arrays.items())
@@ -538,7 +539,7 @@ def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def _find_frozen_numbers(
     nodes: Sequence[Node], side: Side, value: Any, expected: Any
 ) -> Iterator[tuple[str, Fact]]:
-    """Yield cause and fact for numbers of the example that the exporter may have frozen."""
+    """Yield cause and fact for numbers that the exporter may have frozen from the example."""
     for node in nodes:
         for name in node.reads if node.operator in _SHAPING else ():
             weight = side.weights.get(name)

@@ -77,9 +77,8 @@ _INSIDE = 12
 
 
 def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the nodes that do not reproduce saved tensors from saved inputs; the one that creates
-    NaN, if any.
-    """
+    """Return the nodes that do not reproduce saved tensors from saved inputs, or the node that
+    creates NaN."""
     broken = find_first_nan(case, comparison)
     answer = _SavedTensors(case, comparison).result()
     if broken is None:
@@ -89,9 +88,10 @@ def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 
 class _SavedTensors:
-    """The nodes of a model, each on what was saved before it."""
+    """The nodes of a model, each run on saved inputs."""
 
     def __init__(self, case: Case, comparison: SavedComparison) -> None:
+        """Set the model and its saved tensors."""
         self._case = case
         self._comparison = comparison
         self._run = comparison.run
@@ -110,7 +110,7 @@ class _SavedTensors:
         self._coarse = max(map(epsilon_of, floats), default=0.0)
 
     def result(self) -> StepOutcome:
-        """Return where results diverge, from computing every node on saved values."""
+        """Return the places where results diverge, from running every node on saved values."""
         case, model, comparison = self._case, self._case.model, self._comparison
         feed, saved = comparison.feed, comparison.in_own_types()
         order = producers(model.nodes)
@@ -309,9 +309,8 @@ class _SavedTensors:
         )
 
     def _shares(self, output: Any, goal: Any) -> Iterator[float]:
-        """Yield how far what a changed node computes may be from what was saved, as a share of its
-        RMS: more if that was rounded, and the node is much further off.
-        """
+        """Yield tolerances for a changed node, as shares of the RMS of the saved tensor: first the
+        usual one, then a larger one if the tensor was rounded and the node differs much more."""
         rounded = _ROUNDINGS * self._coarse
         if rounded < CLOSE:
             yield CLOSE
@@ -362,8 +361,7 @@ class _SavedTensors:
         self, name: str, region: Sequence[int], side: Side, trace: Trace, share: float = CLOSE
     ) -> ChangeSearch | None:
         """Return the search among the nodes that compute a tensor from saved ones; None if they
-        read something unknown.
-        """
+        read an unknown tensor."""
         try:
             names = self._outputs_beside(name, region, trace)
             part = cut_part(self._case.model, region, trace.held, names)
@@ -377,9 +375,8 @@ class _SavedTensors:
         )  # fmt: skip
 
     def _outputs_beside(self, name: str, region: Sequence[int], trace: Trace) -> list[str]:
-        """Return a tensor, and the other saved outputs of the node that computes it, as far as they
-        are numbers that it does not have: what explains it explains them.
-        """
+        """Return a tensor and the other incorrect saved outputs of its node, because an explanation
+        must cover all."""
         others = [
             each
             for each in self._case.model.nodes[region[-1]].makes
@@ -436,7 +433,8 @@ class _SavedTensors:
         return all(not _is_related(value, trace.values[name]) for name, (_, value) in wrong.items())
 
     def _blame_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
-        """Return the verdict that only nodes that read the inputs disagree."""
+        """Return the verdict that only nodes that read the inputs disagree, so that the data may
+        differ."""
         reason = reasons.other_data(
             [name for culprit in culprits[:4] for name in culprit.nodes[-1:]]
         )

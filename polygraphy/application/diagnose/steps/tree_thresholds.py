@@ -26,7 +26,7 @@ _RUNS = 64
 
 
 def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the trees whose thresholds the features of all differing rows equal; else a skip."""
+    """Return the trees with thresholds that equal features of all differing rows; else a skip."""
     trees = [node for node in case.model.indexed_graph.nodes if is_tree(node)]
     if len(trees) != 1:
         return Skip("the model is not one ensemble of trees")

@@ -166,7 +166,7 @@ class DebugReduceCommand(Command):
         )
 
     def _check(self, values: Values) -> None:
-        """Raise for options that contradict each other."""
+        """Raise CommandLineError for contradicting options."""
         chosen, shapes = values[ReduceOptions], values[ReducedShapeOptions]
         observes = values[FallbackOptions].force_fallback_shape_inference
         for flag, is_given in (

@@ -53,7 +53,7 @@ class InspectDiffCommand(Command):
 
 
 def _are_models(files: ReferenceOptions) -> bool:
-    """Return whether the names of the files are those of ONNX models."""
+    """Return whether the files have the extensions of ONNX models."""
     models = [path for path in (files.reference, files.candidate) if format_named(path) == "onnx"]
     if len(models) == 1:
         raise CommandLineError(

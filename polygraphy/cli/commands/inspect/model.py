@@ -107,7 +107,7 @@ class InspectModelCommand(Command):
         )
 
     def _check(self, values: Values, show: list[str]) -> None:
-        """Raise for options that contradict each other; warn of those without effect."""
+        """Raise CommandLineError for contradicting options; warn of those without effect."""
         if values[ModelDetailOptions].combine_tensor_info is not None and "layers" not in show:
             raise CommandLineError(
                 "argument --combine-tensor-info: layers are not shown. Add --show layers."

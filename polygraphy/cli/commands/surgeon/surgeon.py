@@ -143,7 +143,7 @@ def _fold_step(values: Values) -> Call:
 
 
 def _output_steps(values: Values) -> list[Call]:
-    """Return the call that changes the outputs, in a list; empty if no option changes them."""
+    """Return a list with the call that changes the outputs; empty if no option changes them."""
     options = values[SanitizeOutputOptions]
     if not (options.outputs or options.exclude_outputs or options.outputs_by_type):
         return []
@@ -153,7 +153,7 @@ def _output_steps(values: Values) -> list[Call]:
 
 
 class _EditCommand(Command):
-    """Edits a model in some steps; it is run where the edit is to be verified."""
+    """Base class of commands that edit a model, and run it if the edit is verified."""
 
     suffix: ClassVar[str]
     summary: ClassVar[str]

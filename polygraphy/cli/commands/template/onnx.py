@@ -28,12 +28,12 @@ class TemplateOptions(Options):
 
 
 class TemplateCommand(Command):
-    """Writes a script, which is not run."""
+    """Base class of commands that write a script, which is not run."""
 
     ending = (ReportOptions, LogOptions)
 
     def destination(self, values: Values) -> str | None:
-        """Return where the script goes.
+        """Return the path of the script.
 
         Raises:
             CommandLineError: that is not given.

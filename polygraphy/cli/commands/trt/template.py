@@ -26,10 +26,10 @@ from polygraphy.codegen.source import Source, Step, quote_word
 
 
 class _TemplateCommand(TemplateCommand):
-    """Writes a script about TensorRT, which is not run."""
+    """Base class of commands that write a script about TensorRT, which is not run."""
 
     def _check_model(self, values: Values) -> str | None:
-        """Return the path of the model; None where there is none.
+        """Return the path of the model; None if there is none.
 
         Raises:
             CommandLineError: the template cannot start from models of its type.

@@ -32,7 +32,8 @@ _MOST_HOPS = 2
 
 
 def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
-    """Return that the whole model has to stay in float32, if its nodes cannot be measured."""
+    """Return the verdict that the whole model must stay in float32, because its nodes cannot be
+    measured."""
     if isinstance(lowered.opened, OpenedLowering):
         return Skip("nodes can be measured")
     reason = reasons.right_in_float32_by(_command(case, lowered, ()), lowered.opened)
@@ -40,7 +41,7 @@ def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
 
 
 def explain_by_kept_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
-    """Return the fewest nodes that have to stay in float32, tried on what the backend builds."""
+    """Return the fewest nodes that must stay in float32, tested in the backend."""
     opened = lowered.opened
     if not isinstance(opened, OpenedLowering):
         return Skip(opened)

@@ -20,8 +20,8 @@ _AS_BEFORE = 0.03
 def measure_again(
     case: Case, request: Requantization, measure: Callable[[Any], float], before: float
 ) -> tuple[float | None, str]:
-    """Return the metric of the model that the quantizer creates with the nodes of a request in
-    floating point; None, and the reason, if it is not installed, or does not reproduce the model.
+    """Return the metric of the model that the quantizer creates with some nodes in floating point;
+    else None and the reason: it is not installed, or does not reproduce the model.
 
     Args:
         case: the quantized model.
@@ -41,7 +41,7 @@ def measure_again(
 def _measure_metric(
     package: str, request: Requantization, measure: Callable[[Any], float], before: float
 ) -> tuple[float | None, str]:
-    """Return the metric, or the reason why there is none."""
+    """Return the metric and an empty reason, or None and the reason."""
     try:
         models = function_for(quantize_again, package)(request)
         if models is None:
