@@ -34,11 +34,12 @@ from polygraphy.application.diagnose.steps.invalid_models import (
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import OtherVersions, open_versions
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.culprit import DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
+from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.ports.diagnosing import (
     DiagnosisReports,
     SourceProgram,
@@ -58,7 +59,7 @@ BETWEEN_BACKENDS: Step[Request] = step_from("oracles.between_backends")
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     ending_from(
         "oracles.over_steps:compare_own_states",
-        lambda found, request: request.reference is not None,
+        lambda found, request: request.reference is not None and found.result.verdict != AGREE,
     ),
     blame_model,
     compare_other_versions,
@@ -67,7 +68,17 @@ ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     add_idle_branches,
 )
 """What is added to the answer on some data, in order."""
-ENDINGS: Sequence[Ending[Request]] = (add_right_versions, add_open_versions)
+ENDINGS: Sequence[Ending[Request]] = (
+    ending_from(
+        "steps.quantized.code_steps:report_code_steps",
+        lambda found, request: found.result.verdict == AGREE
+        and len(found.case.parties) > 1
+        and not request.has_oracle
+        and any(is_coarse(node.op) for node in found.case.model.nodes),
+    ),
+    add_right_versions,
+    add_open_versions,
+)
 """What is added to the answer, in order."""
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 
 
 @frozen
@@ -87,7 +87,7 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
 
 
 def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
-    """Return an ending whose module is imported when it applies to a verdict other than "agree".
+    """Return an ending whose module is imported when it applies.
 
     Args:
         name: the module below `application/diagnose`, a colon, and the function.
@@ -96,7 +96,7 @@ def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
 
     def ending(found: Found, request: T) -> Found:
         """Return the result after the ending."""
-        if found.result.verdict == AGREE or not applies(found, request):
+        if not applies(found, request):
             return found
         module, _, function = name.partition(":")
         used_ending: Ending[T] = getattr(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from polygraphy.domain.model.graph import (
     Node,
     Tensor,
 )
+from tests.support.shell import HOSTILE, words_in_shell
 
 EPSILON = Attribute("epsilon", "float", float(np.float32(1e-5)))
 NORM = Node("my norm", "LayerNormalization", "", ("x", "x", ""), ("a",), (EPSILON,))
@@ -85,12 +85,6 @@ def test_a_node_that_a_later_command_reads_is_not_removed_before() -> None:
     assert insert_commands("m.onnx", graph, changed) == ""
 
 
-HOSTILE = [
-    "a  b.onnx", "x --rtol 3.onnx", "-m.onnx", "a\nb.onnx", "it's \"m\".onnx", "$(touch x).onnx",
-    "`id`\\.onnx", "a=b;c&d|e.onnx", "~m*?.onnx", "modèle 模型.onnx", "\x1b[1m.onnx",
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_shell_reads_the_names_in_printed_commands(name: str, tmp_path: Path) -> None:
     sub = evolve(SUB, outputs=(name,), inputs=("a", "x"))
@@ -104,11 +98,7 @@ def test_a_shell_reads_the_names_in_printed_commands(name: str, tmp_path: Path) 
         (copy_command(name, name, [name]), path, [name, name, output]),
         (insert_commands(name, GRAPH, [Variant("structure", "", sub)]), path, [name, output]),
     ):
-        script = f"polygraphy() {{ printf '%s\\0' \"$@\"; }}; {line}"
-        done = subprocess.run(
-            ["sh", "-c", script], cwd=tmp_path, capture_output=True, check=True, text=True
-        )
-        words = done.stdout.split("\0")[:-1]
+        words = words_in_shell(line, tmp_path)
         assert model in words
         values = [value for word in words for value in (word, word.partition("=")[2])]
         assert all(values.count(each) >= named.count(each) for each in named)
