@@ -35,6 +35,7 @@ class BaseLoader:
         return self.call_impl(*args, **kwargs)
 
     def __repr__(self) -> str:
+        """Return the expression that creates the loader."""
         from reprlib import repr as short_repr
 
         arguments = ", ".join(
@@ -132,6 +133,7 @@ class InvokeFromScript(BaseLoader):
         return iter(self())
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the symbol, which is imported on first use."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.symbol(), name)
