@@ -9,6 +9,7 @@ from typing import Any, TypeVar, Union
 from polygraphy import config, mod
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.calling import check_signature
+from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
 
 T = TypeVar("T")
@@ -122,6 +123,11 @@ class InvokeFromScript(BaseLoader):
         accept them.
         """
         target = self.symbol()
+        if not callable(target):
+            raise UsageError(
+                f"{self.script}: {self._name} is a {type(target).__name__}, not a function.",
+                hint="Name a function that returns it.",
+            )
         if not kwargs:
             check_signature(
                 target, "function", *(f"a {type(argument).__name__}" for argument in args)
@@ -130,7 +136,9 @@ class InvokeFromScript(BaseLoader):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the return value of the symbol, for a script that loads data."""
-        return iter(self())
+        from polygraphy.domain.data.loading import iterate_feeds
+
+        return iterate_feeds(self())
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the symbol, which is imported on first use."""

@@ -14,7 +14,7 @@ from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import guard_callback, trt
 from polygraphy.binding import resolve
-from polygraphy.domain.data.loading import fit_feed
+from polygraphy.domain.data.loading import fit_feed, iterate_feeds
 from polygraphy.domain.errors import InputError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
@@ -277,7 +277,7 @@ class _Feed:
             self.fed = 0
             loader = _iterable(self.loader)
             self._describe(loader)  # A function may have made it just now.
-            self._data = iter(loader)
+            self._data = iterate_feeds(loader)
         feed_dict = next(self._data, None)
         if feed_dict is None:
             if not self.fed:

@@ -53,8 +53,11 @@ _PASSED_ON = frozenset(
 )  # fmt: skip
 """Operators that hand on elements as they are: indices behind them are those of the data."""
 _INDEXED = frozenset(
-    {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
-)
+    {
+        "ArrayFeatureExtractor", "Gather", "GatherElements", "GatherND", "Scatter",
+        "ScatterElements", "ScatterND",
+    }
+)  # fmt: skip
 """Operators whose second input holds indices, which few devices check."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 """How a model is sanitized: declared types alone, then constants as well."""
