@@ -250,7 +250,7 @@ def _rows_in(path: str) -> dict[str, Mapping[str, Any]]:
 def _select_cells(
     planned: Planned, shard: str | None, times: str | None, only: Sequence[str] | None
 ) -> list[PlannedCell]:
-    """Return the cells that are this sweep's to run."""
+    """Return the cells that this sweep runs."""
     cells = planned.cells
     if shard is not None:
         number, count = shard_of(shard)
@@ -282,7 +282,7 @@ def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -
     with resolve(Progress).watch(label) as tell:
 
         def record_cell(job: Job, record: Record) -> None:
-            """Keep the record of a cell that ended, and print the progress."""
+            """Store the record of a finished cell, and show the progress."""
             nonlocal failed
             run[job.key] = record
             failed += state_of(record)[0] != PASSED
@@ -295,9 +295,10 @@ def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -
 
 
 class _Sweep:
-    """The records of a plan's cells, those that were there and those that come."""
+    """The records of a plan's cells: existing ones and new ones."""
 
     def __init__(self, planned: Planned, machine: Mapping[str, Any], same_machine: bool) -> None:
+        """Set the planned cells, and the machine whose records are valid."""
         self._planned = planned
         self._machine = machine
         self._same_machine = same_machine
@@ -366,7 +367,7 @@ class _Sweep:
 
     def repeat(self, run: Callable[[str, Sequence[Job]], dict[str, Record]],
                cells: Sequence[PlannedCell], times: int) -> None:  # fmt: skip
-        """Run cells that failed again, each up to so many times in all."""
+        """Run failed cells again, each up to a total number of times."""
         failed = [cell for cell in cells if self.row(cell).failed]
         for number in range(times):
             suffix = f".{number + 2}"

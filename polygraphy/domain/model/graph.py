@@ -111,7 +111,7 @@ def frames_in(traceback: str) -> list[tuple[str, str]]:
 
 @frozen
 class Origin:
-    """Where in a program a node comes from, as far as its exporter recorded it.
+    """The place of a node in the source program, as far as its exporter recorded it.
 
     Attributes:
         path: the file of the program.
@@ -138,6 +138,7 @@ class Origin:
         return cls(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
 
     def __str__(self) -> str:
+        """Return the place as text: file, line and scope."""
         name = self.path.replace("\\", "/").rpartition("/")[2]
         return f"{name}:{self.line}" + (f" ({self.scope})" if self.scope else "")
 

@@ -99,6 +99,7 @@ class QuantizedModel:
     reference: ModelProto | None = None
 
     def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
+        """Find the quantization sites of a model, with weights and tensors of the references."""
         self._model: ModelProto = copy_of(model)
         self._references = references
         self.producer = producer_of(model)

@@ -246,6 +246,7 @@ class ReducibleOnnxModel:
     """
 
     def __init__(self, model: ModelProto, data_loader: Any) -> None:
+        """Open a model, and set the data of its runs."""
         self._opened = opened = OpenModel(sort_model(model))
         self._nodes = [i for i, node in enumerate(opened.protos) if node.op_type != "Constant"]
         place = {index: number for number, index in enumerate(self._nodes)}
@@ -405,6 +406,7 @@ class Recomputer:
     """Recomputes tensors of a model."""
 
     def __init__(self, opened: OpenModel) -> None:
+        """Set the opened model."""
         self._opened = opened
         self._weights = {**opened.weights, **constants_of(opened.protos)}
 
