@@ -9,6 +9,7 @@ from typing import Any, TypeVar, Union
 from polygraphy import config, mod
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.calling import check_signature
+from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ class BaseLoader:
         return self.call_impl(*args, **kwargs)
 
     def __repr__(self) -> str:
+        """Return the expression that creates the loader."""
         from reprlib import repr as short_repr
 
         arguments = ", ".join(
@@ -121,6 +123,11 @@ class InvokeFromScript(BaseLoader):
         accept them.
         """
         target = self.symbol()
+        if not callable(target):
+            raise UsageError(
+                f"{self.script}: {self._name} is a {type(target).__name__}, not a function.",
+                hint="Name a function that returns it.",
+            )
         if not kwargs:
             check_signature(
                 target, "function", *(f"a {type(argument).__name__}" for argument in args)
@@ -129,9 +136,12 @@ class InvokeFromScript(BaseLoader):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the return value of the symbol, for a script that loads data."""
-        return iter(self())
+        from polygraphy.domain.data.loading import iterate_feeds
+
+        return iterate_feeds(self())
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the symbol, which is imported on first use."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.symbol(), name)

@@ -26,7 +26,7 @@ from polygraphy.adapters.onnx_common.messages import copy_of, identity_of, input
 from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, run_terminable
 from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
-from polygraphy.domain.data.loading import describe_model, fit_feed
+from polygraphy.domain.data.loading import describe_model, fit_feed, iterate_feeds
 from polygraphy.domain.errors import (
     BackendError,
     DataTypeConversionException,
@@ -122,7 +122,7 @@ def _fit_feeds(
 ) -> Iterator[dict[str, Any]]:
     """Yield calibration feeds in the types and shapes of the inputs; warn of changes."""
     noted: set[str] = set()
-    for index, feed_dict in enumerate(data):
+    for index, feed_dict in enumerate(iterate_feeds(data)):
         missing = [name for name in metadata if name not in feed_dict]
         if missing:  # Calibrating with what has another name would be a guess.
             raise InputError(
@@ -157,6 +157,7 @@ class _MinMax:
     """Records the smallest and the largest finite value of each tensor."""
 
     def __init__(self) -> None:
+        """Start without values."""
         self._seen: dict[str, tuple[float, float]] = {}
 
     def add(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -177,6 +178,7 @@ class _Histograms:
     """Records histograms, from which ONNX Runtime chooses the ranges."""
 
     def __init__(self, method: str) -> None:
+        """Start without values; `method` selects the ranges at the end."""
         self._collector = calibrate.HistogramCollector(
             method=method,
             symmetric=True,

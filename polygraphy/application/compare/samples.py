@@ -64,6 +64,13 @@ class Samples:
         self.output = output
         is_folder = len(listed) == 1 and found_files[listed[0]] not in (None, listed)
         self.labels = self._labels(listed[0] if is_folder else None, labels)
+        misplaced = self.labels.misplaced_class() if self.labels else None
+        if self.labels and misplaced is not None:
+            resolve(Console).note(
+                f"Classes are numbered in alphabetical order: {misplaced!r} is number"
+                f" {self.labels.classes.index(misplaced)}. If the model numbers them differently,"
+                " write class numbers to a file of labels."
+            )
 
     def _labels(self, folder: str | None, given: str | None) -> Labels | None:
         """Return the labels from a file, or from the folders of the samples; None if there are

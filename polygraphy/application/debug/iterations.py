@@ -21,7 +21,7 @@ from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import Checked
 from polygraphy.domain.search.debug_replay import DEFAULT_PATH, DebugReplay, IterationRecord
-from polygraphy.domain.tensors.naming import count_text
+from polygraphy.domain.tensors.naming import count_text, path_word, typeable
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import (
@@ -213,7 +213,8 @@ class Iterations:
             except BaseException as error:
                 self.close()
                 if isinstance(error, KeyboardInterrupt) and self._save and self._replay:
-                    G_LOGGER.info(f"To continue from here: --load-debug-replay {self._save}")
+                    option = shlex.join(["--load-debug-replay", path_word(self._save)])
+                    G_LOGGER.info(f"To continue from here: {typeable(option)}")
                 raise
             finally:
                 self._remove_files()

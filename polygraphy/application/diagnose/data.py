@@ -10,11 +10,12 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.subprocesses import WarmParty, run_in_subprocess
 from polygraphy.domain.data.lengths import longer
-from polygraphy.domain.data.loading import describe_model, fit_feed
+from polygraphy.domain.data.loading import describe_model, fit_feed, iterate_feeds
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.diagnosis.words import errors, reasons
 from polygraphy.domain.errors import InputError, PolygraphyException
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
@@ -62,11 +63,8 @@ def choose_feeds(
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
         given_loader: Any = loader
-        for feed in (
-            given_loader()
-            if callable(given_loader) and not hasattr(given_loader, "__iter__")
-            else given_loader
-        ):
+        is_function = callable(given_loader) and not hasattr(given_loader, "__iter__")
+        for feed in iterate_feeds(given_loader() if is_function else given_loader):
             fitted, _ = fit_feed(feed, model.inputs)
             if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
                 return feeds
@@ -123,8 +121,8 @@ def feeds_that_run(
 
 def _most_lengths(model: OpenModel | NarrowModel) -> int:
     """Return the number of combinations of lengths to try; each may load the model again."""
-    graph = getattr(model, "indexed_graph", None)
-    weights = () if graph is None else graph.weights.values()
+    graph = getattr(model, "graph", None)
+    weights = graph.constants.values() if isinstance(graph, Graph) else ()
     return int(RunBudget.for_bytes(sum(weight.nbytes for weight in weights), *_LENGTHS).runs)
 
 

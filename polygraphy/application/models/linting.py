@@ -23,7 +23,14 @@ from polygraphy.domain.checks.lint import (
     graph_findings,
 )
 from polygraphy.domain.data.lengths import longer
-from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, fit_feed, has_more, notes_of
+from polygraphy.domain.data.loading import (
+    ONLY_FIRST,
+    describe_model,
+    fit_feed,
+    has_more,
+    iterate_feeds,
+    notes_of,
+)
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     BackendError,
@@ -277,7 +284,7 @@ def _feed(
         lint_entries.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {problem}"))
         return None
     try:
-        feeds = iter(loader)
+        feeds = iterate_feeds(loader)
         feed = next(feeds, None)
         if feed is None:
             lint_entries.append(LintEntry(INFO, Source.RUNTIME, "There are no input data."))

@@ -16,6 +16,7 @@ from polygraphy.domain.data.loading import (
     describe_model,
     fit_feed,
     has_more,
+    iterate_feeds,
     notes_of,
     own_copy,
 )
@@ -172,14 +173,9 @@ class Feeds:
         Raises:
             UsageError: it is nothing that can be iterated over.
         """
-        if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
-            raise UsageError(
-                f"The data loader is not an iterable, but a {type(data_loader).__name__}.",
-                hint="Pass a list, or a function that yields dictionaries.",
-            )
         self._loader = data_loader
         self._console = console
-        self._feeds: Iterator[Feed] = iter(data_loader)
+        self._feeds: Iterator[Feed] = iterate_feeds(data_loader)
         self._seen: set[str] = set() if seen_names is None else seen_names
         self._current: Feed | None = None
         console.data_chosen(type(data_loader).__name__, _seed_of(data_loader), self.total)
@@ -192,7 +188,7 @@ class Feeds:
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Restore the state in another process."""
-        vars(self).update(state, _current=None, _feeds=iter(state["_loader"]))
+        vars(self).update(state, _current=None, _feeds=iterate_feeds(state["_loader"]))
         self._console = resolve(Console)
 
     @contextmanager
@@ -277,12 +273,6 @@ class Feeds:
         feed = next(self._feeds, None)
         for note in notes_of(self._loader):
             self._tell(note)
-        if feed is not None and not isinstance(feed, Mapping):
-            raise UsageError(
-                "A data loader must yield one dictionary from input names to arrays per"
-                f" iteration, not {type(feed).__name__}.",
-                hint="Yield {'input_name': array, ...}.",
-            )
         self._current = feed
         return feed is not None
 

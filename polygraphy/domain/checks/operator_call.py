@@ -23,12 +23,14 @@ class Operand:
         shape: its dimensions, None for each that is unknown; None if their number is unknown.
         values: its elements, an array; None if they are unknown.
         dtype: the name of its data type, as ``float32``; empty if it is unknown.
+        length: the number of members of a sequence; None if it is unknown, or another thing.
     """
 
     name: str
     shape: tuple[int | None, ...] | None = None
     values: Any = None
     dtype: str = ""
+    length: int | None = None
 
     @property
     def rank(self) -> int | None:

@@ -43,12 +43,13 @@ from polygraphy.domain.checks.requirements import (
     wrong_shape,
     wrong_values,
 )
+from polygraphy.domain.checks.value_rules import VALUE_RULES
 from polygraphy.domain.checks.words_of_attributes import check_words
 
 
 def violations(call: OperatorCall) -> list[Violation]:
     """Return the rules that a node breaks."""
-    rules = (*_RULES.get(call.op, ()), check_words)
+    rules = (*_RULES.get(call.op, ()), *VALUE_RULES.get(call.op, ()), check_words)
     return [violation for rule in rules for violation in rule(call)]
 
 
@@ -639,6 +640,11 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Trilu": (require_ranks(x0=(2, ANY_RANK)),),
     "STFT": (require_ranks(x0=3),),
     "ConstantOfShape": (require_ranks(x0=1),),
+    "EyeLike": (require_ranks(x0=2),),
+    "Compress": (require_ranks(x1=1),),
+    "If": (_scalar_rule(0),),
+    "Loop": (_scalar_rule(0, 1),),
+    "SequenceAt": (_scalar_rule(1),),
 }
 
 

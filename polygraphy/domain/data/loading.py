@@ -516,6 +516,40 @@ class StreamingDataLoader:
         return f"StreamingDataLoader({[str(path) for path in self.paths]!r})"
 
 
+def iterate_feeds(data_loader: Any) -> Iterator[Mapping[str, Any]]:
+    """Return an iterator over the input sets of a data loader, which checks each of them.
+
+    Raises:
+        UsageError: the loader is not an iterable, or (from the iterator) it yields something other
+            than dictionaries.
+    """
+    if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
+        raise UsageError(
+            f"The data loader is not an iterable, but a {type(data_loader).__name__}.",
+            hint="Pass a list, or a function that yields dictionaries.",
+        )
+    return map(_checked_feed, iter(data_loader))
+
+
+def _checked_feed(feed: Any) -> Mapping[str, Any]:
+    """Return an input set; raise UsageError if it is not a dictionary from names to arrays."""
+    odd = (
+        feed
+        if not isinstance(feed, Mapping)
+        else next((name for name in feed if not isinstance(name, str)), None)
+    )
+    if odd is None and isinstance(feed, Mapping):
+        return feed
+    kind = type(feed).__name__
+    if isinstance(feed, Mapping):
+        kind += f" with the key {odd!r}"
+    raise UsageError(
+        "A data loader must yield one dictionary from input names to arrays per"
+        f" iteration, not {kind}.",
+        hint="Yield {'input_name': array, ...}.",
+    )
+
+
 def has_more(data_loader: Any, remaining: Iterator[Any]) -> bool:
     """Return whether a data loader has a second iteration, unless finding out could overwrite the
     first.

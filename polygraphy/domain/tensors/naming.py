@@ -237,6 +237,11 @@ def in_percent(share: float) -> str:
     return f"{value:.0f}%" if value >= 10 else f"{value:.2g}%"
 
 
+def path_word(path: str) -> str:
+    """Return a path as a word of a command line, in a form that is not read as a flag."""
+    return f"./{path}" if path.startswith("-") else path
+
+
 def quote_all(names: Sequence[str]) -> str:
     """Return names in quotes, separated by commas."""
     return ", ".join(map(repr, names))

@@ -114,6 +114,7 @@ class QuantizedModel:
     renamed: int = 0
 
     def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
+        """Find the quantization sites of a model, with weights and tensors of the references."""
         self._model: ModelProto = copy_of(model)
         self._references = references
         self.producer = producer_of(model)

@@ -65,6 +65,7 @@ class _Side:
     """
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index the nodes and constants of a graph."""
         self.nodes = [node for node in graph.node if node.op_type != "Constant"]
         self.inputs = [one.name for one in graph.input]
         self.outputs = [one.name for one in graph.output]
@@ -116,6 +117,7 @@ class _Pairs:
     """
 
     def __init__(self, graph: GraphProto, reference: GraphProto) -> None:
+        """Pair the inputs and outputs of two graphs."""
         self._own, self._reference = _Side(graph), _Side(reference)
         self.tensors: dict[str, str] = {}
         self.nodes: dict[str, NodeProto] = {}

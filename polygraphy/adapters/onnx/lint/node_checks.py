@@ -58,6 +58,9 @@ _INDEXED = frozenset(
     {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
 )
 
+_CHECKED_DOMAINS = ("", "ai.onnx.ml")
+"""The domains with operators that have rules."""
+
 Types = ChainMap[str, Any]
 
 _TYPES = OnnxDataTypes()
@@ -86,7 +89,9 @@ def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterato
     one length in the whole graph."""
     sizes: dict[str, int] = {}
     for value in model.graph.input:
-        for dim, size in zip(_dims(value.type) or (), np.shape(values.get(value.name, ()))):
+        array = values.get(value.name)
+        shape = array.shape if isinstance(array, np.ndarray) else ()  # Not a sequence.
+        for dim, size in zip(_dims(value.type) or (), shape):
             if isinstance(dim, str) and dim != "?":
                 sizes.setdefault(dim, size)
     declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
@@ -138,6 +143,9 @@ class NodeChecks:
         }
         self._values = {
             name: value for name, value in (values or {}).items() if isinstance(value, np.ndarray)
+        }
+        self._lengths = {
+            name: len(value) for name, value in (values or {}).items() if isinstance(value, list)
         }
 
     def entries(self, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -266,7 +274,7 @@ class NodeChecks:
     ) -> Iterator[Violation]:
         """Yield the operator rules that a node breaks."""
         schema = self._schema(node)
-        if schema is None or domain_of(node.domain):
+        if schema is None or domain_of(node.domain) not in _CHECKED_DOMAINS:
             return
         reads_indices = node.op_type in _INDEXED
         inputs = [
@@ -291,8 +299,9 @@ class NodeChecks:
         }
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output))
-        yield from _type_conflicts(call, schema)
-        yield from _forbidden_types(call, schema)
+        if not domain_of(node.domain):
+            yield from _type_conflicts(call, schema)
+            yield from _forbidden_types(call, schema)
         yield from violations(call)
 
     def _operand(
@@ -306,7 +315,7 @@ class NodeChecks:
         if values is None and name in data:
             values = elements(data[name])
         if name not in types or not types[name].HasField("tensor_type"):
-            return Operand(name, None, values)
+            return Operand(name, None, values, length=self._lengths.get(name))
         dims = _dims(types[name])
         entry = _TYPES.from_native(types[name].tensor_type.elem_type)
         return Operand(

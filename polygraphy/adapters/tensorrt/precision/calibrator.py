@@ -14,7 +14,7 @@ from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import guard_callback, trt
 from polygraphy.binding import resolve
-from polygraphy.domain.data.loading import fit_feed
+from polygraphy.domain.data.loading import fit_feed, iterate_feeds
 from polygraphy.domain.errors import InputError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
@@ -140,9 +140,11 @@ class _Calibrating:
         self._feed.free()
 
     def __enter__(self) -> Any:
+        """Return the calibrator, whose memory is freed at the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Free the memory on the GPU."""
         self._feed.free()
 
     @guard_callback(None)
@@ -224,6 +226,7 @@ class _Feed:
     input, and again if the data grow."""
 
     def __init__(self, data_loader: Any) -> None:
+        """Set the data loader; nothing is allocated yet."""
         self.loader = data_loader
         self.metadata: TensorMetadata | None = None
         self.fed = 0
@@ -274,7 +277,7 @@ class _Feed:
             self.fed = 0
             loader = _iterable(self.loader)
             self._describe(loader)  # A function may have made it just now.
-            self._data = iter(loader)
+            self._data = iterate_feeds(loader)
         feed_dict = next(self._data, None)
         if feed_dict is None:
             if not self.fed:

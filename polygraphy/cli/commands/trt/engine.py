@@ -51,6 +51,7 @@ from polygraphy.cli.shared.onnx import (
 from polygraphy.codegen.source import Call, Source, Step, quote_word
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
+from polygraphy.domain.tensors.naming import path_word
 
 
 @option_group
@@ -177,7 +178,7 @@ def _iterations(values: Values) -> Call | None:
             *("--load-outputs", golden.golden_outputs, "--allow-missing-outputs"),
         ]
         if golden.save_layer_outputs is not None:
-            words += ["--save-outputs", golden.save_layer_outputs]
+            words += ["--save-outputs", path_word(golden.save_layer_outputs)]
         usual = _TOLERANCE["bf16" if _dtype(values) else "fp16"]
         is_given = golden.rtol is not None or golden.atol is not None
         rtol, atol = (golden.rtol, golden.atol) if is_given else (usual, usual)
@@ -333,6 +334,7 @@ class DebugBuildCommand(_EngineCommand):
     groups = (*_MODEL, UntilOptions, *_CHECKED, *_BUILT)
 
     def program(self, values: Values) -> Program:
+        """Return the program that builds engines repeatedly."""
         until = stop_condition(values[UntilOptions])
         check_artifacts(values)
         check = [*_run_command(values), "--validate"]
@@ -363,6 +365,7 @@ class DebugPrecisionCommand(_EngineCommand):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that finds layers to keep in higher precision."""
         if values[PrecisionSearchOptions].onnxrt:
             return render_onnx_precision(values)
         golden, search = values[GoldenOptions], values[PrecisionSearchOptions]
@@ -414,7 +417,7 @@ def _run_command(values: Values) -> list[str]:
     return [
         "polygraphy",
         "run",
-        engine,
+        path_word(engine),
         *kind,
         "--trt",
         *argv_of(shapes),
@@ -426,9 +429,9 @@ def _run_command(values: Values) -> list[str]:
 def _golden_check(values: Values) -> list[str]:
     """Return the command that compares the engine of an iteration with saved outputs."""
     golden = values[GoldenOptions]
-    command = [*_run_command(values), "--load-outputs", str(golden.golden_outputs)]
+    command = [*_run_command(values), "--load-outputs", path_word(str(golden.golden_outputs))]
     if golden.save_layer_outputs is not None:
-        command += ["--save-outputs", golden.save_layer_outputs]
+        command += ["--save-outputs", path_word(golden.save_layer_outputs)]
     if values[OutputOptions].mark_all:
         command.append("--allow-missing-outputs")  # Not every tensor of the network is one there.
     return command + argv_of(GoldenOptions(rtol=golden.rtol, atol=golden.atol))
