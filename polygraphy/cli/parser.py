@@ -37,6 +37,7 @@ class _Help(argparse.Action):
     """The argparse action of -h and --help."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Raise HelpRequested."""
         raise HelpRequested
 
 
@@ -50,6 +51,7 @@ class _Ignored(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
+        """Write the reason why the option has no effect."""
         warn(f"{option_string} {self.const}")
 
 

@@ -82,6 +82,7 @@ class _Imports:
     """Collects the imports of a program while its body is rendered."""
 
     def __init__(self) -> None:
+        """Start without imports."""
         self._names: dict[str, set[str]] = {}
 
     def use(self, module: str, name: str, alias: str = "") -> Source:

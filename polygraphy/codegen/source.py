@@ -221,6 +221,7 @@ class Call(Expression):
     on: Call | Source | None = None
 
     def __attrs_post_init__(self) -> None:
+        """Raise an error for arguments that the signature does not have."""
         unknown = self.kwargs.keys() - SIGNATURES[self.name].arguments.keys()
         if unknown:
             raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}.")

@@ -231,7 +231,7 @@ class LoweringParty(SuspectedParty, Protocol):
 
 @frozen
 class Decision:
-    """What a statement of a program, such as an `if` or a loop, decides during a run.
+    """The decision of a statement of a program, such as an `if` or a loop, during a run.
 
     Attributes:
         path: the file.
@@ -254,7 +254,7 @@ class Decision:
 
 @frozen
 class Exporter:
-    """How a model was exported from a program.
+    """The way in which a model was exported from a program.
 
     Attributes:
         dynamo: whether by the exporter that is based on `torch.export`.
@@ -321,9 +321,8 @@ class OpenedProgram(Protocol):
         """
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
-        """Return what the statements of the program decide for some data, in the order in which
-        they first run; empty if the program is closed.
-        """
+        """Return the decisions of the program's statements for some data, in the order of their
+        first run; empty if its code is not available."""
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield other ways to export the program: a description, a command line (empty if the
@@ -332,7 +331,7 @@ class OpenedProgram(Protocol):
         """
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported as the model was exported, and the name of the exporter.
+        """Return the program exported in the same way as the model, and the name of the exporter.
 
         Args:
             feed: the example, by the names of the model.
@@ -407,9 +406,8 @@ class QuantizedModel(Protocol):
 
     @property
     def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:
-        """Return the weights that a backend may quantize again if they are switched off, while the
-        site that their node reads is on, and one of those behind the node.
-        """
+        """Return the weights that a backend may quantize again if they are in floating point, while
+        the site that their node reads, and one after the node, are quantized."""
 
     def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with a last input that switches sites on.
@@ -442,7 +440,7 @@ class QuantizedModel(Protocol):
 
 
 class CodeTensors(Protocol):
-    """The tensors of codes that nodes of a quantized model compute.
+    """The tensors of codes that a quantized model computes.
 
     Attributes:
         tensors: these, in the order of their nodes.
@@ -489,7 +487,7 @@ def quantize_again(request: Requantization) -> Sequence[Any] | None:
 
 
 class DiagnosisReports(Protocol):
-    """Shows how a diagnosis goes."""
+    """Shows the steps and the result of a diagnosis."""
 
     def show_attempt(self, attempt: Attempt) -> None:
         """Report a finished step."""
@@ -505,7 +503,7 @@ class DiagnosisReports(Protocol):
 
 
 class OtherEnvironment(Protocol):
-    """A Python environment with a backend of its own.
+    """A Python environment with its own version of a backend.
 
     Attributes:
         path: where it is, as it was given.
@@ -540,8 +538,8 @@ def open_environment(path: str) -> OtherEnvironment:
 
 @port
 def write_failure(folder: str, failure: Failure) -> None:
-    """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, as
-    onnx's backend tests have them.
+    """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, in the
+    form of onnx's backend tests.
 
     Raises:
         FileError: a file cannot be written.
@@ -575,9 +573,8 @@ def find_violations(
 
 @port
 def sanitize_model(model: Any, *, fold_constants: bool = False) -> Any:
-    """Return a copy of an ``onnx.ModelProto`` with inferred types, and with folded constants if
-    asked, as ``surgeon sanitize`` saves it.
-    """
+    """Return a copy of an ``onnx.ModelProto`` with inferred types and, if requested, folded
+    constants, as ``surgeon sanitize`` saves it."""
 
 
 @port

@@ -36,6 +36,7 @@ class BaseLoader:
         return self.call_impl(*args, **kwargs)
 
     def __repr__(self) -> str:
+        """Return the expression that creates the loader."""
         from reprlib import repr as short_repr
 
         arguments = ", ".join(
@@ -140,6 +141,7 @@ class InvokeFromScript(BaseLoader):
         return iterate_feeds(self())
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the symbol, which is imported on first use."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.symbol(), name)

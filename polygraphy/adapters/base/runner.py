@@ -53,6 +53,7 @@ class BaseRunner:
         self._accepted: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
+        """Return class and name of the runner, for debugging."""
         return f"{type(self).__name__}(name={self.name!r})"
 
     def activate_impl(self) -> None:

@@ -32,6 +32,7 @@ class LogDiagnosisReports:
     """Implements the port `DiagnosisReports`."""
 
     def __init__(self) -> None:
+        """Start without steps."""
         self._steps: list[str] = []
 
     def show_attempt(self, attempt: Attempt) -> None:

@@ -104,6 +104,7 @@ class _Above:
     """A terminal stream whose text appears above the progress line."""
 
     def __init__(self, stream: Any, line: _Line) -> None:
+        """Wrap a stream, whose text appears above a line."""
         self.stream = stream
         self._line = line
 
@@ -112,6 +113,7 @@ class _Above:
         return self._line.write(self.stream, text)
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the stream."""
         return getattr(self.stream, name)
 
 

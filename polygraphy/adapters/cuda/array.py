@@ -52,6 +52,7 @@ class DeviceView:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Return the description of the memory for other libraries, such as CuPy and PyTorch."""
         return {
             "version": 3,
             "shape": self.shape,
@@ -116,6 +117,7 @@ class DeviceView:
         return self.copy_to(np.empty(self.shape, self.dtype))
 
     def __repr__(self) -> str:
+        """Return address, shape and data type as text."""
         return f"{type(self).__name__}(ptr={self.ptr}, shape={self.shape}, dtype={self.dtype})"
 
 
@@ -216,12 +218,15 @@ class DeviceArray(DeviceView):
             wrapper().free(ptr)
 
     def __enter__(self: A) -> A:
+        """Return the array, which is freed at the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Free the memory."""
         self.free()
 
     def __del__(self) -> None:
+        """Free the memory if it was not freed before."""
         if getattr(self, "ptr", 0):
             G_LOGGER.warning(
                 f"{self!r} was not freed: {self.allocated_nbytes} bytes of device memory are lost."

@@ -148,12 +148,15 @@ class Stream:
             wrapper().destroy_stream(ptr)
 
     def __enter__(self: S) -> S:
+        """Return the stream, which is destroyed at the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Destroy the stream."""
         self.free()
 
     def __repr__(self) -> str:
+        """Return the address of the stream as text."""
         return f"Stream(ptr={self.ptr:#x})"
 
 

@@ -42,6 +42,7 @@ class MemoryResultStore:
     """
 
     def __init__(self) -> None:
+        """Create an empty store."""
         self.values: dict[str, Any] = {}
         self.comparisons: dict[str, Mapping[str, Any]] = {}
         self._tokens: dict[str, Any] = {}
@@ -158,6 +159,7 @@ class _MemoryWriter(Generic[T]):
     """Collects items for a file or folder."""
 
     def __init__(self) -> None:
+        """Start without items."""
         self.items: list[T] = []
         self.has_failed = False
 
@@ -175,6 +177,7 @@ class _MemoryStored:
     """Implements the port `Stored`."""
 
     def __init__(self, source: str, items: tuple[Any, ...]) -> None:
+        """Set the path for messages, and the stored items."""
         self._items = items
         first = items[0] if items else None
         kinds: dict[type, type] = {

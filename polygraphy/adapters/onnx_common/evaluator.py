@@ -202,12 +202,15 @@ class _Release:
     op_type, input, has_linked_attribute = "Release", (), False
 
     def __init__(self, names: Sequence[str]) -> None:
+        """Set the names of the tensors to release."""
         self.output = names
 
     def need_context(self) -> bool:
+        """Return False, because the node has no subgraphs."""
         return False
 
     def run(self) -> tuple[None, ...]:
+        """Return None for each tensor."""
         return (None,) * len(self.output)
 
 

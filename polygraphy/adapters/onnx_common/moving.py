@@ -479,6 +479,7 @@ class _Windows:
     """The positions of the windows of an operator along each axis of an image ``[N, C, ...]``."""
 
     def __init__(self, shape: Sequence[int], kernel: Sequence[int], attributes: Any) -> None:
+        """Compute the positions from shape, kernel and attributes."""
         rank = len(shape)
         self._shape, self._kernel = shape, kernel
         self._strides = attributes.get("strides") or [1] * rank

@@ -157,6 +157,7 @@ class _MinMax:
     """Records the smallest and the largest finite value of each tensor."""
 
     def __init__(self) -> None:
+        """Start without values."""
         self._seen: dict[str, tuple[float, float]] = {}
 
     def add(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -177,6 +178,7 @@ class _Histograms:
     """Records histograms, from which ONNX Runtime chooses the ranges."""
 
     def __init__(self, method: str) -> None:
+        """Start without values; `method` selects the ranges at the end."""
         self._collector = calibrate.HistogramCollector(
             method=method,
             symmetric=True,

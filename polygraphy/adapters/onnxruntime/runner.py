@@ -226,6 +226,7 @@ class _WholeDevice:
     ptr = 1  # The default stream, of which no library needs to know more.
 
     def __init__(self, device: int) -> None:
+        """Set the number of the device."""
         self.device = device
 
     def wait_for(self, stream: int) -> None:
@@ -243,6 +244,7 @@ class _Input:
     """The requirements of a session for an input, looked up once."""
 
     def __init__(self, dtype: DataTypeEntry, shape: Any) -> None:
+        """Set data type and shape of the input."""
         self.dtype = dtype
         self.shape = shape
         self._allowed: set[Any] = set()
@@ -273,6 +275,7 @@ class _Output:
     """The properties of an output of a session, looked up once."""
 
     def __init__(self, tensor: Any) -> None:
+        """Look up the properties of an output."""
         dtype = DataType.from_dtype(tensor.type)
         self.numpy_dtype = dtype.numpy()
         self.is_numpys = _is_numpy_dtype(dtype)

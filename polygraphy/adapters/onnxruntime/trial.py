@@ -47,6 +47,7 @@ class OnnxrtValue(TrialValue):
     """A value held by ONNX Runtime; values other than arrays become None in another process."""
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle stores: data type, shape and an array, or None for other values."""
         try:
             raw = _array(self)
         except Exception:  # A sequence, or a data type that NumPy does not have.
@@ -281,9 +282,11 @@ class _WithoutFiles:
     current folder when it fails."""
 
     def __init__(self, package: Any) -> None:
+        """Wrap the onnx package."""
         self._package = package
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the onnx package."""
         return getattr(self._package, name)
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:

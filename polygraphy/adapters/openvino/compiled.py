@@ -215,10 +215,12 @@ class _LoweredFacts:
     """The facts about a model, with the data types in which OpenVINO computes its outputs."""
 
     def __init__(self, facts: Facts, lowered: Mapping[str, str]) -> None:
+        """Set the facts of the model, and the data types of its outputs."""
         self._facts = facts
         self._lowered = lowered
 
     def __getattr__(self, name: str) -> Any:
+        """Return another fact about the model."""
         if name.startswith("_"):  # Before it is restored in another process.
             raise AttributeError(name)
         return getattr(self._facts, name)

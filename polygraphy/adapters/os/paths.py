@@ -280,6 +280,7 @@ class StagedFile:
     """
 
     def __init__(self, stream: IO[Any], target: Path, part: Path | None) -> None:
+        """Set the open temporary file, and its target."""
         self.stream = stream
         self.target = target
         self.part = part

@@ -64,6 +64,7 @@ class _Listener:
     """
 
     def __init__(self) -> None:
+        """Start the thread."""
         self._heard, self.written = os.pipe()
         os.set_blocking(self._heard, False)
         os.set_blocking(self.written, False)

@@ -207,6 +207,7 @@ class WarmCommand:
     """A running command line; its output goes to a file."""
 
     def __init__(self, interpreter: WarmInterpreter, number: int, output: IO[bytes]) -> None:
+        """Set the interpreter, the number of the request, and the output file."""
         self._interpreter, self._number, self._output = interpreter, number, output
         self._start = time.perf_counter()
 
@@ -261,6 +262,7 @@ class ProcessCommands:
     the modules from `preload`; see `WarmInterpreter`."""
 
     def __init__(self, preload: str = "") -> None:
+        """Set the function that returns modules to import in advance."""
         self._warm = WarmInterpreter(preload)
 
     def prepare(self, command: Sequence[str]) -> None:
@@ -308,6 +310,7 @@ class _ProcessCommand:
         folder: str | None,
         environment: Mapping[str, str] | None,
     ) -> None:
+        """Start the command."""
         self._timeout = timeout
         self._start = time.perf_counter()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # Closed by `wait` or `stop`.

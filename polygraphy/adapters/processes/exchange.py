@@ -36,10 +36,12 @@ class _Pickler(pickle.Pickler):
     def __init__(
         self, file: io.BytesIO, parts: list[pickle.PickleBuffer], exit_stack: ExitStack
     ) -> None:
+        """Set the list for large parts, and the stack that removes files."""
         super().__init__(file, protocol=5, buffer_callback=parts.append)
         self._held = exit_stack
 
     def reducer_override(self, value: Any) -> Any:
+        """Return how to pickle a model in its serialized form; NotImplemented for other values."""
         if isinstance(value, type) or not hasattr(value, "SerializeToString"):
             return NotImplemented
         source = self._held.enter_context(loadable(value))
@@ -64,6 +66,7 @@ class Message:
     """An object for another process, valid inside a `with` block until it was read there."""
 
     def __init__(self, value: Any) -> None:
+        """Pickle an object."""
         self._held = ExitStack()
         self._parts: list[pickle.PickleBuffer] = []
         file = io.BytesIO()
@@ -75,9 +78,11 @@ class Message:
         self._pickled = file.getbuffer()
 
     def __enter__(self) -> Message:
+        """Return the message, whose files exist until the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Remove the files of the message."""
         self.close()
 
     def close(self) -> None:

@@ -132,6 +132,7 @@ class _Fresh:
     """A process of a new interpreter, or of another program."""
 
     def __init__(self, job: Job, variables: Mapping[str, str], output: int, lock: _Lock) -> None:
+        """Start the process of a job."""
         try:
             is_ours = job.command[1:3] == _OURS
             self._process = start_command(
@@ -198,6 +199,7 @@ class _Forked:
     def __init__(
         self, waiting: WarmInterpreter, number: int, instead: Callable[[], _Process]
     ) -> None:
+        """Set the request to the waiting interpreter, and the process to start instead."""
         self._waiting, self._number, self._instead = waiting, number, instead
         self._answer: Mapping[str, Any] | None = None
         self._other: _Process | None = None
@@ -243,6 +245,7 @@ class LaunchedProcess:
         begin: Callable[[Job, str | None, int, _Lock], _Process],
         lock: _Lock,
     ) -> None:
+        """Start the process of a job, with a time limit."""
         self._job, self._limits, self._lock, self._facts = job, limits, lock, facts
         self._peak, self._next_look = 0, 0.0
         self._start = time.monotonic()
@@ -329,6 +332,7 @@ class _Lock:
     """A lock file that this process holds, and so do commands that inherit its descriptors."""
 
     def __init__(self, path: str, descriptor: int) -> None:
+        """Set the path, and the descriptor that holds the lock."""
         self._path, self._descriptor = path, descriptor
         self.descriptors: tuple[int, ...] = (descriptor,)
 
@@ -347,6 +351,7 @@ class _ProcessLock(_Lock):
     """The lock on systems without `fcntl`; it ends with this process and is not inherited."""
 
     def __init__(self, path: str, lock: filelock.BaseFileLock) -> None:
+        """Set the path, and the lock."""
         self._path, self._held = path, lock
         self.descriptors = ()
 

@@ -49,6 +49,7 @@ class Kept:
     """
 
     def __init__(self, owner: WarmProcess, number: int) -> None:
+        """Set the process, and the number of the object in it."""
         self._owner, self._number = owner, number
         self._generation = owner.generation
         finalize(self, owner.release, number, self._generation).atexit = False
@@ -59,6 +60,7 @@ class Kept:
         return self._owner.is_running and self._generation == self._owner.generation
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle stores, from which the process finds its object."""
         return _object_by_number, (self._number,)
 
 
@@ -68,6 +70,7 @@ class WarmProcess:
     """
 
     def __init__(self, what: str) -> None:
+        """Set the name for messages; the process starts on first use."""
         self._what = what
         self.generation = 0
         self._process: subprocess.Popen[bytes] | None = None

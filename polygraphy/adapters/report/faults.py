@@ -25,6 +25,7 @@ class Everyone:
         self._listeners = listeners
 
     def __getattr__(self, name: str) -> Callable[..., None]:
+        """Return a function that calls the method of this name of each listener."""
         methods = [getattr(listener, name) for listener in self._listeners]
 
         def call_all(*args: Any, **kwargs: Any) -> None:
@@ -58,9 +59,11 @@ class OutputFaults:
     """
 
     def __init__(self) -> None:
+        """Start without outputs."""
         self.faults: dict[str, float | None] = {}
 
     def iteration_compared(self, pair: PairResult) -> None:
+        """Record the largest difference of each output that failed."""
         if pair.is_judged:
             for name, result in pair.results.items():
                 self._add_fault(
@@ -78,6 +81,7 @@ class OutputFaults:
             self.faults[name] = fault
 
     def __getattr__(self, event: str) -> Callable[..., None]:
+        """Return a function that ignores an event."""
         return _ignore_event
 
 

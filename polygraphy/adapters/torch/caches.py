@@ -93,6 +93,7 @@ class FlatCacheModule:
             """Collects the tensors of the cache into one argument."""
 
             def __init__(self) -> None:
+                """Keep the wrapped module as a submodule."""
                 super().__init__()
                 self.model = model
 

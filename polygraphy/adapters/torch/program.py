@@ -145,6 +145,7 @@ class Exported:
     """
 
     def __init__(self, program: Any) -> None:
+        """Set the exported program."""
         self.exported = self._program = program
         self._module: Any = None
         self._call: Any = None
@@ -240,6 +241,7 @@ class Module:
     """A `torch.nn.Module` or a `torch.jit.ScriptModule`."""
 
     def __init__(self, model: Any) -> None:
+        """Set the module."""
         self.model = model
         self._call: Any = None
         self._in_training: list[Any] = []

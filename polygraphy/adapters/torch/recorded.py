@@ -103,6 +103,7 @@ def record_call(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Return the result of an operation, and record it."""
             tree_map_only = torch.utils._pytree.tree_map_only(
                 torch.Tensor, lambda value: Named(name_of_tensor(value)), (args, kwargs or {})
             )

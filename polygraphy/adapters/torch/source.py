@@ -466,15 +466,19 @@ class _Weights(Mapping[str, Any]):
     """Parameters as arrays, each converted on access."""
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
+        """Set the tensors."""
         self._tensors = tensors
 
     def __getitem__(self, name: str) -> Any:
+        """Return a parameter as an array."""
         return array_from(self._tensors[name])
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
         return iter(self._tensors)
 
     def __len__(self) -> int:
+        """Return the number of parameters."""
         return len(self._tensors)
 
 

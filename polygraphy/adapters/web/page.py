@@ -241,6 +241,7 @@ class _Maker:
     """Converts drawings to lists, with numbered graphs."""
 
     def __init__(self, numbers: Mapping[int, int], functions: Mapping[Any, int]) -> None:
+        """Set the numbers of the graphs and functions."""
         self._numbers = numbers
         self._functions = functions
 

@@ -117,6 +117,7 @@ class _Bars:
     """
 
     def __init__(self, table: ProfileTable, *, has_errors: bool) -> None:
+        """Set the table, whose largest value sets the scale."""
         names = [side.runner for side in table.sides]
         self._is_pair = len(names) > 1
         self._longest = max((row.time for row in table.rows), default=0.0)

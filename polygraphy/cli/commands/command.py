@@ -166,6 +166,7 @@ class OneCall(Command):
         self._besides = besides
 
     def program(self, values: Values) -> Program:
+        """Return the program that makes the call."""
         besides = {} if self._besides is None else self._besides(values)
         named: list[str] = []
         given_paths: list[Any] = []

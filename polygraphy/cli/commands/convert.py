@@ -104,6 +104,7 @@ class ConvertCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that converts the model."""
         model = values[ModelOptions].model_file
         if model is None:
             raise CommandLineError("missing model: add its path.")

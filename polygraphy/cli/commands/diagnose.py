@@ -75,6 +75,7 @@ class DiagnoseCommand(Command):
         return values_by_party(self, values)
 
     def program(self, values: Values) -> Program:
+        """Return the program that diagnoses the model."""
         path = values[CheckedModelOptions].path
         if not path:
             raise CommandLineError("missing model: add its path.")

@@ -27,6 +27,7 @@ class Shard(Text):
     metavar = "I/N"
 
     def parse(self, words: Sequence[str]) -> str:
+        """Return the word, checked as number and count of a shard."""
         from polygraphy.domain.sweep.cells import shard_of
 
         try:
@@ -182,6 +183,7 @@ class SweepCommand(Command):
     groups = (PlanOptions, EngineOptions, SweepFolderOptions, JudgmentOptions)
 
     def program(self, values: Values) -> Program:
+        """Return the program that runs the sweep."""
         from polygraphy.domain.sweep.plan import plan_of, read_known_failures
 
         path, known_path = values[PlanOptions].path, values[JudgmentOptions].known

@@ -14,6 +14,7 @@ class BadValue(ValueError):
     """
 
     def __init__(self, message: str, flag: str = "") -> None:
+        """Create the error; `flag` is the flag in its message, if known."""
         super().__init__(message)
         self.flag = flag
 
@@ -25,6 +26,7 @@ class CommandLineError(Exception):
     exit_code = 2
 
     def __init__(self, message: str, usage: str = "") -> None:
+        """Create the error; `usage` is the affected command."""
         super().__init__(message)
         self.usage = usage
 

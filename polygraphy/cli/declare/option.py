@@ -82,6 +82,7 @@ class Option:
         excludes: tuple[str, ...] = (),
         needs: tuple[str, ...] = (),
     ) -> None:
+        """Set the declaration; see `option`."""
         self.flags = flags
         self.kind = kind or Text()
         self.is_plain = kind is None
@@ -364,6 +365,7 @@ class Values:
         self.nested = nested or {}
 
     def __getitem__(self, group: type[G]) -> G:
+        """Return a group of options, with defaults if the command lacks it."""
         found_group: Any = self._groups.get(group)
         return group() if found_group is None else found_group
 
@@ -386,6 +388,7 @@ class Values:
         return self.replace_groups(*groups)
 
     def __iter__(self) -> Any:
+        """Yield the groups."""
         return iter(self._groups.values())
 
     @cached_property

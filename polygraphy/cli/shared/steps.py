@@ -19,6 +19,7 @@ class _Steps(Integer):
     """A number of steps, with a default."""
 
     def __init__(self) -> None:
+        """Allow numbers from 1."""
         super().__init__(minimum=1)
         self.nargs = "?"
 

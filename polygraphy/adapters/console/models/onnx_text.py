@@ -126,6 +126,7 @@ class _Inner:
     """The texts about tensors in a subgraph, with those of the outer graph as a fallback."""
 
     def __init__(self, texts: Mapping[str, str], outer: _Texts) -> None:
+        """Set the texts of a subgraph, and those of its outer graph."""
         self._texts = texts
         self._outer = outer
 

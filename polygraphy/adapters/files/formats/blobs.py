@@ -51,6 +51,7 @@ class _BlobWriter:
     """Writes feed dictionaries as files of raw bytes."""
 
     def __init__(self, folder: Path) -> None:
+        """Set the folder to write to."""
         self._folder = folder
         self._count = 0
 

@@ -96,6 +96,7 @@ class StoredArrays(dict[str, Any]):
         return other | dict(self)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether another dictionary has equal arrays."""
         if not isinstance(other, Mapping):
             return NotImplemented
         return self.keys() == other.keys() and all(
@@ -103,11 +104,13 @@ class StoredArrays(dict[str, Any]):
         )
 
     def __ne__(self, other: object) -> bool:
+        """Return whether another dictionary differs."""
         return not self == other
 
     __hash__ = None
 
     def __repr__(self) -> str:
+        """Return the names as text, without reading arrays."""
         return repr(dict(self))
 
 

@@ -31,6 +31,7 @@ class ContentError(ValueError):
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        """Create the error, without a location yet."""
         super().__init__(message)
         self.hint = hint
         self._trail: list[str | int] = []
@@ -40,6 +41,7 @@ class ContentError(ValueError):
         self._trail.append(step)
 
     def __str__(self) -> str:
+        """Return the message with the location in the document."""
         message = super().__str__()
         steps = (f"[{step!r}]" for step in reversed(self._trail))
         return f"{message} (at {''.join(steps)})" if self._trail else message
@@ -51,6 +53,7 @@ class InvalidJsonError(FileError, JSONDecodeError):
     def __init__(
         self, message: str, cause: JSONDecodeError, *, path: object = None, hint: str = ""
     ) -> None:
+        """Create the error from that of the json module."""
         JSONDecodeError.__init__(self, cause.msg, cause.doc, cause.pos)
         self.args = (message,)
         self.path = path

@@ -45,6 +45,7 @@ class Base64Text:
     """
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
+        """Set the pieces of bytes, which are read once."""
         self._pieces = pieces
 
     def chunks(self) -> Iterator[bytes]:
@@ -136,6 +137,7 @@ class JsonList:
     """
 
     def __init__(self, write: Write, depth: int = 0) -> None:
+        """Write the start of a list."""
         self._write = write
         self._depth = depth
         self._is_empty = True

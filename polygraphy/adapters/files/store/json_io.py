@@ -70,6 +70,7 @@ class _File:
     """A file that stays open while it is referenced, and is read at any position."""
 
     def __init__(self, path: Path) -> None:
+        """Open a file."""
         # No file object: of one that is garbage together with this, Python might complain first.
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         self.size = os.fstat(self._descriptor).st_size
@@ -95,6 +96,7 @@ class _File:
         return b"".join(pieces)
 
     def __del__(self) -> None:
+        """Close the file."""
         if hasattr(self, "_descriptor"):
             os.close(self._descriptor)
 
@@ -103,14 +105,17 @@ class _FileText(DeferredText):
     """Part of a file."""
 
     def __init__(self, file: _File, start: int, stop: int) -> None:
+        """Set the range of the file."""
         self._file = file
         self._start = start
         self._stop = stop
 
     def __len__(self) -> int:
+        """Return the number of bytes."""
         return self._stop - self._start
 
     def __getitem__(self, part: slice, /) -> bytes:
+        """Return a slice of the text, read from the file."""
         start, stop, _ = part.indices(len(self))
         text = self._file.read(self._start + start, self._start + stop)
         if len(text) != stop - start:

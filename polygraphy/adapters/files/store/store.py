@@ -174,6 +174,7 @@ class TensorWriter:
     """
 
     def __init__(self, path: Path, folder: Path) -> None:
+        """Set the target path, and the temporary folder."""
         self._path = path
         self._folder = folder
         self._files: list[Path] = []

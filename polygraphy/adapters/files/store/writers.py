@@ -156,6 +156,7 @@ class _Writer:
     """Base class of writers: after an error nothing is kept, even if the caller caught it."""
 
     def __init__(self, path: Path) -> None:
+        """Set the path for messages."""
         self._path = path
         self._has_failed = False
 
@@ -180,6 +181,7 @@ class FeedFileWriter(_Writer):
     """Writes feed dictionaries to one file: a list."""
 
     def __init__(self, path: Path, stream: IO[bytes]) -> None:
+        """Write the start of the list."""
         super().__init__(path)
         with self._writing():
             self._feeds = JsonList(stream.write)
@@ -199,6 +201,7 @@ class FeedFileWriter(_Writer):
             self._feeds.add(_plain_feed(item))
 
     def _finish(self) -> None:
+        """Write the end of the list; raise an error if an item failed."""
         with self._writing():
             self._feeds.close()
 
@@ -212,6 +215,7 @@ class ResultsFileWriter(_Writer):
     """
 
     def __init__(self, path: Path, stream: IO[bytes], resources: ExitStack) -> None:
+        """Set the file, and the resources that hold temporary files."""
         super().__init__(path)
         self._write = stream.write
         self._stream = stream
@@ -282,6 +286,7 @@ class ResultsFileWriter(_Writer):
         return run
 
     def _finish(self) -> None:
+        """Join the iterations of all runners in the file; raise an error if an item failed."""
         with self._writing():
             for iterations in self._iterations:
                 iterations.close()
@@ -303,6 +308,7 @@ class FolderWriter(_Writer):
     """Writes one file per item to a folder; after an error, it removes them again."""
 
     def __init__(self, path: Path) -> None:
+        """Set the folder to write to."""
         super().__init__(path)
         self._files: list[Path] = []
 

@@ -297,6 +297,7 @@ class Scope:
         parent: Scope | None = None,
         used_names: set[str] | None = None,
     ) -> None:
+        """Set the types and the settings of a graph; `parent` is the outer graph."""
         self._settings = settings
         self._types = types
         self._versions = versions

@@ -75,6 +75,7 @@ class _Narrowed:
     loss: NarrowingLoss
 
     def __str__(self) -> str:
+        """Return the name of the weight and its loss as text."""
         if not self.readers:
             return _loss(self.loss)
         return f"{_loss(self.loss)}; read by {some_of([*dict.fromkeys(self.readers)], 1, str)}"

@@ -118,6 +118,7 @@ class _Walk:
     """Tracks the least precise type along the nodes of a graph in file order."""
 
     def __init__(self, functions: Mapping[str, object], lowered: Mapping[str, str]) -> None:
+        """Set the functions of the model, and operators that compute in lower precision."""
         self.types: dict[str, str] = {}  # Of each tensor its own data type,
         self.coarsest: dict[str, str] = {}  # and the coarsest of those that led to it.
         self.lowered: dict[str, None] = {}  # The operators that are not computed in float32.
@@ -268,6 +269,7 @@ class _Known:
     """The consumers, shapes and constants of a graph."""
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index a graph."""
         self._consumers: dict[str, list[NodeProto]] = defaultdict(list)
         self._shapes: dict[str, list[int]] = {}
         self._constants = graph_weights(graph)
@@ -575,6 +577,7 @@ class OutputKinds:
     """
 
     def __init__(self, model: ModelProto) -> None:
+        """Find the bounded and sorted tensors of a model."""
         self._bounded: set[str] = set()
         self._ordered: set[str] = set()
         self._graph(model.graph)

@@ -41,6 +41,7 @@ class _Graph:
     """Implements `polygraphy.domain.model.parts.PartsGraph` for an ONNX graph."""
 
     def __init__(self, model: ModelProto, bounded: Collection[str]) -> None:
+        """Set the model, and the tensors that are known to be bounded."""
         self._model = model
         self._bounded = bounded
         self._nodes: dict[str, NodeProto] = {

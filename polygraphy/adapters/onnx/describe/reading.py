@@ -324,6 +324,7 @@ class _Describing:
         *,
         skips_files: bool,
     ) -> None:
+        """Set the detail, and how weights are read."""
         self.opsets = opsets
         self._detail = detail
         self._arrays = arrays

@@ -44,6 +44,7 @@ class CodeTensors:
     """
 
     def __init__(self, model: ModelProto) -> None:
+        """Find the tensors of codes in a model."""
         self._model = model
         self._types: dict[str, int] = {}
         self.tensors: list[CodeTensor] = []

@@ -80,6 +80,7 @@ class _Rewriter:
     """
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index a graph."""
         self._graph = graph
         self._parameters: dict[str, tuple[str, str]] = {}
         self._taken = {name for node in graph.node for name in node.output}

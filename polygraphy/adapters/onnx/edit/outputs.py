@@ -120,6 +120,7 @@ class GraphTensors:
     """The tensors of a graph by name, in the order of their computation."""
 
     def __init__(self, graph: GraphProto, functions: Iterable[FunctionProto] = ()) -> None:
+        """Collect the tensors of a graph."""
         self._functions = functions
         self.outputs = [value.name for value in graph.output]
         self.computed = [name for node in graph.node for name in node.output if name]

@@ -62,6 +62,7 @@ class SitePair:
         region: Sequence[NodeProto] = (),
         weights: Mapping[str, Any] | None = None,
     ) -> None:
+        """Set the nodes of the site with this number."""
         self.number, self.outputs, self.quantize, self.dequantize = (
             number,
             outputs,

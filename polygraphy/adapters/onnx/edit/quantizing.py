@@ -146,6 +146,7 @@ class _Sites:
     """
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index a graph."""
         self._graph = graph
         self._makers = {name: node for node in graph.node for name in node.output if name}
         self._weights = {weight.name: weight for weight in graph.initializer}

@@ -350,6 +350,7 @@ class _Simplification:
     """Finds and removes redundant nodes of one graph."""
 
     def __init__(self, model: ModelProto, walk: GraphWalk) -> None:
+        """Set the model, and the walk over its graph."""
         self._model = model
         self._graph: GraphProto = walk.nodes.graph
         self._walk = walk

@@ -178,6 +178,7 @@ class _Call:
         shape: Callable[[str], Shape | None],
         look_up: Callable[[str], Elements | None],
     ) -> None:
+        """Set the node, and the functions that return shapes and elements of tensors."""
         self.node = node
         self.inputs = node.input[:]
         self._shape = shape

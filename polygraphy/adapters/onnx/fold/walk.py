@@ -223,6 +223,7 @@ class Walk:
     _numbers: Iterator[int] = field(factory=count)
 
     def __attrs_post_init__(self) -> None:
+        """Prepare inference, and collect the names in the model."""
         self.versions = {
             domain_of(entry.domain): entry.version for entry in self.model.opset_import
         }
@@ -257,6 +258,7 @@ class GraphWalk:
         shapes: Mapping[str, Shape | None],
         outer: GraphWalk | None,
     ) -> None:
+        """Set the graph, its known types and shapes, and the walk over its outer graph."""
         self._walk = walk
         self._graph = graph
         self._types = types

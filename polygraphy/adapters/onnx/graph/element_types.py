@@ -159,11 +159,13 @@ class GraphTypes:
     """
 
     def __init__(self, parent: GraphTypes | None = None) -> None:
+        """Start without types; `parent` has those of the outer graph."""
         self.parent = parent
         self._own: dict[str, str] = {}
         self._inner: dict[int, list[GraphTypes]] = {}
 
     def __getitem__(self, name: str) -> str | None:
+        """Return the type of a tensor; None if it is unknown."""
         scope: GraphTypes | None = self
         while scope is not None:
             if name in scope._own:
@@ -195,6 +197,7 @@ class TypeInference:
     """
 
     def __init__(self, model: ModelProto) -> None:
+        """Set the model, whose functions and opsets are used."""
         self._functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
         self._versions = versions_of(model.opset_import)
         self.calls: dict[tuple[str, str, str], set[tuple[str | None, ...]]] = {}

@@ -67,6 +67,7 @@ def _lazy_values_class() -> Any:
         """Values of a stored weight."""
 
         def __init__(self, stored: TensorProto) -> None:
+            """Set the stored weight."""
             facts = vars(gs_tensor.LazyValues(stored))
             self._stored = facts.pop("tensor")
             self.__dict__.update(facts)

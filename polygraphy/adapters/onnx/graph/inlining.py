@@ -122,6 +122,7 @@ class _Inlining:
     """Inlines the functions of a model."""
 
     def __init__(self, model: ModelProto) -> None:
+        """Collect the functions of a model."""
         self._model = model
         self._opsets = {domain_of(opset.domain): opset.version for opset in model.opset_import}
         self._functions: dict[_Key, FunctionProto] = {
@@ -199,6 +200,7 @@ class _Renaming:
         used_names: set[str],
         attributes: Mapping[str, AttributeProto],
     ) -> None:
+        """Set the prefix and the new names for one call."""
         self._prefix = prefix
         self._names = names
         self._taken = used_names

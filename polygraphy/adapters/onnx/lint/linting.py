@@ -433,6 +433,7 @@ class _Trying:
         trial: ModelTrial,
         suspects: Collection[int],
     ) -> None:
+        """Set the model, its data, and the backend that runs it."""
         self._model = model
         self._suspects = suspects
         self._source = source

@@ -299,6 +299,7 @@ class _Parts:
     """The tensors of a graph while plugins replace parts of it, one after another."""
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index a graph."""
         self._graph = graph
         self._made_by = producers(graph)
         self._given = {value.name for value in graph.input} | weight_names(graph)

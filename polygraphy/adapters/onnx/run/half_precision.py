@@ -157,6 +157,7 @@ class _Evaluated:
     """Evaluates a model, with the function of each node wrapped."""
 
     def __init__(self, model: ModelProto) -> None:
+        """Set the model to evaluate."""
         self._names = [value.name for value in model.graph.output]
         self.nodes = [node for node in all_nodes(model.graph) if node.output]
         self.weights = _weight_names(model, self.nodes)
@@ -204,13 +205,16 @@ class _Moved(Sequence[Mapping[str, Any]]):
     """
 
     def __init__(self, computing: Callable[[int], Compute], feed: Mapping[str, Any]) -> None:
+        """Set the function that computes perturbed outputs, and the data."""
         self._computing, self._feed = computing, feed
         self._made = [computing(seed)(feed) for seed in _SEEDS[:2]]
 
     def __len__(self) -> int:
+        """Return the largest number of perturbed outputs."""
         return len(_SEEDS)
 
     def __getitem__(self, index: Any) -> Any:
+        """Return the outputs with one perturbation, computed on first access."""
         for seed in _SEEDS[len(self._made) : index + 1]:
             self._made.append(self._computing(seed)(self._feed))
         return self._made[index]
@@ -222,6 +226,7 @@ class OnnxNarrowModel:
     def __init__(
         self, model: ModelProto, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> None:
+        """Set the model, the narrow type, and the nodes that may be cast."""
         self._only = frozenset(only or ())
         self.inputs = input_metadata(model)
         self._model = model

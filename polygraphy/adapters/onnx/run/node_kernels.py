@@ -32,6 +32,7 @@ class NodeKernels:
     """
 
     def __init__(self, weights: Collection[str] = ()) -> None:
+        """Start without sessions; `weights` are constant inputs."""
         self._weights = weights
         self._loaded: dict[bytes, Compute | None] = {}
 

@@ -196,6 +196,7 @@ class _Splitting:
     """A graph while it is split."""
 
     def __init__(self, graph: GraphProto, hints: ShardHints) -> None:
+        """Set the graph, and the hints for splitting it."""
         self._graph = graph
         self._hints = hints
         self._gathered: dict[tuple[str, int], str] = {}

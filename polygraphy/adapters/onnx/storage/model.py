@@ -89,6 +89,7 @@ class _Rewriting:
     """Copies a message without its large weights; unchanged segments are copied in one piece."""
 
     def __init__(self, mapped: mmap.mmap, name: str) -> None:
+        """Set the mapped file, and its name for weights."""
         self._mapped = mapped
         self._name = name
 

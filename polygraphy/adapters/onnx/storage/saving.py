@@ -109,6 +109,7 @@ class _Filling:
     """Inserts stored weights into the bytes of a message, and updates the lengths around them."""
 
     def __init__(self, content: bytes, marks: list[int]) -> None:
+        """Set the message, and the positions of stored weights in it."""
         self._content = content
         self._marks = marks
 
@@ -386,6 +387,7 @@ class _WeightFiles:
     """
 
     def __init__(self, model: Path, location: str, files: ExitStack, *, one_file: bool) -> None:
+        """Set the paths of the files."""
         self._model = model
         self._folder = model.parent
         self.replaceable = _files_of(model)

@@ -98,6 +98,7 @@ class _Temporary:
     """A temporary file that is deleted when the process ends, in any way."""
 
     def __init__(self) -> None:
+        """Create the file."""
         # The process ends before it is closed.
         self._stream: Any = tempfile.TemporaryFile(prefix="polygraphy-")  # noqa: SIM115
 

@@ -214,6 +214,7 @@ def _monitor_class(key: ModuleKey) -> Any:
         def __init__(
             self, tell: Callable[[str], None], is_asked_to_stop: Callable[[], bool]
         ) -> None:
+            """Set the function that reports progress, and the one that asks whether to stop."""
             base.__init__(self)
             self._tell = tell
             self._is_asked_to_stop = is_asked_to_stop

@@ -110,6 +110,7 @@ class CommonSettings:
     )
 
     def __attrs_post_init__(self) -> None:
+        """Raise UsageError for contradicting settings."""
         if self.exclude_lean_runtime and not self.version_compatible:
             raise UsageError(
                 "exclude_lean_runtime requires version_compatible: no other engine contains a"

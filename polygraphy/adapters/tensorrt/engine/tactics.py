@@ -221,6 +221,7 @@ class _Rules:
     def __init__(
         self, wanted: TacticReplay | None = None, exclude: Sequence[TacticReplay] = ()
     ) -> None:
+        """Set the replay to follow, and the replays to exclude."""
         self._wanted = wanted
         self._exclude = exclude
 
@@ -300,6 +301,7 @@ def _selector_class() -> Any:
         """Lets TensorRT choose among the tactics that some rules allow."""
 
         def __init__(self, rules: _Rules, finish: Callable[[TacticReplay], None]) -> None:
+            """Set the rules, and the function that receives the chosen tactics."""
             trt.IAlgorithmSelector.__init__(self)
             self._rules = rules
             self._finish = finish

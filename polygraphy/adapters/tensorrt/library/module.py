@@ -38,6 +38,7 @@ class Reasons:
     """
 
     def __init__(self) -> None:
+        """Start without messages."""
         self._messages: list[str] = []
         self.raised: BaseException | None = None
         self.warnings: list[str] = []
@@ -137,6 +138,7 @@ def _make_logger(key: ModuleKey) -> Any:
         """Passes TensorRT's log messages to `G_LOGGER`."""
 
         def __init__(self) -> None:
+            """Create the logger."""
             base.__init__(self)
 
         def log(self, severity: Any, msg: str) -> None:
@@ -194,12 +196,15 @@ class ModuleKey:
     __slots__ = ("module",)
 
     def __init__(self, module: Any) -> None:
+        """Set the module."""
         self.module = module
 
     def __eq__(self, other: object) -> bool:
+        """Return whether the keys have the same module."""
         return isinstance(other, ModuleKey) and other.module is self.module
 
     def __hash__(self) -> int:
+        """Return a hash of the module's identity."""
         return id(self.module)
 
 
@@ -277,14 +282,17 @@ class _ModuleInUse:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the TensorRT module in use."""
         if name.startswith("__") and name.endswith("__") and name not in _SPECIAL_ATTRIBUTES:
             raise AttributeError(name)
         return getattr(tensorrt_module(), name)
 
     def __dir__(self) -> list[str]:
+        """Return the names in the TensorRT module in use."""
         return dir(tensorrt_module())
 
     def __repr__(self) -> str:
+        """Return the module in use as text."""
         module = _Choice.module
         return f"<the TensorRT in use: {module!r}>" if module else "<TensorRT, not imported yet>"
 

@@ -229,6 +229,7 @@ class _Listing:
     """A cast that records the names of nodes instead of casting a model."""
 
     def __init__(self) -> None:
+        """Start without names."""
         self.names: set[str] = set()
 
     def cast(
@@ -239,6 +240,7 @@ class _Listing:
         keep_ops: Collection[str] = (),
         keep_nodes: Collection[str] = (),
     ) -> Any:
+        """Record the nodes that a cast would change, and return the model."""
         self.names.update(select_nodes(model, ()).known)
         return model
 

@@ -292,6 +292,7 @@ class _Choice:
         exclude: Sequence[str] | None,
         types: Sequence[str] | None,
     ) -> None:
+        """Set the names, exclusions and layer types."""
         self._marks_all = outputs in _ALL
         self._outputs = [outputs] if isinstance(outputs, str) else outputs
         self._exclude = [exclude] if isinstance(exclude, str) else exclude or ()

@@ -426,6 +426,7 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
         self._model_bytes = model_bytes
 
     def _source(self) -> _Model:
+        """Return the bytes as the model to parse."""
         content = evaluate(self._model_bytes)
         return _Model(lambda parser, _: bool(parser.parse(content)), lambda: parse_onnx(content))
 
@@ -465,6 +466,7 @@ class NetworkFromOnnxModel(_NetworkFromOnnx):
         self._model = model
 
     def _source(self) -> _Model:
+        """Return the model in memory as the model to parse."""
         model = evaluate(self._model)
         return _Model(lambda parser, files: _parse_model(parser, model, files), lambda: model)
 
@@ -500,6 +502,7 @@ class NetworkFromOnnxPath(_NetworkFromOnnx):
         self._path = path
 
     def _source(self) -> _Model:
+        """Return the file as the model to parse."""
         path = str(readable_file(evaluate(self._path), "Model"))
         return _Model(
             lambda parser, _: bool(parser.parse_from_file(path)), lambda: load_onnx(path), path

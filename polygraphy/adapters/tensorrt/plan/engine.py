@@ -70,6 +70,7 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
         """Reads a plan from a file."""
 
         def __init__(self) -> None:
+            """Open the file."""
             base.__init__(self)
             with translate_os_errors(path, "open"):
                 self._stream = path.open("rb")
@@ -85,9 +86,11 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
             self._stream.close()
 
         def __enter__(self) -> Any:
+            """Return the reader, which is closed at the end of the block."""
             return self
 
         def __exit__(self, *exc_info: object) -> None:
+            """Close the file."""
             self.free()
             raise_kept_error(self)
 

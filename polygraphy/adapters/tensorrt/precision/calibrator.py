@@ -140,9 +140,11 @@ class _Calibrating:
         self._feed.free()
 
     def __enter__(self) -> Any:
+        """Return the calibrator, whose memory is freed at the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Free the memory on the GPU."""
         self._feed.free()
 
     @guard_callback(None)
@@ -224,6 +226,7 @@ class _Feed:
     input, and again if the data grow."""
 
     def __init__(self, data_loader: Any) -> None:
+        """Set the data loader; nothing is allocated yet."""
         self.loader = data_loader
         self.metadata: TensorMetadata | None = None
         self.fed = 0

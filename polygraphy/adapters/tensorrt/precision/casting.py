@@ -112,9 +112,11 @@ class PrecisionRequest:
     calibration: Any = field(default=None, eq=False)
 
     def __bool__(self) -> bool:
+        """Return whether a precision is requested."""
         return self.floats is not None or self.quantized is not None
 
     def __str__(self) -> str:
+        """Return the request as its user would write it."""
         return " and ".join(str(dtype) for dtype in (self.quantized, self.floats) if dtype)
 
 

@@ -75,6 +75,7 @@ class _Shelf:
     """
 
     def __init__(self, nbytes: int) -> None:
+        """Set the size of the blocks; nothing is allocated yet."""
         self.nbytes = nbytes
         self._unused: deque[PinnedBlock] = deque()
         self._count = 0
@@ -165,6 +166,7 @@ def _make_native_class(module: Any) -> type:
         """Passes TensorRT's requests to an `Allocator`."""
 
         def __init__(self, owner: Allocator) -> None:
+            """Set the `Allocator` that provides the memory."""
             module.IOutputAllocator.__init__(self)
             self._owner = owner
 

@@ -89,6 +89,7 @@ def _recorder_class(key: ModuleKey) -> Any:
         """Adds up the milliseconds of each layer."""
 
         def __init__(self) -> None:
+            """Start without times."""
             base.__init__(self)
             self.times: dict[str, float] = {}
 

@@ -220,6 +220,7 @@ def _make_listener(module: Any, owner: DebugTensors) -> Any:
         """Passes TensorRT's debug tensors to a `DebugTensors`."""
 
         def __init__(self) -> None:
+            """Create the listener."""
             module.IDebugListener.__init__(self)
 
         def process_debug_tensor(

@@ -114,6 +114,7 @@ class Constraints(Kind):
     choices = _DEFAULT_MODES
 
     def __init__(self) -> None:
+        """Set the allowed words and data types."""
         self._per_layer = PerNameOnly(DataType(), "LAYER")
 
     def ends_before(self, word: str, taken: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ class _Scripts(Repeated):
     """One or more scripts, after one flag or after several."""
 
     def __init__(self, symbol: str) -> None:
+        """Set the default symbol of a script."""
         super().__init__(Script(symbol))
         self.nargs = "+"
 
@@ -24,6 +25,7 @@ class _Scripts(Repeated):
         return tuple(self.single.parse([word]) for names in listed for word in names)
 
     def files(self, value: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
+        """Return the scripts with their symbols."""
         return list(value)
 
 

@@ -112,6 +112,7 @@ class CheckLintCommand(Command):
     groups = (LintedModelOptions, LintOptions, ExternalDataOptions, DataOptions, *_SESSIONS)
 
     def program(self, values: Values) -> Program:
+        """Return the program that lints the models."""
         paths = values[LintedModelOptions].paths
         loader = _data(values, LintedModelOptions)
         what = paths[0] if len(paths) == 1 else [*paths]
@@ -132,6 +133,7 @@ class CheckCompatibilityCommand(Command):
     groups = (BackendOptions, ModelOptions, TfLoadOptions, DataOptions, *_SESSIONS)
 
     def program(self, values: Values) -> Program:
+        """Return the program that tries the model in each backend."""
         path = values[ModelOptions].model_file
         if path is None:
             raise CommandLineError("missing model: add its path.")

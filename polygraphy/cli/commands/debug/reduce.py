@@ -133,6 +133,7 @@ class DebugReduceCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that reduces the model."""
         self._check(values)
         model, save = values[EditedModelOptions], values[EditSaveOptions]
         results, shapes = values[ReducedModelOptions], values[ReducedShapeOptions]

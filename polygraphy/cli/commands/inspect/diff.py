@@ -32,6 +32,7 @@ class InspectDiffCommand(Command):
     groups = (ReferenceOptions, *_COMPARISON)
 
     def program(self, values: Values) -> Program:
+        """Return the program that compares two files."""
         files = values[ReferenceOptions]
         if _are_models(files):
             unused = flags_given(values, _COMPARISON)

@@ -78,6 +78,7 @@ class InspectModelCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that shows the models."""
         models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
         show, graph = details_to_show(detail), values[TfLoadOptions]
         self._check(values, show)

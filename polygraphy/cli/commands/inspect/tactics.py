@@ -73,6 +73,7 @@ class InspectDiffTacticsCommand(Command):
     groups = (ComparedReplaysOptions,)
 
     def program(self, values: Values) -> Program:
+        """Return the program that compares tactic replays."""
         options = values[ComparedReplaysOptions]
         self._check(options)
         summary = "Find tactics that only builds that failed chose."

@@ -575,6 +575,7 @@ class RunCommand(Command):
         return parse_named(self, RunnerOptions, values, groups_of)
 
     def program(self, values: Values) -> Program:
+        """Return the program that runs and compares the model."""
         _check_combinations(values)
         for because, groups, besides in _groups_without_effect(values, self.backends):
             warn_idle(flags_given(values, groups, besides=besides), f", because {because}")

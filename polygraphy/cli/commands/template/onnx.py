@@ -53,6 +53,7 @@ class TemplateOnnxGsCommand(TemplateCommand):
     groups = (OneModelOptions, TemplateOptions, OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
 
     def program(self, values: Values) -> Program:
+        """Return the script that edits an onnx-graphsurgeon graph."""
         model = PurePath(values[OneModelOptions].path)
         path = values[OneModelOptions].path
         output = str(model.parent / f"{model.stem}_updated.onnx")

@@ -151,6 +151,7 @@ class PluginAutotuneCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that finds the fastest plugins."""
         config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
         folder = plugin_folder(values)
         output = values[EditSaveOptions].output or f"{PurePath(path).stem}_tuned.onnx"

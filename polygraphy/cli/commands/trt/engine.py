@@ -334,6 +334,7 @@ class DebugBuildCommand(_EngineCommand):
     groups = (*_MODEL, UntilOptions, *_CHECKED, *_BUILT)
 
     def program(self, values: Values) -> Program:
+        """Return the program that builds engines repeatedly."""
         until = stop_condition(values[UntilOptions])
         check_artifacts(values)
         check = [*_run_command(values), "--validate"]
@@ -364,6 +365,7 @@ class DebugPrecisionCommand(_EngineCommand):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that finds layers to keep in higher precision."""
         if values[PrecisionSearchOptions].onnxrt:
             return render_onnx_precision(values)
         golden, search = values[GoldenOptions], values[PrecisionSearchOptions]

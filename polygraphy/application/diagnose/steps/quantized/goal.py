@@ -317,7 +317,7 @@ class _GoalSearch:
 
     def _check_memory(self) -> None:
         """Raise UsageError if the weights do not fit in memory during the search."""
-        weights = self._case.model.indexed_graph.graph.all_weights
+        weights = self._case.model.graph.all_weights
         needed = sum(
             prod(weight.shape) * _BYTES.get(str(weight.dtype), _FLOAT_BYTES) for weight in weights
         )
