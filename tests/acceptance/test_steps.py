@@ -70,6 +70,7 @@ def test_steps_that_agree_are_one_line(folder: Path, polygraphy: Callable[..., A
         ("--steps --state a:b c:b", "input 'b' is in two states"),
         ("--steps --tokens none.txt", "none.txt"),
         ("--steps --tokens right.onnx", "right.onnx is not a list of tokens."),
+        ("--steps --tokens empty.txt", "empty.txt is not a list of tokens."),
         ("--steps 0", "0 is less than 1"),
         ("--steps --iterations 3", "--iterations"),
     ],
@@ -77,6 +78,7 @@ def test_steps_that_agree_are_one_line(folder: Path, polygraphy: Callable[..., A
 def test_steps_that_cannot_be_run_end_with_one_line(
     folder: Path, polygraphy: Callable[..., Any], options: str, message: str
 ) -> None:
+    Path("empty.txt").touch()
     done = polygraphy(f"polygraphy run right.onnx --onnxrt {options}")
     assert done.code == 2
     assert message in done.out + done.err
@@ -108,6 +110,23 @@ def test_a_healthy_model_agrees_with_itself(
     done = polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6")
     assert done.code == 0
     assert "All 6 steps agree." in done.out
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [("", "meaning of input 'b' is unknown"), ("--state none", "no state is fed back")],
+)
+def test_a_model_with_a_guessed_input_or_without_feedback_is_not_blamed(
+    folder: Path, polygraphy: Callable[..., Any], state: str, message: str
+) -> None:
+    model = decoder()
+    if not state:
+        model.graph.input.append(onnx.helper.make_tensor_value_info("b", 7, [1, "T"]))
+        model.graph.node.append(onnx.helper.make_node("Add", ["input_ids", "b"], ["x"]))
+    onnx.save(model, "m.onnx")
+    done = polygraphy(f"polygraphy diagnose m.onnx --onnxrt --steps 3 {state}")
+    assert done.code == 4
+    assert message in done.out + done.err
 
 
 def test_what_is_wrong_both_ways_is_searched_at_the_first_wrong_step_and_fixed_in_all(

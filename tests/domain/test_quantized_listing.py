@@ -47,6 +47,37 @@ m (float[1,4] x) => (int32[1,2] y)
 }
 """
 
+PRODUCT = """
+<ir_version: 9, opset_import: ["": 17]>
+m (float[1,4] x) => (float[1,2] y)
+<uint8[4,2] w = {1,2,3,4,5,6,7,8}, float[2] s = {0.5, 0.25}, uint8[2] z = {3, 4}>
+{
+    f = Cast <to = 1> (w)
+    g = Cast <to = 1> (z)
+    u = Sub (f, g)
+    v = Mul (s, u)
+    y = MatMul (x, v)
+}
+"""
+WEIGHT = """
+<ir_version: 9, opset_import: ["": 17]>
+m (float[1,4] x) => (float[1,2] y)
+<float ws = {0.25}, int8 wz = {0}, int8[4,2] w = {1,2,3,4,5,6,7,8}>
+{
+    v = DequantizeLinear (w, ws, wz)
+    y = MatMul (x, v)
+}
+"""
+TABLE = """
+<ir_version: 9, opset_import: ["": 17]>
+m (float[4,2] x) => (float[4,2] y)
+<uint8[4,2] w = {1,2,3,4,5,6,7,8}>
+{
+    f = Cast <to = 1> (w)
+    y = Mul (f, x)
+}
+"""
+
 
 def saved(text: str, folder: Path, name: str = "m.onnx") -> str:
     path = folder / name
@@ -60,6 +91,9 @@ def saved(text: str, folder: Path, name: str = "m.onnx") -> str:
         (QDQ, "1 activation (uint8, per tensor), 1 weight (int8, per tensor)"),
         (BLOCKS, "1 weight (4 bits, blocks of 32, no zero points, accuracy_level 4)"),
         (DYNAMIC, "1 activation (uint8, range chosen at run time), 1 weight (uint8, per tensor)"),
+        (PRODUCT, "1 weight (uint8, per channel)"),
+        (WEIGHT, "1 weight (int8, per tensor)"),
+        (TABLE, ""),
         (FLOAT, ""),
     ],
 )

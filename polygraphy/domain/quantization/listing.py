@@ -75,6 +75,7 @@ _OPERANDS: Mapping[str, Sequence[_Operand]] = {
 _BIAS = {"QLinearConv": 8, "QGemm": 6}
 _INTEGER_WEIGHT = {"MatMulInteger": (1, 3), "ConvInteger": (1, 3), "DynamicQuantizeMatMul": (1, 3)}
 """Operators whose scale is applied later: the positions of the weight and of its zero point."""
+_FLOATS = ("bfloat16", "float16", "float32", "float64")
 _BLOCKS = {"MatMulNBits": (1, 2, 3), "GatherBlockQuantized": (0, 2, 3)}
 """Operators on packed blocks: the positions of weight, scales and zero points."""
 
@@ -141,7 +142,7 @@ def name_scales(
     ]
 
     def add_range(text: str, tensor: str, side: int) -> str:
-        """Return a text with the range of a tensor, if it is known."""
+        """Return a text with the range of a tensor appended, if it is known."""
         ends = limits[side].get(tensor)
         return text if ends is None else f"{text}, range {ends[0]:.4g} to {ends[1]:.4g}"
 
@@ -216,8 +217,25 @@ def _quantized_tensors(
             yield QuantizedTensor(codes.name, "weight", _format(codes.dtype, count))
     elif op in _BLOCKS:
         yield _read_packed_weight(node, op, weights)
+    elif op == "Mul":
+        yield from _product_of_integers(node, weights, makers)
     elif is_coarse(node.op):
         yield QuantizedTensor(node.outputs[0], "operator", op)
+
+
+def _product_of_integers(
+    node: Node, weights: Mapping[str, Weight], makers: Mapping[str, Node]
+) -> Iterator[QuantizedTensor]:
+    """Yield the weight whose integers a Mul scales behind a Cast, and a Sub of zero points."""
+    for position in (0, 1):
+        before, scale = makers.get(_input(node, position)), weights.get(_input(node, 1 - position))
+        if before is not None and before.op == "Sub":
+            before = makers.get(_input(before, 0))
+        codes = weights.get(_input(before, 0)) if before and before.op == "Cast" else None
+        is_scale = scale is not None and str(scale.dtype) in _FLOATS
+        if codes is not None and is_scale and str(codes.dtype) in STORED and len(codes.shape) > 1:
+            count = int(np.prod(scale.shape)) if scale is not None else 1
+            yield QuantizedTensor(codes.name, "weight", _format(str(codes.dtype), count))
 
 
 def _quantized_operands(

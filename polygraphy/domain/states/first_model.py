@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model.graph import Graph, Tensor
 from polygraphy.domain.states.names import pairs_by_name
-from polygraphy.domain.states.pairs import CONSTANT, FIRST_MODEL, StatePair, is_same_kind
+from polygraphy.domain.states.pairs import CONSTANT, FIRST_MODEL, StatePair
+from polygraphy.domain.states.remaining import is_same_kind
 from polygraphy.domain.tensors.naming import some_of
 
 

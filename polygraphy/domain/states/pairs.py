@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -17,6 +17,12 @@ from polygraphy.domain.states.names import (
     is_state_like,
     pairs_by_config,
     pairs_by_name,
+)
+from polygraphy.domain.states.remaining import (
+    counter_pairs,
+    is_same_kind,
+    pairs_by_shape,
+    remaining_pairs,
 )
 from polygraphy.domain.tensors.naming import join_words
 
@@ -54,7 +60,7 @@ class StatePair:
 
 @frozen
 class Conflict:
-    """An output of which the graph and the names say different things.
+    """An output for which the graph and the names suggest different states.
 
     Attributes:
         output: the output.
@@ -72,6 +78,7 @@ class Conflict:
     node: str = ""
 
     def __str__(self) -> str:
+        """Return the contradiction as a sentence."""
         if not self.expected:
             return (
                 f"Output {self.output!r} returns input {self.input!r} unchanged, unlike other"
@@ -86,7 +93,7 @@ class Conflict:
 
 @frozen
 class _Step:
-    """A tensor on the way from an output back to an input."""
+    """A tensor on the path from an output back to an input."""
 
     name: str
     graph: Graph = field(repr=False)
@@ -176,11 +183,18 @@ def state_pairs(
         if _is_stale(pair, by_graph, tensors)
     ]
     conflicts += _find_swapped(graph, by_graph, tensors)
-    for output, name in _remaining_pairs(graph, pairs, used_inputs):
+    if pairs:
+        for output, name in counter_pairs(graph, {*pairs}, used_inputs):
+            pairs[output] = StatePair(output, name)
+            used_inputs.add(name)
+    for output, name in remaining_pairs(graph, pairs, used_inputs):
         kind, axis = _kind_by_shape(tensors[output], tensors[name])
         pairs[output] = StatePair(output, name, kind, axis, "order")
     if not pairs:
-        pairs = {pair.output: pair for pair in _by_shape(graph)}
+        pairs = {
+            output: StatePair(output, name, source="shapes")
+            for output, name in pairs_by_shape(graph)
+        }
     pairs = {output: _like_others(pair, by_graph, tensors) for output, pair in pairs.items()}
     seen_names: set[str] = set()
     first = []
@@ -249,103 +263,6 @@ def _find_swapped(
 _PAIR = 2
 
 
-def _remaining_pairs(
-    graph: Graph, pairs: Mapping[str, StatePair], used_names: Collection[str]
-) -> list[tuple[str, str]]:
-    """Return the only output and the only input that are left, if they are like the states that are
-    known: the output is computed from the wrong state. Of several, return those of equal type and
-    shape in order, if each output is computed from its input.
-    """
-    if not pairs:
-        return []
-    input_names = {
-        (tensor.dtype, tensor.shape) for tensor in graph.inputs if tensor.name in used_names
-    }
-    new_pairs = {(tensor.dtype, tensor.shape) for tensor in graph.outputs if tensor.name in pairs}
-    inputs = [tensor for tensor in graph.inputs if tensor.name not in used_names]
-    outputs = [tensor for tensor in graph.outputs if tensor.name not in pairs]
-    remaining_outputs = [
-        (output.name, tensor.name)
-        for output in outputs
-        for tensor in inputs
-        if (
-            (
-                (tensor.dtype, tensor.shape) in input_names
-                and (output.dtype, output.shape) in new_pairs
-            )
-            or (_is_fixed(tensor) and (tensor.dtype, tensor.shape) == (output.dtype, output.shape))
-        )
-    ]
-    # Something is left for the data, and for what is computed of them.
-    has_data = len(inputs) > 1 and len(outputs) > 1
-    if len(remaining_outputs) < 2:
-        return remaining_outputs if has_data else []
-    behind = {output: _inputs_behind(graph, output) for output, _ in remaining_outputs}
-    groups: dict[Any, tuple[list[str], list[str]]] = {}
-    for at, tensors in enumerate((outputs, inputs)):
-        for tensor in filter(_is_fixed, tensors):
-            groups.setdefault((tensor.dtype, tensor.shape), ([], []))[at].append(tensor.name)
-    matched = [
-        list(zip(made_names, read_names))
-        for made_names, read_names in groups.values()
-        if len(made_names) == len(read_names)
-        and all(name in behind.get(each, ()) for each, name in zip(made_names, read_names))
-    ]
-    # Something is left for the data, which come first, and for what is computed of them.
-    if sum(map(len, matched)) == min(len(inputs), len(outputs)):
-        matched = [each for each in matched if each[0] != (outputs[0].name, inputs[0].name)]
-    found = [pair for each in matched for pair in each]
-    return found if len(found) < min(len(inputs), len(outputs)) else []
-
-
-def _is_fixed(tensor: Tensor) -> bool:
-    """Return whether all dimensions of a tensor are known, and there are several elements."""
-    shape = tensor.shape or ()
-    return (
-        bool(shape)
-        and all(isinstance(dim, int) for dim in shape)
-        and any(dim != 1 for dim in shape)
-    )
-
-
-def _by_shape(graph: Graph) -> list[StatePair]:
-    """Return pairs of outputs and inputs of equal type and shape, if neither graph nor names show a
-    state, as in a recurrent cell of products and sums. One input and one output must remain for the
-    data.
-    """
-    inputs = list(graph.inputs)
-    pairs = []
-    for output in graph.outputs:
-        behind = _inputs_behind(graph, output.name)
-        fits = (
-            tensor
-            for tensor in inputs
-            if output.shape
-            and (tensor.dtype, tensor.shape) == (output.dtype, output.shape)
-            and tensor.name in behind
-        )
-        partner = next(fits, None)
-        if partner is not None:
-            inputs.remove(partner)
-            pairs.append(StatePair(output.name, partner.name, REPLACED, None, "shapes"))
-    is_whole = not inputs or len(pairs) == len(graph.outputs)
-    return [] if is_whole else pairs
-
-
-def _inputs_behind(graph: Graph, output: str) -> set[str]:
-    """Return the inputs that an output depends on, within this graph."""
-    makers, queue, seen_names = graph.makers, [output], set()
-    while queue:
-        name = queue.pop()
-        if name not in seen_names:
-            seen_names.add(name)
-            node = makers.get(name)
-            queue += (
-                [] if node is None else [input_name for input_name in node.inputs if input_name]
-            )
-    return seen_names & {tensor.name for tensor in graph.inputs}
-
-
 def _pair_from_user(graph: Graph, output: str, name: str) -> StatePair:
     """Return the pair of an output and an input that the user named."""
     outputs = {tensor.name: tensor for tensor in graph.outputs}
@@ -375,20 +292,6 @@ def _describe(tensor: Tensor) -> str:
     """Return data type and shape of a tensor as text."""
     shape = "" if tensor.shape is None else f" {list(tensor.shape)}"
     return f"{tensor.dtype}{shape}"
-
-
-def is_same_kind(tensor: Tensor, read: Tensor, axis: int | None = None) -> bool:
-    """Return whether a tensor may be an input: data type, rank and fixed dimensions."""
-    if tensor.dtype != read.dtype and None not in (tensor.dtype, read.dtype):
-        return False
-    if tensor.shape is None or read.shape is None:
-        return True
-    if len(tensor.shape) != len(read.shape):
-        return False
-    return all(
-        not (isinstance(one, int) and isinstance(other, int)) or one == other or at == axis
-        for at, (one, other) in enumerate(zip(tensor.shape, read.shape))
-    )
 
 
 def _kind_by_shape(tensor: Tensor, read: Tensor) -> tuple[str, int | None]:
@@ -432,12 +335,14 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
 
 
 class _Makers:
-    """The node that makes each tensor of a graph, looked up once per graph."""
+    """Finds the node that computes a tensor; each graph is indexed once."""
 
     def __init__(self) -> None:
+        """Create an index without graphs."""
         self._of: dict[int, dict[str, Node]] = {}
 
     def __call__(self, graph: Graph, name: str) -> Node | None:
+        """Return the node that computes a tensor of a graph; None if there is none."""
         if id(graph) not in self._of:
             self._of[id(graph)] = graph.makers
         return self._of[id(graph)].get(name)
@@ -650,7 +555,7 @@ _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
 
 
 def _first(step: _Step, axis: int) -> int | None:
-    """Return the axis of the operator that is nearest to the output."""
+    """Return the axis of the operator nearest to the output."""
     return axis if step.kind is None else step.axis
 
 

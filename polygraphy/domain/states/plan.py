@@ -22,18 +22,18 @@ from polygraphy.domain.states.pairs import (
     describe_pairs,
     state_pairs,
 )
-from polygraphy.domain.states.roles import (
+from polygraphy.domain.states.roles import Roles, roles_of
+from polygraphy.domain.states.uses import (
     CHUNK,
     CONSTANT,
     FLAG,
     LAST,
+    LENGTH,
     MASK,
     PAST,
     POSITIONS,
     TOKENS,
     TOTAL,
-    Roles,
-    roles_of,
 )
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
@@ -59,7 +59,7 @@ class FirstModel:
 
 
 class StatePlan:
-    """A model with states: its pairs, the roles of its other inputs, and the values of those.
+    """A model with states: its pairs, the roles of its other inputs, and the values of these.
 
     Attributes:
         graph: the graph.
@@ -78,6 +78,7 @@ class StatePlan:
         states: Sequence[tuple[str, str]] | None = None,
         first: Graph | None = None,
     ) -> None:
+        """Find the states and roles of a graph; `states` are pairs set by the user."""
         self.graph = graph
         self.pairs, self.conflicts = state_pairs(graph, config, states)
         self.first: FirstModel | None = None
@@ -105,7 +106,8 @@ class StatePlan:
 
     @property
     def _knows_positions(self) -> bool:
-        """Return whether an input says how long the past is, so that a step finds its slots."""
+        """Return whether an input contains the length of the past, so that a step can locate its
+        slots."""
         return any(self.roles.inputs_of(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
 
     def at(self, index: int) -> StatePlan:
@@ -242,7 +244,13 @@ class StatePlan:
         if role in (TOKENS, CHUNK, CONSTANT):
             return drawn[name]
         dtype, shape = numpy_dtype(tensor), self.shape(name, length, past)
-        numbers = {PAST: past, TOTAL: past + length, LAST: past + length - 1, FLAG: past > 0}
+        numbers = {
+            PAST: past,
+            TOTAL: past + length,
+            LAST: past + length - 1,
+            LENGTH: length,
+            FLAG: past > 0,
+        }
         if role in numbers:
             return np.full(shape, numbers[role]).astype(dtype)
         if role == POSITIONS:

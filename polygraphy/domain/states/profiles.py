@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from polygraphy.domain.states.pairs import GROWS
 from polygraphy.domain.states.plan import StatePlan
-from polygraphy.domain.states.roles import CHUNK, CONSTANT, TOKENS
+from polygraphy.domain.states.uses import CHUNK, CONSTANT, TOKENS
 from polygraphy.domain.tensors.profile import Profile
 
 Shapes = Mapping[str, Sequence[int]]

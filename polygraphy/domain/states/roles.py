@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from polygraphy.domain.model.graph import (
-    Graph,
-    Node,
-    Tensor,
-    Weight,
-)
+from polygraphy.domain.model.graph import Graph, Tensor
 from polygraphy.domain.states.names import is_state_like, words_of
 from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
 from polygraphy.domain.states.position_limits import Limit, Positions
+from polygraphy.domain.states.uses import (
+    CHUNK,
+    CONSTANT,
+    FLAG,
+    LAST,
+    LENGTH,
+    MASK,
+    PAST,
+    POSITIONS,
+    ROTARY,
+    TOKENS,
+    TOTAL,
+    Uses,
+)
 from polygraphy.domain.tensors.shapes import Dim
 
-TOKENS, CHUNK, MASK, POSITIONS = "tokens", "chunk", "mask", "positions"
-PAST, TOTAL, LAST, FLAG, CONSTANT = "past length", "total length", "last index", "flag", "constant"
-"""What an input holds in each step; `LAST` is the total length less one, `FLAG` whether there is a
-past.
-"""
-ROLES = (TOKENS, CHUNK, MASK, POSITIONS, PAST, TOTAL, LAST, FLAG, CONSTANT)
+ROLES = (TOKENS, CHUNK, LENGTH, MASK, POSITIONS, PAST, TOTAL, LAST, FLAG, CONSTANT)
 
 _SHOWN = {
     MASK: "attention mask, grows with the past",
@@ -69,76 +72,17 @@ class Roles:
         return f"Inputs: {', '.join(parts)}." if parts else "Inputs: states only."
 
 
-_PASSES = frozenset(
-    {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Transpose", "Slice",
-     "Flatten", "Clip", "Add", "Sub", "Max", "Min"}
-)  # fmt: skip
-_DEPTH = 6
-_ROTARY = frozenset({"RotaryEmbedding", "GemmaRotaryEmbedding"})
-
-
-class _Uses:
-    """What reads each tensor, in a graph and the graphs inside it."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
-        self.weights: dict[str, tuple[int, ...]] = {}
-        self.numbers: dict[str, Weight] = {}
-        self.nodes: list[Node] = []
-        for inner in graph.walk():
-            weights = inner.all_weights
-            self.weights.update({weight.name: weight.shape for weight in weights})
-            self.numbers.update({each.name: each for each in weights if each.shape in ((), (1,))})
-            for node in inner.nodes:
-                self.nodes.append(node)
-                for at, name in enumerate(node.inputs):
-                    if name:
-                        self.readers[name].append((node, at))
-        self.outer = graph
-
-    def ends(self, name: str, depth: int = 0) -> Iterator[tuple[Node, int, str]]:
-        """Yield the nodes that use a tensor, past nodes that only move or shift it, with input
-        position and name.
-        """
-        for node, at in self.readers.get(name, ()):
-            yield node, at, name
-            if node.op in _PASSES and at == 0 and depth < _DEPTH:
-                for output in node.outputs:
-                    yield from self.ends(output, depth + 1)
-
-    def comparison_constants(self, name: str) -> set[int]:
-        """Return the constants that a tensor of whole numbers is compared with."""
-        found: set[int] = set()
-        for node, at, _ in self.ends(name):
-            other = self.numbers.get(node.inputs[1 - at]) if node.op == "Equal" else None
-            is_whole = other is not None and (other.dtype or "").startswith("int")
-            if other is not None and is_whole and other.values is not None:
-                found.update(int(value) for value in other.values.reshape(-1))
-        return found
-
-    def table(self, name: str) -> tuple[str, int] | None:
-        """Return the weight whose rows a tensor selects, and the number of rows; None if there is
-        none.
-        """
-        for node, at, _ in self.ends(name):
-            if node.op == "Gather" and at == 1 and len(self.weights.get(node.inputs[0], ())) >= 2:
-                axis = int(node.attribute("axis", 0))
-                return node.inputs[0], self.weights[node.inputs[0]][axis]
-            if node.op == "EmbedLayerNormalization" and at == 0:
-                return node.inputs[2], self.weights.get(node.inputs[2], (0,))[0]
-        return None
-
-
 def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
     """Return the roles of a model's inputs, from the nodes that read them, then from names."""
     states = {pair.input for pair in pairs}
     outputs = {pair.output for pair in pairs}
-    uses = _Uses(graph)
+    uses = Uses(graph)
     free = [tensor for tensor in graph.inputs if tensor.name not in states]
     roles = {tensor.name: _role(tensor, uses) for tensor in free}
     has_past = any(pair.kind in (GROWS, SLOTS, RING) for pair in pairs)
     if TOKENS not in roles.values():
         _find_tokens(free, roles)
+    _separate_tokens(graph, free, roles, uses)
     if TOKENS in roles.values():
         for tensor in free:
             if roles[tensor.name] == CHUNK and not _is_embedding(tensor.name):
@@ -164,7 +108,7 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
     )
 
 
-def _role(tensor: Tensor, uses: _Uses) -> str:
+def _role(tensor: Tensor, uses: Uses) -> str:
     """Return the role of an input."""
     words = words_of(tensor.name)
     name = "_".join(words)
@@ -180,24 +124,26 @@ def _role(tensor: Tensor, uses: _Uses) -> str:
     is_condition = {"encoder", "cross", "scale", "speaker", "style"} & {*words}
     if not tensor.shape or is_one or is_condition or is_state_like(tensor.name):
         return CONSTANT
+    if tensor.dtype == "bool" or len(tensor.shape) > 2:
+        return MASK if uses.adds_to_scores(tensor.name) else CHUNK
     return CHUNK
 
 
-def _role_by_use(tensor: Tensor, uses: _Uses) -> str:
+def _role_by_use(tensor: Tensor, uses: Uses) -> str:
     """Return the role that an operator implies for its input; empty if none."""
     for node, at, read in uses.ends(tensor.name):
         if node.op == "GroupQueryAttention" and at in (5, 6):
             return LAST if at == 5 else TOTAL
         if node.op == "TensorScatter" and at == 2:
             return PAST
-        if read == tensor.name and node.op in _ROTARY and at == 1:
+        if read == tensor.name and node.op in ROTARY and at == 1:
             return POSITIONS
         if read == tensor.name and node.op == "If" and at == 0:
             return FLAG
     return ""
 
 
-def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: _Uses) -> str:
+def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: Uses) -> str:
     """Return the role of an input of integers."""
     name = "_".join(words)
     if "seqlens" in name:
@@ -208,9 +154,37 @@ def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: _Uses) -> str:
         return PAST
     if any(word.startswith("pos") for word in words):
         return POSITIONS
-    if uses.table(tensor.name) is not None and not {"type", "segment", "lang"} & {*words}:
-        return TOKENS
-    return CONSTANT
+    if {"type", "segment", "lang"} & {*words}:
+        return CONSTANT
+    if {"len", "lens", "length", "lengths"} & {*words}:
+        return CONSTANT if {"encoder", "cross", "max"} & {*words} else LENGTH
+    by_use = uses.spread(tensor.name)
+    if uses.table(tensor.name) is not None:
+        return by_use if by_use == POSITIONS else TOKENS
+    # One number stands for the position of the first new token.
+    is_one = all(dim == 1 for dim in tensor.shape or ())
+    return (PAST if by_use == POSITIONS and is_one else by_use) or CONSTANT
+
+
+def _separate_tokens(
+    graph: Graph, free: Sequence[Tensor], roles: dict[str, str], uses: Uses
+) -> None:
+    """Change the role of inputs that select from a table other than that of the tokens, which has a
+    row for each score of an output.
+    """
+    names = [tensor.name for tensor in free if roles[tensor.name] == TOKENS]
+    sizes = {tensor.shape[-1] for tensor in graph.outputs if tensor.shape}
+    rows = {name: (uses.table(name) or ("", 0))[1] for name in names}
+    if not any(count in sizes for count in rows.values()):
+        return
+    for name, count in rows.items():
+        if count and count not in sizes and "token" not in words_of(name):
+            roles[name] = POSITIONS if count > _KINDS_OF_TOKENS else CONSTANT
+
+
+_KINDS_OF_TOKENS = 4
+"""Rows of a table that says which part of a text a token belongs to; of positions, there are more.
+"""
 
 
 def _is_past_length(words: Sequence[str]) -> bool:
@@ -283,7 +257,7 @@ def _static_length(main: Sequence[Tensor], axis: int) -> int | None:
 def _limits(
     free: Sequence[Tensor],
     roles: Mapping[str, str],
-    uses: _Uses,
+    uses: Uses,
     capacity: int | None,
     graph: Graph,
 ) -> Iterator[Limit]:
@@ -307,8 +281,8 @@ def _limits(
         if isinstance(window, int) and window > 0 and node.op not in seen_names:
             seen_names.add(node.op)
             yield Limit(f"the window of {node.label!r}", window, is_hard=False)
-        if node.op in _ROTARY or node.op == "GroupQueryAttention":
-            for name in node.inputs[2:] if node.op in _ROTARY else node.inputs[7:9]:
+        if node.op in ROTARY or node.op == "GroupQueryAttention":
+            for name in node.inputs[2:] if node.op in ROTARY else node.inputs[7:9]:
                 shape = uses.weights.get(name, ())
                 if len(shape) == 2 and name not in seen_names and "rotary" not in seen_names:
                     seen_names.update((name, "rotary"))

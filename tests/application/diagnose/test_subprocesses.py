@@ -25,9 +25,9 @@ from polygraphy.application.diagnose.subprocesses import (
 )
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
-from tests.application.diagnose.test_tf32 import Tf32Party
 from tests.support.diagnosis.diagnosis_cases import network
 from tests.support.diagnosis.outputs_alone_cases import found
+from tests.support.diagnosis.tf32_party import Tf32Party
 from tests.support.models import make, value
 from tests.support.parties import DeviceParty
 
@@ -129,6 +129,9 @@ def test_a_party_in_another_process_has_the_attributes_of_its_ports() -> None:
     for port in (SuspectedParty, LoweringParty):
         for name in vars(port)["__annotations__"]:
             assert getattr(warm, name) == getattr(party, name), name
+    exact = warm.with_exact_products()  # type: ignore[attr-defined]
+    assert isinstance(exact, WarmParty)
+    assert np.array_equal(exact.load(model("Neg"))(X)["y"], -X["x"])
     close([warm])
 
 

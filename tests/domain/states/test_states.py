@@ -19,7 +19,16 @@ from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
 from polygraphy.domain.states.names import pairs_by_config, pairs_by_name
 from polygraphy.domain.states.pairs import GROWS, REPLACED, RING, SLOTS, StatePair
 from polygraphy.domain.states.plan import StatePlan
-from polygraphy.domain.states.roles import LAST, POSITIONS, TOKENS, TOTAL
+from polygraphy.domain.states.uses import (
+    CHUNK,
+    LAST,
+    LENGTH,
+    MASK,
+    PAST,
+    POSITIONS,
+    TOKENS,
+    TOTAL,
+)
 from tests.support.decoders import decoder, stream, without_past
 
 
@@ -113,6 +122,50 @@ def test_lengths_of_grouped_attention_have_roles() -> None:
     assert (plan.roles.of["seqlens_k"], plan.roles.of["total"]) == (LAST, TOTAL)
     value = plan.value("seqlens_k", 1, 5, {})
     assert (value.dtype, value.tolist()) == (np.dtype(np.int32), [5])
+
+
+@pytest.mark.parametrize(
+    ("second", "nodes", "role"),
+    [
+        ("int64[1,S] b", "f = Cast <to = 1> (b) g = Mul (f, rate) out = Cos (g)", POSITIONS),
+        ("int64[1,S] b", "d = Unsqueeze (b, one) out = LessOrEqual (keys, d)", POSITIONS),
+        ("int64[1,S] b", "out = Gather (places, b)", POSITIONS),
+        ("int64[1] b", "out = Less (keys, b)", PAST),
+        ("int64[1,T] b", "out = CumSum (b, one)", MASK),
+        ("bool[1,1,S,T] b", "w = Where (b, rate, rate) out = Softmax (w)", MASK),
+        ("int64[1] b_lens", "out = Less (keys, b_lens)", LENGTH),
+    ],
+)
+def test_inputs_without_names_have_the_role_that_their_nodes_imply(
+    second: str, nodes: str, role: str
+) -> None:
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["": 17]>
+        m (int64[1,S] a, {second}, float[1,P,8] c) => (float[1,S,32] y, float[1,T,8] n)
+        <float[32,8] words = {{0.0}}, float[24,8] places = {{0.0}}, float[1] rate = {{0.1}},
+         int64[1] one = {{1}}, int64[4] keys = {{0,1,2,3}}>
+        {{ x = Gather (words, a) n = Concat <axis = 1> (c, x) {nodes} y = Identity (x) }}
+    """)
+    roles = plan_of(model).roles.of
+    assert [*roles.values()] == [TOKENS, role]
+
+
+def test_a_count_of_frames_is_a_state_and_the_data_are_not() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        m (float[1,4,8] x, float[1,12,8] c, int64[N] count)
+            => (float[1,4,8] y, float[1,12,8] c2, int64[N] after)
+        <int64[1] low = {4}, int64[1] high = {16}, int64[1] at = {1}>
+        {
+            all = Concat <axis = 1> (c, x)
+            c2 = Slice (all, low, high, at)
+            y = Tanh (x)
+            after = Add (count, low)
+        }
+    """)
+    plan = plan_of(model)
+    assert [(pair.output, pair.input) for pair in plan.pairs] == [("c2", "c"), ("after", "count")]
+    assert plan.roles.of == {"x": CHUNK}
 
 
 @pytest.mark.parametrize("is_ring", [False, True], ids=["growing", "ring"])

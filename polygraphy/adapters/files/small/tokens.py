@@ -32,7 +32,8 @@ def read_config(model: str) -> Any:
 def read_tokens(path: str) -> list[int]:
     """Return the token IDs in a file."""
     with translate_os_errors(path, "read"):
-        file = readable_file(path, "File of tokens")
+        is_empty = Path(path).is_file() and not Path(path).stat().st_size
+        file = Path(path) if is_empty else readable_file(path, "File of tokens")
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
     content = content.removeprefix(codecs.BOM_UTF8)  # Editors of Windows write it.
     tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)
@@ -56,7 +57,7 @@ def _numbers(content: bytes) -> list[int] | None:
 
 
 def _array(path: str) -> list[int] | None:
-    """Return the token numbers in an ``.npy`` file; None if it holds no integers."""
+    """Return the token numbers in an ``.npy`` file; None if it contains no integers."""
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polygraphy.adapters.onnx.storage.parsing import MalformedError, naming, operators
+from polygraphy.adapters.onnx.storage.parsing import (
+    MalformedError,
+    has_integer_matrices,
+    naming,
+    operators,
+)
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.source import kind_of, technology_of
@@ -13,7 +18,9 @@ from polygraphy.domain.model.source import kind_of, technology_of
 if TYPE_CHECKING:
     from polygraphy.domain.quantization.listing import QuantizedTensor
 
-_NAMES = naming(("Quant", "QLinear", "Integer", "NBits", "Bnb4", "FpQ4", "QMoE", "QGemm", "QAtt"))
+_NAMES = naming(
+    ("Quant", "Dequant", "QLinear", "Integer", "NBits", "Bnb4", "FpQ4", "QMoE", "QGemm", "QAtt")
+)
 """Parts of the names of operators that compute in few bits."""
 
 
@@ -22,7 +29,8 @@ def find_quantized_tensors(path: str) -> list[QuantizedTensor]:
     try:
         if technology_of(kind_of(path)) != "onnx":
             return []
-        if next(operators(Path(path), _NAMES), None) is None:
+        is_named = next(operators(Path(path), _NAMES), None) is not None
+        if not is_named and not has_integer_matrices(Path(path)):
             return []
         from polygraphy.adapters.onnx.describe.reading import describe_file
         from polygraphy.domain.quantization.listing import list_quantized_tensors

@@ -30,6 +30,7 @@ class FloatGraph:
     """
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index the graph of a floating-point model."""
         self._graph = graph
         self.makers = {
             name: node

@@ -140,7 +140,7 @@ def _add_nodes(
 
 
 class QuantizedModel:
-    """A model and its sites; implements the port `QuantizedModel`.
+    """A model with its quantization sites; implements the port `QuantizedModel`.
 
     Attributes:
         sites: where it is quantized.
@@ -152,6 +152,7 @@ class QuantizedModel:
     reference: ModelProto | None = None
 
     def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
+        """Find the quantization sites of a model, with weights and tensors of the references."""
         self._model: ModelProto = copy_of(model)
         self._references = references
         self.producer = producer_of(model)
@@ -184,7 +185,7 @@ class QuantizedModel:
 
     @cached_property
     def nodes(self) -> list[FloatNode]:
-        """The nodes that compute, with the tensors that they read before quantization."""
+        """Return the computing nodes, with the tensors that they read before quantization."""
         found_nodes = []
         operators = {pair.output: pair for pair in self._pairs if pair.twin is not None}
         hidden = {id(node) for pair in operators.values() for node in pair.region}
@@ -214,7 +215,7 @@ class QuantizedModel:
     # Other forms of the model.
 
     def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> ModelProto:
-        """Return the model with one more input, which switches each site on or off."""
+        """Return the model with an additional input that switches each site on or off."""
         copy, graph = self._copy_graph()
         between = self._weights_between if requantizes else {}
         graph.input.append(
@@ -238,9 +239,8 @@ class QuantizedModel:
 
     @cached_property
     def between(self) -> dict[int, tuple[int, Sequence[int]]]:
-        """Weights that a backend may quantize again, each with the site that its node reads and
-        those behind its node.
-        """
+        """Return the weights that a backend may quantize again, each with the site that its node
+        reads and those that follow its node."""
         return {
             weight: (one, tuple(behind)) for weight, (one, behind) in self._weights_between.items()
         }
@@ -302,7 +302,8 @@ class QuantizedModel:
         return site.name.partition("//again")[0]
 
     def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
-        """Return the model with other parameters at some sites; None: a bias from its operands."""
+        """Return the model with other parameters at some sites; for None, a bias is computed from
+        its operands."""
         repaired_model = QuantizedModel(self._change_schemes(schemes)._model, self._references)
         repaired_model.reference = self.reference
         return repaired_model
@@ -384,9 +385,8 @@ class QuantizedModel:
         return name
 
     def _constant_reader(self) -> Callable[[str], Array | None]:
-        """Return a function that returns the elements of a constant by name, and None for other
-        tensors; constants that are added later are not known to it.
-        """
+        """Return a function from names to the elements of constants, and None for other tensors;
+        constants added later are not included."""
         makers, weights = self._makers, self._weights
         arrays: dict[str, Array | None] = {}
 

@@ -32,7 +32,7 @@ _LFS = b"version https://git-lfs"
 
 @contextmanager
 def translate_errors(source: object) -> Iterator[None]:
-    """Turn a protobuf error inside the block into a ModelError that names the source."""
+    """Convert a protobuf error inside the block to ModelError with the name of the source."""
     try:
         yield
     except Exception as error:
@@ -70,7 +70,7 @@ def _is_pointer(source: object) -> bool:
 
 
 def check_graph(model: ModelProto, source: object) -> None:
-    """Raise if a model that was just read is invalid.
+    """Raise ModelError if a newly read model is invalid.
 
     Raises:
         ModelError: it has no graph - nearly every file is a model to protobuf - or a name in it is
@@ -161,7 +161,7 @@ Content = Union[mmap.mmap, bytes]
 
 
 class MalformedError(Exception):
-    """The bytes are no message."""
+    """Raised if bytes are not a message."""
 
 
 def message_fields(
@@ -259,6 +259,43 @@ def _types(file: mmap.mmap, start: int, end: int, named: Pattern[bytes]) -> Iter
                 yield file[inner:close].decode("utf-8", "replace")
 
 
+_DIMS, _DATA_TYPE = 1, 2
+_CODES = {2, 3, 21, 22, 25, 26}
+"""The numbers of the integer types of up to eight bits in onnx.proto."""
+
+
+def has_integer_matrices(path: Path) -> bool:
+    """Return whether a graph has a weight with several axes in integers of up to eight bits.
+
+    Args:
+        path: the file of the model.
+
+    Raises:
+        MalformedError, IndexError: the file is no message.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
+        return any(
+            PARTS[_GRAPH].get(part) == TENSOR and _is_integer_matrix(file, begin, after)
+            for number, wire, _, start, end in message_fields(file, 0, len(file))
+            if wire == BYTES and PARTS[MODEL].get(number) == _GRAPH
+            for part, kind, _, begin, after in message_fields(file, start, end)
+            if kind == BYTES
+        )
+
+
+def _is_integer_matrix(file: mmap.mmap, start: int, end: int) -> bool:
+    """Return whether a tensor has several axes and an integer type of up to eight bits."""
+    axes = 0
+    for number, wire, _, begin, after in message_fields(file, start, end):
+        if number == _DIMS:
+            # Packed in one field, or a field each; only the last byte of a size is below 128.
+            axes += sum(byte < 0x80 for byte in file[begin:after]) if wire == BYTES else 1
+        elif number == _DATA_TYPE:
+            return wire == 0 and file[begin] in _CODES and axes > 1
+    return False
+
+
 _MODEL_GRAPH, _INPUT, _NAME, _TYPE, _TENSOR_TYPE, _SHAPE = 7, 11, 1, 2, 1, 2
 
 
@@ -338,7 +375,7 @@ def one_line(error: BaseException) -> str:
 def onnx_errors(
     failed: str, kind: type[PolygraphyException] = ModelError, hint: str = ""
 ) -> Iterator[None]:
-    """Turn errors of the onnx package inside the block into errors of this package.
+    """Convert errors of the onnx package inside the block to errors of this package.
 
     Args:
         failed: what failed, the beginning of the message.

@@ -627,6 +627,16 @@ def _with(command: str) -> str:
 
 NO_PREFILL_STREAM = constant("no_prefill_stream", "a stream cannot take all of its inputs at once")
 ONE_STEP = constant("one_step", "one step has nothing to compare with; add --steps 8")
+NO_FEEDBACK = constant("no_feedback", "no state is fed back from one step to the next")
+
+
+@statement
+def unknown_role(name: str, error: str) -> str:
+    """Return the sentence that a step fails, perhaps because the values of an input are guesses."""
+    return (
+        f"A step fails, and the meaning of input {name!r} is unknown: Polygraphy set it to the same"
+        f" values in each step. Load its values for each step with --load-inputs. {error}"
+    )
 
 
 @statement

@@ -40,7 +40,7 @@ def check_memory(case: Case) -> None:
     """Raise UsageError if not even the largest weight of a model can be measured: before a model
     runs.
     """
-    weights = case.model.indexed_graph.graph.all_weights
+    weights = case.model.graph.all_weights
     needed = max(map(_needed_bytes, weights), default=0)
     if needed > _allowed_bytes(case):
         raise errors.search_needs_memory(sum(map(_needed_bytes, weights)), _allowed_bytes(case))
@@ -48,7 +48,7 @@ def check_memory(case: Case) -> None:
 
 def missing_memory(case: Case) -> tuple[int, int] | None:
     """Return the bytes that the search needs, and how many it may use; None if they fit."""
-    needed = sum(map(_needed_bytes, case.model.indexed_graph.graph.all_weights))
+    needed = sum(map(_needed_bytes, case.model.graph.all_weights))
     return (needed, _allowed_bytes(case)) if needed > _allowed_bytes(case) else None
 
 

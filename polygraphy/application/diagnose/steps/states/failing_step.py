@@ -9,8 +9,14 @@ import numpy as np
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.comparisons.step_runs import Party, Run
 from polygraphy.application.diagnose.outcome import Found
-from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.words import state_evidence
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+)
+from polygraphy.domain.diagnosis.words import reasons, state_evidence
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.plan import StatePlan
 
@@ -34,12 +40,28 @@ def explain_failing_step(
     Raises:
         BackendError: neither is so.
     """
+    guessed = _guessed_input(candidate.plan)
+    if guessed:
+        reason = reasons.unknown_role(guessed, str(error))
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     culprit = _diagnose_fixed_length(case, candidate.plan, error)
     if culprit is None and reference is not None:
         culprit = _failing_alone(case, reference, error)
     if culprit is None:
         raise error
     return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def _guessed_input(plan: StatePlan) -> str:
+    """Return the first input of whole numbers whose length and values are unknown; empty if there
+    is none.
+    """
+    for name in plan.roles.inputs_of("constant"):
+        tensor = plan.inputs[name]
+        is_open = any(not isinstance(dim, int) for dim in (tensor.shape or ())[1:])
+        if is_open and (tensor.dtype or "").startswith("int"):
+            return name
+    return ""
 
 
 def _failing_alone(case: Case, reference: Party, error: BackendError) -> Culprit | None:

@@ -1,0 +1,30 @@
+"""Reports as Markdown and for JUnit."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from polygraphy.adapters.report.markdown import junit_of, markdown_of
+from polygraphy.domain.environment import Environment
+from polygraphy.domain.report.document import Document, FileFacts
+
+DOCUMENT = Document(
+    "polygraphy run m.onnx",
+    "2026-01-01T00:00:00+00:00",
+    0.1,
+    "passed",
+    0,
+    "Completed.",
+    Environment(()),
+    [FileFacts("m.onnx", 3, "12", "2 weights (int8, per channel)"), FileFacts("x.npz", 4, "34")],
+)
+
+
+def test_reports_say_that_a_model_is_quantized_and_how() -> None:
+    properties = {
+        each.get("name"): each.get("value")
+        for each in ET.fromstring(junit_of(DOCUMENT)).iter("property")
+    }
+    assert properties["quantization of m.onnx"] == "2 weights (int8, per channel)"
+    assert "quantization of x.npz" not in properties
+    assert "Quantized model m.onnx: 2 weights (int8, per channel)" in markdown_of(DOCUMENT)
