@@ -34,7 +34,12 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     weights_between,
 )
 from polygraphy.adapters.onnx.edit.quantized_schemes import SchemeEditor
-from polygraphy.adapters.onnx.edit.reference_names import rename_operators, sort_forms
+from polygraphy.adapters.onnx.edit.reference_names import (
+    common_share,
+    rename_operators,
+    sort_forms,
+)
+from polygraphy.adapters.onnx.edit.reference_pairs import rename_as_reference
 from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
@@ -74,6 +79,8 @@ _KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")
 """Quantizers that do not compensate in biases for the errors of weights."""
 _SMALL = 4096
 """Constants of up to so many elements are decoded once: scales and zero points."""
+_NAMED = 0.5
+"""A model that has less than this share of the tensors of its reference was renamed."""
 _ALIKE = 0.5
 """A weight of the reference may differ from the quantized one by this share of its rms."""
 
@@ -83,6 +90,12 @@ def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> Quant
     forms = sort_forms(model, references)
     opened = QuantizedModel(model, [FloatGraph(form.graph) for form in forms])
     opened.reference = forms[0] if forms else None
+    for number, form in enumerate(forms[1:], 1) if opened.renamed else ():
+        # Names do not say which form the quantizer read, but the number of counterparts does.
+        order = [form, *forms[:number], *forms[number + 1 :]]
+        other = QuantizedModel(model, [FloatGraph(each.graph) for each in order])
+        if other.renamed > opened.renamed:
+            opened, opened.reference = other, form
     return opened
 
 
@@ -147,9 +160,11 @@ class QuantizedModel:
         nodes: what computes, as before it was quantized.
         producer: which quantizer made it; empty if it does not say.
         reference: the form of the reference that the quantizer read; None without a reference.
+        renamed: the number of nodes that got the names of the reference.
     """
 
     reference: ModelProto | None = None
+    renamed: int = 0
 
     def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
         """Find the quantization sites of a model, with weights and tensors of the references."""
@@ -159,6 +174,8 @@ class QuantizedModel:
         self.was_rewritten = replace_by_pairs(self._model) | replace_products(self._model)
         self._graph = self._model.graph
         for reference in references[:1]:
+            if common_share(self._graph, reference.graph) < _NAMED:
+                self.renamed = rename_as_reference(self._graph, reference.graph)
             rename_operators(self._graph, reference)
         self.sites: list[Site] = []
         self._activations: set[str] = set()
