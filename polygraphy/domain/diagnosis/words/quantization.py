@@ -90,8 +90,8 @@ def weights_by_themselves(
     Args:
         needed: the bytes that the search needs.
         allowed: the bytes that it may use.
-        losses: ``weight`` or ``bias``, the node that reads it, its loss, the least possible loss, and the cause if a
-            parameter is wrong, else an empty string.
+        losses: ``weight`` or ``bias``, the node that reads it, its loss, the least possible loss,
+            and the cause if a parameter is wrong, else an empty string.
         count: how many weights were measured.
     """
     text = (
