@@ -346,7 +346,9 @@ def test_weights_are_measured_one_by_one_if_a_search_does_not_fit_into_memory() 
     kept = found(model, within=0.01, memory_budget=20_000)
     assert kept.verdict == "inconclusive"
     assert re.search(r"misses the target: rms .* because this needs about", kept.summary)
-    assert re.search(r": the weight of 'product2' loses .* possible \(wrong: pair mismatch\);", kept.summary)
+    assert re.search(
+        r": the weight of 'product2' loses .* possible \(wrong: pair mismatch\);", kept.summary
+    )
 
 
 def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs() -> None:
