@@ -338,6 +338,28 @@ def test_bad_input_is_one_line(options: Any, error: type[Exception], text: str) 
         found(build_quantized(), **{"within": 0.01, **options})
 
 
+def test_weights_are_measured_one_by_one_if_a_search_does_not_fit_into_memory() -> None:
+    model = build_quantized()
+    node = next(node for node in model.graph.node if "w2_d" in node.output)
+    node.input[1] = "wrong"
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(0.001), "wrong"))
+    kept = found(model, within=0.01, memory_budget=20_000)
+    assert kept.verdict == "inconclusive"
+    assert re.search(r"misses the target: rms .* because this needs about", kept.summary)
+    assert re.search(
+        r": the weight of 'product2' loses .* possible \(wrong: pair mismatch\);", kept.summary
+    )
+
+
+def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs() -> None:
+    party = OnnxrtParty()
+    party.load = lambda *model, **options: pytest.fail("a model runs")
+    with pytest.raises(UsageError, match="needs about"):
+        diagnose(
+            build_quantized(), [party], FEEDS, reference=plain(), within=0.01, memory_budget=1000
+        )
+
+
 def test_a_target_that_float_misses_is_reported() -> None:
     kept = found(build_quantized(), within=-1.0, metric="rms")
     assert kept.verdict == "inconclusive"
