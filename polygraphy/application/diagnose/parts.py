@@ -42,12 +42,12 @@ class Part:
         """
         if not self.is_guess:
             return party.load(self.model, plain=plain, without=without)
-        with _guessing():
+        with _refusing_invalid_nodes():
             compute = party.load(self.model, plain=plain, without=without)
 
         def run(feed: Feed) -> dict[str, Any]:
             """Return the outputs of the part; raise BackendError for any failure."""
-            with _guessing():
+            with _refusing_invalid_nodes():
                 return compute(feed)
 
         return run
@@ -84,7 +84,7 @@ class Part:
         Raises:
             BackendError: the node cannot be written.
         """
-        with _guessing():
+        with _refusing_invalid_nodes():
             model = change_node(self.model, output, variant, asks=asks)
             feed = self.feed
             if asks:
@@ -95,7 +95,7 @@ class Part:
 
 
 @contextmanager
-def _guessing() -> Iterator[None]:
+def _refusing_invalid_nodes() -> Iterator[None]:
     """Convert any exception about a possibly invalid node to BackendError."""
     try:
         yield
