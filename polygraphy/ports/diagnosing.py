@@ -476,6 +476,17 @@ def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
 
 
 @port
+def open_node_weights(model: Any, reference: Any) -> Iterator[QuantizedModel]:
+    """Yield, for each node of a quantized ``onnx.ModelProto`` that reads quantized weights, a model
+    with that node alone: so that only its weights are in memory in other forms.
+
+    Args:
+        model: the model.
+        reference: the model that it was made of.
+    """
+
+
+@port
 def quantize_again(request: Requantization) -> Sequence[Any] | None:
     """Return the models that a quantizer creates with the parameters of another one, one for each
     set of excluded nodes; None if it is not installed, or cannot create such models. The key is the

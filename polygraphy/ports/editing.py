@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy import ndarray
 
-    from polygraphy.domain.diagnosis.pairing import Side
-    from polygraphy.domain.model.graph import Node
+    from polygraphy.domain.model.graph import Graph, Node
     from polygraphy.domain.results.results import Recomputed
     from polygraphy.domain.search.layers import Layer
     from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -104,8 +103,8 @@ class OpenModel(Protocol):
         """Return the nodes, in order."""
 
     @property
-    def indexed_graph(self) -> Side:
-        """Return the graph with the values of its weights, indexed once."""
+    def graph(self) -> Graph:
+        """Return the graph, with the same nodes and the values of its weights."""
 
     @property
     def operators(self) -> Sequence[str]:

@@ -18,7 +18,7 @@ from polygraphy.adapters.openvino.compiled import (
 )
 from polygraphy.adapters.openvino.runner import OpenvinoRunner
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.logger import G_LOGGER
 
@@ -212,7 +212,8 @@ def _fuse_nodes(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
     ]
     names = {name: name for node in nodes for name in node.makes}
     names |= {node.label: node.makes[0] for node in nodes if node.label and node.makes}
-    order = {name: index for index, node in enumerate(nodes) for name in node.makes}
+    graph = Graph(nodes=tuple(nodes))
+    order = graph.producers
     surviving = {value.name for value in (*proto.graph.output, *proto.graph.input)}
     for layer in layers:
         new_names = [names[name] for name in layer if name in names]
@@ -227,7 +228,7 @@ def _fuse_nodes(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
     del fused.graph.node[:]
     for index, node in enumerate(proto.graph.node):
         for name in (name for name in node.output if name in surviving):
-            region = region_before(nodes, name, surviving)
+            region = region_before(graph, name, surviving)
             if region == [index]:
                 fused.graph.node.append(node)
                 break

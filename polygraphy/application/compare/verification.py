@@ -14,7 +14,7 @@ from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.validation import validate
 from polygraphy.application.diagnose.case import REFUSALS
 from polygraphy.application.diagnose.data import choose_feeds_for_half
-from polygraphy.application.diagnose.precision.half import Tolerance, Trial
+from polygraphy.application.diagnose.precision.half import Tolerance, open_half
 from polygraphy.application.diagnose.subprocesses import run_in_subprocess
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.binding import resolve
@@ -183,16 +183,16 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _HalfComparison | No
         return None
     dtype, nodes = narrow
     try:
-        opened = models.open(pair.original, dtype)
-        if kept_names := set(opened.passes) - set(nodes):
-            opened = models.open(pair.original, dtype, set(opened.passes) - kept_names)
+        half = open_half(pair.original, dtype)
+        if kept_names := set(half.model.passes) - set(nodes):
+            half = open_half(pair.original, dtype, set(half.model.passes) - kept_names)
     except PolygraphyException as error:
         G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
         return None
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     data = data_loader if is_made_up or iter(data_loader) is not data_loader else [*data_loader]
-    chosen = choose_feeds_for_half(opened, data)
-    trial = Trial(opened, Tolerance(dtype, opened.facts()), chosen)
+    chosen = choose_feeds_for_half(half.model, data)
+    trial = half.try_on(chosen)
     compute = pair.compute
     assert compute is not None
     before, verdict = trial.judge(lambda feed: compute(pair.convert_feed(feed, {})))
@@ -202,7 +202,7 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _HalfComparison | No
         )
     elif verdict == "inconclusive":
         G_LOGGER.warning(f"In {dtype}, {before}: rounding accumulates in all nodes.")
-    feeds = chosen if is_made_up else _feeds(pair.original, opened.inputs, data)
+    feeds = chosen if is_made_up else _feeds(pair.original, half.model.inputs, data)
     return _HalfComparison(dtype, trial.tolerance, feeds)
 
 

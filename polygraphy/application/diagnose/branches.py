@@ -73,7 +73,7 @@ def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
     """Return the value of a condition; None if no backend can compute it."""
     if name in feed:
         return feed[name]
-    before = region_before(model.nodes, name, ())
+    before = region_before(model.graph, name, ())
     if not before or name in model.constants:
         return None
     for party in case.parties:

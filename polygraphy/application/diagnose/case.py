@@ -24,7 +24,6 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.facts import facts_of, join_statements
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import remedies
 from polygraphy.domain.errors import (
@@ -34,7 +33,7 @@ from polygraphy.domain.errors import (
     ModelError,
     PolygraphyException,
 )
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
@@ -303,7 +302,7 @@ class Case:
         atol = float(10.0 ** np.ceil(np.log10(2 * off))) if off > _USUAL_ATOL else None
         return run_command(self.path, backends, self.data_options, atol=atol, is_auto=is_auto)
 
-    def undo_changes(self, graph: Side, changed: Sequence[Variant]) -> Remedy:
+    def undo_changes(self, graph: Graph, changed: Sequence[Variant]) -> Remedy:
         """Return a verified remedy that undoes changes to nodes."""
         is_file = self.is_given and self.model.given is self.model.proto
         command = insert_commands(self.path, graph, changed) if is_file else ""

@@ -15,6 +15,7 @@ from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, Da
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.diagnosis.words import errors, reasons
 from polygraphy.domain.errors import InputError, PolygraphyException
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
@@ -120,8 +121,8 @@ def feeds_that_run(
 
 def _most_lengths(model: OpenModel | NarrowModel) -> int:
     """Return the number of combinations of lengths to try; each may load the model again."""
-    graph = getattr(model, "indexed_graph", None)
-    weights = () if graph is None else graph.weights.values()
+    graph = getattr(model, "graph", None)
+    weights = graph.constants.values() if isinstance(graph, Graph) else ()
     return int(RunBudget.for_bytes(sum(weight.nbytes for weight in weights), *_LENGTHS).runs)
 
 

@@ -32,9 +32,9 @@ from polygraphy.application.diagnose.steps.invalid_models import (
     find_ignored_violations,
 )
 from polygraphy.application.diagnose.subprocesses import close, isolate
-from polygraphy.application.diagnose.versions import open_versions
+from polygraphy.application.diagnose.versions import OtherVersions, open_versions
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.culprit import AGREE
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.goal import QuantizedGoal
@@ -144,33 +144,50 @@ def diagnose(
     goal = _goal(within, metric, save, budget, reference)
     paths = [golden] if isinstance(golden, str) else golden
     other_environments = [environments] if isinstance(environments, str) else environments
-    path = model if isinstance(model, str) else "MODEL"
     parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
-    case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
-    versions = open_versions(case, other_environments) if other_environments else None
-    if versions is not None:
-        case = evolve(case, versions=versions.versions)
+    case, versions = _open_case(model, parties, memory_budget, other_environments)
     request = Request(data_loader, ask, reference, paths, program, versions, goal)
-
     try:
-        found_ending = ask(case, request)
+        found = ask(case, request)
         for ending in ENDINGS:
-            found_ending = ending(found_ending, request)
-        result, case = found_ending.result, found_ending.case
-        if save_culprit is not None or issue is not None:
-            from polygraphy.application.diagnose.bug_report import hand_over
-
-            hand_over(case, result, save_culprit, issue)
-        elif isinstance(model, str) and not request.has_oracle and result.culprits:
-            from polygraphy.application.diagnose.bug_report import add_report_command
-
-            result = add_report_command(case, result)
+            found = ending(found, request)
+        result = _report_culprit(found, request, model, save_culprit, issue)
     finally:
         close(parties)
         if getattr(program, "uses_device", False):
             program.close()  # type: ignore[union-attr]
-    result = evolve(result, attempts=case.attempts, curves=case.curves)
-    return conclude(add_origins(result, case.model.nodes))
+    result = evolve(result, attempts=found.case.attempts, curves=found.case.curves)
+    return conclude(add_origins(result, found.case.model.nodes))
+
+
+def _open_case(
+    model: Any,
+    parties: Sequence[SuspectedParty],
+    memory_budget: int | None,
+    environments: Sequence[str] | None,
+) -> tuple[Case, OtherVersions | None]:
+    """Return what is diagnosed, and the other versions of the backend, if there are any."""
+    path = model if isinstance(model, str) else "MODEL"
+    case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
+    versions = open_versions(case, environments) if environments else None
+    return (case if versions is None else evolve(case, versions=versions.versions)), versions
+
+
+def _report_culprit(
+    found: Found, request: Request, model: Any, save_culprit: str | None, issue: str | None
+) -> DiagnosisResult:
+    """Write the requested files about the first culprit, and return the result; without a request,
+    the result has the command that writes them.
+    """
+    if save_culprit is not None or issue is not None:
+        from polygraphy.application.diagnose.bug_report import hand_over
+
+        hand_over(found.case, found.result, save_culprit, issue)
+    elif isinstance(model, str) and not request.has_oracle and found.result.culprits:
+        from polygraphy.application.diagnose.bug_report import add_report_command
+
+        return add_report_command(found.case, found.result)
+    return found.result
 
 
 def diagnose_once(case: Case, request: Request) -> Found:

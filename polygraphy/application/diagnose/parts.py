@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Feed, Values
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -42,12 +43,12 @@ class Part:
         """
         if not self.is_guess:
             return party.load(self.model, plain=plain, without=without)
-        with _refusing_invalid_nodes():
+        with foreign_errors():
             compute = party.load(self.model, plain=plain, without=without)
 
         def run(feed: Feed) -> dict[str, Any]:
             """Return the outputs of the part; raise BackendError for any failure."""
-            with _refusing_invalid_nodes():
+            with foreign_errors():
                 return compute(feed)
 
         return run
@@ -84,7 +85,7 @@ class Part:
         Raises:
             BackendError: the node cannot be written.
         """
-        with _refusing_invalid_nodes():
+        with foreign_errors():
             model = change_node(self.model, output, variant, asks=asks)
             feed = self.feed
             if asks:
@@ -92,17 +93,6 @@ class Part:
                 [weight] = variant.weights.values()
                 feed = {**feed, name: weight}
             return Part(model, feed, is_guess=True)
-
-
-@contextmanager
-def _refusing_invalid_nodes() -> Iterator[None]:
-    """Convert any exception about a possibly invalid node to BackendError."""
-    try:
-        yield
-    except PolygraphyException:
-        raise
-    except Exception as error:
-        raise BackendError(f"{type(error).__name__}: {error}") from error
 
 
 def tensor_bytes(model: OpenModel, feed: Feed) -> int:

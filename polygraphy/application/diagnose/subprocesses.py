@@ -15,8 +15,9 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, TypeVar
 
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
 from polygraphy.domain.diagnosis.words import errors
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.running import (
@@ -274,12 +275,13 @@ def _lacks_fork(party: SuspectedParty) -> bool:
 def _warm(party: Any) -> Any:
     """Return a party in a persistent process; the party itself if that fails."""
     try:
-        key = sha256(pickle.dumps(party)).hexdigest()
-        warm = WarmParty(party, warm_process(party.name, key))
-        warm.start()
-        return warm
-    except Exception as error:  # One that is defined in a script, say; or no such processes.
-        G_LOGGER.verbose(errors.not_isolated(party.name, error))
+        with foreign_errors():  # Pickling a class of a script may raise anything.
+            key = sha256(pickle.dumps(party)).hexdigest()
+            warm = WarmParty(party, warm_process(party.name, key))
+            warm.start()
+            return warm
+    except PolygraphyException as error:
+        G_LOGGER.verbose(errors.not_isolated(party.name, original_error(error)))
         return party
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
-from polygraphy.application.diagnose.parts import cut_part, feed_part
+from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.search.layers import Layer, plan_windows
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -127,7 +127,7 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     """
     windows = _layer_windows(case, feed)
     if len(windows) < 2:
-        values = _tensors(party.load(case.model.with_all_outputs(), plain=True)(feed))
+        values = _tensors(Part(case.model.with_all_outputs(), feed).run(party, plain=True))
         release_memory()
         return Trace(values, feed, party)
     opened = open_model(case.model.with_all_outputs())
@@ -151,7 +151,7 @@ def trace_repeatedly(
     """
     if len(_layer_windows(case, feed)) > 1:
         return []
-    compute = party.load(case.model.with_all_outputs(), plain=True)
+    compute = Part(case.model.with_all_outputs(), feed).load(party, plain=True)
     return [_tensors(compute(feed)) for _ in range(times)]
 
 
@@ -169,17 +169,15 @@ def run_isolated_nodes(
         BackendError: the party cannot run a model that is cut so.
     """
     cut, names = model.apart(trace.held, checked=model is not case.model)
-    held = trace.held
     for part in _split_nodes(case, cut, names, trace):
-        compute = party.load(part, plain=True)
-        feed = feed_part(part, held).feed
-        values = compute(feed)
+        compute = part.load(party, plain=True)
+        values = compute(part.feed)
         yield (
             {name: values[result] for name, result in names.items() if result in values},
-            partial(_noise, compute, feed, values, names),
+            partial(_noise, compute, part.feed, values, names),
         )
-        if part is not cut:
-            del compute, feed, values
+        if part.model is not cut:
+            del compute, part, values
             release_memory()
 
 
@@ -221,12 +219,12 @@ def _layer_windows(case: Case, feed: Feed) -> list[range]:
     )
 
 
-def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Any]:
-    """Yield models of isolated nodes that together cover the whole model."""
+def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Part]:
+    """Yield parts of isolated nodes that together cover the whole model."""
     sizes = known.sizes()
     most = case.memory // _ISOLATED
     if 2 * sum(sizes.values()) <= most:
-        yield cut
+        yield feed_part(cut, known.held)
         return
     opened = open_model(cut)
     sizes.update({result: sizes[name] for name, result in names.items()})
@@ -241,9 +239,9 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
     windows = plan_windows(layers, most, sizes, joined)
     for window in windows:
         if len(windows) == 1:
-            yield cut
+            yield feed_part(cut, known.held)
         elif any(set(opened.nodes[index].makes) - {*opened.constants} for index in window):
-            yield opened.part(window, known.held)
+            yield cut_part(opened, window, known.held)
 
 
 def _tensors(result: Mapping[str, Any]) -> dict[str, Any]:

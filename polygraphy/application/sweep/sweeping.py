@@ -145,12 +145,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         from polygraphy.domain.profiling.execution import check_runs
 
         check_runs(profile)
-    if holds_sweep(folder) and not (resume or shard or dry_run):
-        raise UsageError(
-            f"The folder {folder} has results of an earlier sweep.",
-            hint="Continue with --resume, or choose a different folder with --folder.",
-        )
-    claim_folder(folder)
+    _claim_folder(folder, may_continue=bool(resume or shard or dry_run))
     planned = Planned(checked, folder, root)
     before = None if baseline is None else _rows_in(baseline)
     chosen = _select_cells(planned, shard, times, [only] if isinstance(only, str) else only)
@@ -166,11 +161,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     running.run(run, chosen, again=resume)
     if repeat_failed:
         running.repeat(run, chosen, repeat_failed)
-    rows = [running.row(cell) for cell in chosen]
-    if profile is not None:
-        rows = running.profile_rows(run, chosen, rows, profile, before)
-    if before is not None:
-        rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
+    rows = _compared_rows(running, run, chosen, profile, before)
     names = [
         f"{cell.cell.model} {label}" for cell in planned.cells for label in cell.cell.axes.labels
     ]
@@ -186,6 +177,37 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         folder,
     )
     return _report_outcome(outcome)
+
+
+def _claim_folder(folder: str, *, may_continue: bool) -> None:
+    """Claim the folder of a sweep for this process.
+
+    Raises:
+        UsageError: it has results, and the sweep may not continue.
+        FileError: it cannot be written, or another sweep uses it.
+    """
+    if holds_sweep(folder) and not may_continue:
+        raise UsageError(
+            f"The folder {folder} has results of an earlier sweep.",
+            hint="Continue with --resume, or choose a different folder with --folder.",
+        )
+    claim_folder(folder)
+
+
+def _compared_rows(
+    running: _Sweep,
+    run: Callable[[str, Sequence[Job]], dict[str, Record]],
+    chosen: Sequence[PlannedCell],
+    profile: int | None,
+    before: Mapping[str, Record] | None,
+) -> list[Row]:
+    """Return the rows of cells, with their profiles, and compared with an earlier sweep."""
+    rows = [running.row(cell) for cell in chosen]
+    if profile is not None:
+        rows = running.profile_rows(run, chosen, rows, profile, before)
+    if before is not None:
+        rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
+    return rows
 
 
 def _report_outcome(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:

@@ -13,8 +13,7 @@ from attrs import frozen
 
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.words import program_evidence, titles
-from polygraphy.domain.model.graph import Node
-from polygraphy.domain.model.regions import producers
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.tensors.precision import is_float
 
@@ -198,7 +197,7 @@ def operations(nodes: Sequence[Node], tensor: str, matched: Collection[str]) -> 
     """Return the program operations between a tensor and matched tensors, last first; `getitem` and
     the like belong to the operation whose result they read.
     """
-    makers = producers(nodes)
+    makers = Graph(nodes=tuple(nodes)).producers
     found_operations: list[Node] = []
     pending = [tensor]
     while pending:

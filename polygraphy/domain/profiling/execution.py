@@ -13,8 +13,8 @@ from statistics import median
 from attrs import Factory, evolve, frozen
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.model.graph import Attribute, Node
-from polygraphy.domain.model.regions import nodes_after_inputs, producers
+from polygraphy.domain.model.graph import Attribute, Graph, Node
+from polygraphy.domain.model.regions import nodes_after_inputs
 
 HOST, DEVICE, LAUNCH = "host", "device", "launch"
 """What a time is: of the host, of the device, or of the host that only launches a kernel of a
@@ -75,11 +75,11 @@ class ModelNodes:
 
     def makers(self) -> dict[str, int]:
         """Return the position of the node that computes each tensor."""
-        return producers(self.nodes)
+        return Graph(nodes=tuple(self.nodes)).producers
 
     def computed(self) -> set[int]:
         """Return the positions of the nodes that depend on an input; others can be folded."""
-        return nodes_after_inputs(self.nodes, self.inputs)
+        return nodes_after_inputs(Graph(nodes=tuple(self.nodes)), self.inputs)
 
 
 @frozen

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from polygraphy.domain.model.graph import Node
-from polygraphy.domain.model.regions import consumers
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.profiling.execution import (
     ExecutedNode,
     ExecutionProfile,
@@ -97,7 +96,7 @@ class _Joining:
         """Look up the producers and consumers of both graphs."""
         self.nodes = self.model.nodes
         self.makers = self.model.makers()
-        self.readers = consumers(self.nodes)
+        self.readers = Graph(nodes=tuple(self.nodes)).consumers
         self.executed = self.profile.nodes
 
     def run(self) -> Join:

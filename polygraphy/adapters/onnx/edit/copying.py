@@ -251,7 +251,7 @@ class CopyNodes(BaseLoader):
                     hint="If you want to copy from it anyway, list the nodes with --nodes.",
                 )
             return [suspect for suspect, _ in found_suspects]
-        identities = {side.identity(index) for index in range(len(side.nodes))}
+        identities = {side.nodes[index].label for index in range(len(side.nodes))}
         for name in self._nodes:
             if name not in identities | differing:
                 refuse_inner_name(graph, name)

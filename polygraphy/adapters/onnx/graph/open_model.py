@@ -71,13 +71,13 @@ class OpenGraph:
 
     def __init__(self, graph: GraphProto, *, source: GraphProto | None = None) -> None:
         """Open a graph; `source` is a graph of the same nodes with weights (default: the same)."""
-        self.graph = graph
+        self.graph_proto = graph
         self._source = graph if source is None else source
 
     @cached_property
     def protos(self) -> list[NodeProto]:
         """Return the nodes."""
-        return list(self.graph.node)
+        return list(self.graph_proto.node)
 
     @cached_property
     def reads(self) -> list[tuple[str, ...]]:
@@ -89,7 +89,7 @@ class OpenGraph:
         """Return the node that computes each tensor; raise ModelError if two nodes compute the same
         one.
         """
-        return producers(self.graph)
+        return producers(self.graph_proto)
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
@@ -132,12 +132,12 @@ class OpenGraph:
 
     @cached_property
     def outputs(self) -> list[str]:
-        return [value.name for value in self.graph.output]
+        return [value.name for value in self.graph_proto.output]
 
     @cached_property
     def _infos(self) -> dict[str, ValueInfoProto]:
         """Return the declared types of tensors, by name."""
-        graph = self.graph
+        graph = self.graph_proto
         return {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
 
     def shape(self, name: str) -> tuple[Any, ...] | None:

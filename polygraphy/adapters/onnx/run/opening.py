@@ -40,9 +40,8 @@ from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, w
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.errors import BackendError, ModelError
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.profiling.execution import ModelNodes, profile_node
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
@@ -152,8 +151,8 @@ class OnnxOpenModel(OpenModel):
         return describe_nodes(self.proto)
 
     @cached_property
-    def indexed_graph(self) -> Side:
-        return Side(graph_with_weights(self.proto, self.nodes))
+    def graph(self) -> Graph:
+        return graph_with_weights(self.proto, self.nodes)
 
     @property
     def operators(self) -> list[str]:

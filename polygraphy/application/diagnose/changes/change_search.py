@@ -27,7 +27,6 @@ from polygraphy.domain.diagnosis.borrowed import (
     with_weight,
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.solving import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
@@ -41,7 +40,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.search.numbers import MOST_NUMBERS, nearest_number
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
@@ -92,7 +91,7 @@ class ChangeSearch:
         share: how far they may be from the goals, as a share of their RMS.
     """
 
-    graph: Side
+    graph: Graph
     part: Part
     goals: Values
     runners: tuple[SuspectedParty, ...]
@@ -123,7 +122,7 @@ class ChangeSearch:
         return self.matching(usual_variants(self.graph, position))
 
     def find_borrowed(
-        self, position: int, donor: Side, donor_nodes: Collection[int]
+        self, position: int, donor: Graph, donor_nodes: Collection[int]
     ) -> Iterator[Variant]:
         """Yield variants of a node with weights or attributes from nodes of another model."""
         return self.matching(variants_from_donor(self.graph, position, donor, [*donor_nodes]))
@@ -260,6 +259,14 @@ class ChangeSearch:
             return part.load(prover)
         return part.load_first(self.runners)
 
+    def compute(self, variant: Variant, prover: SuspectedParty | None = None) -> Values | None:
+        """Return what the part computes with a variant; None if the backend refuses it."""
+        try:
+            part = self.part.change(output_name(variant), variant)
+            return self._load(part, prover)(part.feed)
+        except PolygraphyException:
+            return None
+
     def _is_right(self, variant: Variant | None) -> bool:
         """Return whether the part computes the expected values with a variant of one node."""
         return self._computes_expected(variant) and (
@@ -341,7 +348,7 @@ class ChangeSearch:
         return compute_variant
 
 
-def usual_variants(graph: Side, position: int) -> Iterator[Variant]:
+def usual_variants(graph: Graph, position: int) -> Iterator[Variant]:
     """Yield variants of a node by common mistakes, the likeliest first."""
     yield from variants(graph, position)
     yield from integer_variants(graph, position)
@@ -352,9 +359,9 @@ def output_name(variant: Variant) -> str:
     return next(filter(None, variant.node.outputs))
 
 
-def _with_scalar(graph: Side, position: int, name: str, value: float) -> Variant:
+def _with_scalar(graph: Graph, position: int, name: str, value: float) -> Variant:
     """Return a variant of a node with another value of a scalar weight."""
-    return with_weight(graph, position, name, np.full_like(graph.weights[name].values, value))
+    return with_weight(graph, position, name, np.full_like(graph.constants[name].values, value))
 
 
 def _tensors_of_missing_nodes(

@@ -158,7 +158,7 @@ class _Search:
         sizes = [difference.relative for difference in first if np.isfinite(difference.relative)]
         self._left = max([LEFT, *(_STEPS * size for size in sizes)])
         self._known_as = SameTensors(trace.values)
-        self._borders = Borders(case.model.nodes, reference.nodes, trace.values)
+        self._borders = Borders(case.model.graph, reference.graph, trace.values)
         self._marked = open_model(case.model.with_all_outputs())
         self._loaded: dict[tuple[str, ...], tuple[Callable[..., Any], list[str], set[str]]] = {}
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
@@ -209,7 +209,9 @@ class _Search:
             return place
         equal_tensors, nodes = self._pair_equal_tensors(search, other_among), self._case.model.nodes
         makers = self._borders.makers_of(equal_tensors, {one.border.tensor for one in other_among})
-        region = tuple(region_before(nodes, place.border.tensor, equal_tensors.keys()))
+        region = tuple(
+            region_before(self._case.model.graph, place.border.tensor, equal_tensors.keys())
+        )
         border = evolve(place.border, nodes=region)
         if border.twin:
             return self._parting(border, search, equal_tensors, makers)
@@ -258,7 +260,7 @@ class _Search:
             if most >= total and (best is None or candidate.tensor != best.border.tensor):
                 break
             region = tuple(
-                region_before(self._case.model.nodes, candidate.tensor, equal_names.keys())
+                region_before(self._case.model.graph, candidate.tensor, equal_names.keys())
             )
             place = self._parting(
                 Border(region, candidate.tensor, candidate.twin), values, equal_names, makers
@@ -333,7 +335,7 @@ class _Search:
         """Return the border with its nodes, and the values that the reference computes there."""
         unproven = tuple(index for index in border.nodes if index not in makers)
         other_nodes, nodes = self._reference.nodes, self._case.model.nodes
-        place = region_before(other_nodes, border.twin, set(equal_names.values()))
+        place = region_before(self._reference.graph, border.twin, set(equal_names.values()))
         instead = tuple(name for index in place for name in other_nodes[index].makes)
         expected, shape = self._theirs[border.twin], np.shape(values[border.tensor])
         if expected.shape != shape and expected.size == np.prod(shape):
@@ -355,7 +357,7 @@ class _Search:
         instead = [name for name in instead if name not in used_names]
         found_partings = []
         for name in self._case.differing(values, self._goal):
-            region = tuple(region_before(nodes, name, equal_tensors.keys()))
+            region = tuple(region_before(self._case.model.graph, name, equal_tensors.keys()))
             unproven = tuple(index for index in region if index not in makers)
             read = dict.fromkeys(
                 name for i in region for name in nodes[i].reads if name in equal_tensors

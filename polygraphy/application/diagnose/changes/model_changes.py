@@ -21,12 +21,12 @@ from polygraphy.application.diagnose.changes.proven_differences import Differenc
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantized
+from polygraphy.domain.diagnosis.pairing import Pairing, is_quantized
 from polygraphy.domain.diagnosis.variants import Variant, output_swaps
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.graph import Node, attribute_text
-from polygraphy.domain.model.regions import nodes_after_inputs, producers
+from polygraphy.domain.model.graph import Graph, Node, attribute_text
+from polygraphy.domain.model.regions import nodes_after_inputs
 from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
@@ -107,14 +107,12 @@ class Change:
         self._held = {**divergences.values, **feed}
         self._nodes = sorted({index for place in places for index in place.border.nodes})
         self._goals = {place.border.tensor: place.expected for place in places}
-        maker = self._others.producer
+        maker = self._others.computed
         self._instead = sorted({maker[n] for p in places for n in p.instead if n in maker})
         names = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in names)
         self.budget = RunBudget.for_part(total, len(self._nodes))
         self._lost: Collection[str] = ()
-        first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
-        self._positions = {name: index for index, name in enumerate(first)}
 
     @property
     def unproven(self) -> set[int]:
@@ -134,9 +132,9 @@ class Change:
             return None
         self.budget.reserved = int(self.budget.runs * _RESERVED)
         return self._first_explanation(
-            lambda _, position: search.matching(bypass_variants(self._side, position)),
-            lambda _, position: search.find_borrowed(position, self._others, self._instead),
-            lambda _, position: search.find_usual(position),
+            lambda index: search.matching(bypass_variants(self._side, index)),
+            lambda index: search.find_borrowed(index, self._others, self._instead),
+            search.find_usual,
         )
 
     def find_other(self) -> Explanation | None:
@@ -148,9 +146,8 @@ class Change:
         """Return an explanation by two exchanged outputs of one node; None if none fits."""
         self.budget.reserved = 0
         for index in self._nodes:
-            position = self._position(index)
-            if self._whole is not None and position is not None:
-                for variant in self._whole.matching(output_swaps(self._side.nodes[position])):
+            if self._whole is not None and index in self._side.operations:
+                for variant in self._whole.matching(output_swaps(self._side.nodes[index])):
                     return Explanation(index, variant, self._places)
         return None
 
@@ -162,9 +159,7 @@ class Change:
         self._lost = names
         return self._first_explanation(self._find_inputs)
 
-    def _first_explanation(
-        self, *kinds: Callable[[int, int], Iterator[Variant]]
-    ) -> Explanation | None:
+    def _first_explanation(self, *kinds: Callable[[int], Iterator[Variant]]) -> Explanation | None:
         """Return the first explanation among nodes that compute no verified tensor."""
         nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantized and any(is_coarse(nodes[index].operator) for index in self._nodes):
@@ -182,8 +177,7 @@ class Change:
                 for index in indices:
                     if self.budget.is_spent:
                         return None
-                    position = self._position(index)
-                    for variant in tried(index, position) if position is not None else ():
+                    for variant in tried(index) if index in self._side.operations else ():
                         return Explanation(index, variant, self._places)
         return None
 
@@ -207,18 +201,18 @@ class Change:
             is_reshaped=True, limit=self._found.limit,
         )  # fmt: skip
 
-    def _find_numbers(self, _: int, position: int) -> Iterator[Variant]:
+    def _find_numbers(self, index: int) -> Iterator[Variant]:
         """Yield variants in which one number that a node reads is solved."""
         if self._whole is not None and len(self._nodes) <= _SOLVED:
-            yield from self._whole.find_numbers(position)
+            yield from self._whole.find_numbers(index)
 
-    def _find_inputs(self, index: int, position: int) -> Iterator[Variant]:
+    def _find_inputs(self, index: int) -> Iterator[Variant]:
         """Yield variants in which a node reads another tensor, of the model or the reference."""
         behind = self._nodes_behind(index)
         search = self._search_in([node for node in self._nodes if node == index or node in behind])
         if search is not None:
             yield from search.find_inputs(
-                position,
+                index,
                 self._other_tensors(),
                 self._twins,
                 self._tensors_behind,
@@ -230,7 +224,7 @@ class Change:
         """Return possible second inputs of a missing node: weights of the reference's nodes, and
         tensors that the nodes read."""
         names = dict.fromkeys(n for i in self._instead for n in self._others.nodes[i].inputs)
-        weights = self._others.weights
+        weights = self._others.constants
         arrays = [weights[name].values for name in names if name in weights]
         read = dict.fromkeys(n for i in self._nodes for n in self._case.model.nodes[i].reads)
         arrays += [self._held[name] for name in read if name in self._held]
@@ -302,9 +296,8 @@ class Change:
             return reason
         choices = [(reason.node, reason.variant)]
         for index in self._neighbors(reason.node):
-            position = self._position(index)
-            if position is not None and self._whole is not None:
-                choices += [(index, variant) for variant in self._whole.find_usual(position)][:1]
+            if index in self._side.operations and self._whole is not None:
+                choices += [(index, variant) for variant in self._whole.find_usual(index)][:1]
         if len(choices) == 1:
             return reason
         counts = [self._count_alike(index, variant) for index, variant in choices]
@@ -336,27 +329,21 @@ class Change:
     def _count_alike(self, index: int, variant: Variant) -> int:
         """Return how many nodes of the model have the operator and attributes of a variant, and
         inputs from the same operator."""
-        position = self._position(index)
-        assert position is not None
         operator_key = self._operator_key(variant.node)
         return sum(
             self._operator_key(node) == operator_key
-            for other_index, node in enumerate(self._side.nodes)
-            if other_index != position
+            for other_index, node in self._side.operations.items()
+            if other_index != index
         )
 
     def _operator_key(self, node: Any) -> tuple[Any, ...]:
         """Return the operator and attributes of a node, and the operator of the node that computes
         its input.
         """
-        maker = self._side.producer.get(node.inputs[0]) if node.inputs else None
+        maker = self._side.computed.get(node.inputs[0]) if node.inputs else None
         before = "" if maker is None else self._side.nodes[maker].op
         texts = sorted((attribute.name, attribute_text(attribute)) for attribute in node.attributes)
         return node.op, before, tuple(texts)
-
-    def _position(self, index: int) -> int | None:
-        """Return the position of a node, not counting constants."""
-        return self._positions.get(next(iter(self._case.model.nodes[index].makes), ""))
 
 
 def find_changes(
@@ -549,13 +536,13 @@ class _GroupSearch:
 
 def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) -> Node | None:
     """Return the node that the reference lacks, if a variant bypasses it; else None."""
-    graph = case.model.indexed_graph
-    inputs = graph.nodes[graph.producer[output_name(variant)]].inputs
+    graph = case.model.graph
+    inputs = graph.nodes[graph.computed[output_name(variant)]].inputs
     moved = [(a, b) for a, b in zip(inputs, variant.node.inputs) if a != b]
     if len(moved) != 1 or len(inputs) != len(variant.node.inputs):
         return None
     [(name, instead)] = moved
-    index = producers(case.model.nodes).get(name)
+    index = graph.producers.get(name)
     if index is None or name in equal_tensors:
         return None
     node = case.model.nodes[index]
@@ -596,8 +583,7 @@ def _culprit_of_change(
 
 def _with_makers(case: Case, divergences: Partings, place: Parting) -> Parting:
     """Return a place extended by the nodes that compute the numbers its nodes read."""
-    nodes = case.model.nodes
-    makers = producers(nodes)
+    makers = case.model.graph.producers
     read = [
         name for name in place.given if name in makers and is_float(divergences.values.get(name))
     ]
@@ -635,7 +621,7 @@ def _culprits_within(
 def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
     """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
-    fed = nodes_after_inputs(nodes, feed)
+    fed = nodes_after_inputs(case.model.graph, feed)
     unproven = sorted({index for parting in group for index in parting.unproven if index in fed})
     names = [nodes[index].label for index in unproven if nodes[index].operator != "Constant"]
     tensors = [parting.border.tensor for parting in group]
@@ -652,7 +638,7 @@ def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) ->
 
 def _repair_model(
     case: Case,
-    graph: Side,
+    graph: Graph,
     party: SuspectedParty,
     feed: Feed,
     goal: Values,
@@ -660,7 +646,7 @@ def _repair_model(
 ) -> Callable[[], OpenModel | None] | None:
     """Return a function that builds the model without the changes, if all outputs then match."""
     part = Part(case.model.proto, feed)
-    known_names = {"", *feed, *graph.weights, *graph.producer}
+    known_names = {"", *feed, *graph.constants, *graph.computed}
     if any(
         set(reason.variant.node.inputs) - known_names - reason.variant.weights.keys()
         for reason in reasons

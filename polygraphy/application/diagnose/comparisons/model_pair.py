@@ -183,5 +183,5 @@ def pair_models(
     goal: QuantizedGoal | None = None,
 ) -> ModelPair:
     """Return a model and its reference, run by the first backend."""
-    pairing = pair_graphs(case.model.indexed_graph.graph, reference.indexed_graph.graph)
+    pairing = pair_graphs(case.model.graph, reference.graph)
     return ModelPair(reference, path, pairing, case.parties[0], arbiter, diagnose, goal)

@@ -79,7 +79,7 @@ class Party:
         compute = party.load(self.model.with_all_outputs(), plain=True)
         if self.first is None:
             return compute
-        pairing = pair_graphs(self.model.indexed_graph.graph, self.first.indexed_graph.graph)
+        pairing = pair_graphs(self.model.graph, self.first.graph)
         names = {tensor: name for name, tensor in pairing.tensors.items()}
         return self._choose(compute, party.load(self.first.with_all_outputs(), plain=True), names)
 

@@ -173,7 +173,7 @@ def compare_own_states(found: Found, request: Request) -> Found:
     is_asked = request.reference is None or request.goal is not None or request.has_states
     if is_asked or found.result.verdict == AGREE or not isinstance(given, DataLoader | None):
         return found
-    if len(case.model.inputs) < 2 or not state_pairs(case.model.indexed_graph.graph)[0]:
+    if len(case.model.inputs) < 2 or not state_pairs(case.model.graph)[0]:
         return found
     loader = StepLoader(case.model.proto, _OWN_STEPS, data_loader=given)
     try:

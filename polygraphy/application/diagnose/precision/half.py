@@ -280,6 +280,15 @@ class OpenedHalf:
         """Return the trial of the model on data; see `Trial`."""
         return Trial(self.model, self.tolerance, feeds, report, lowered)
 
+    def result(
+        self, feeds: Sequence[Feed], notes: list[str] | None = None, lowered: Lowered | None = None
+    ) -> HalfPrecision:
+        """Return what half precision does to the model on data, and write it into notes."""
+        half = self.try_on(feeds, lowered=lowered).result()
+        if notes is not None:
+            notes.append(steps.loss(half.verdict, half.before))
+        return half
+
 
 def open_half(
     model: Any,

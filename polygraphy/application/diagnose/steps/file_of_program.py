@@ -24,6 +24,7 @@ from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, nearest_origin, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors
 from polygraphy.domain.diagnosis.twins import (
     Spot,
     TwinDifferences,
@@ -33,6 +34,7 @@ from polygraphy.domain.diagnosis.twins import (
     unlike,
 )
 from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies, steps, titles
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.description import Model
 from polygraphy.domain.model.graph import Node, Origin
 from polygraphy.domain.tensors.precision import is_float
@@ -179,9 +181,9 @@ class _File:
                     example_model, *_ = export_for_example(
                         self._program, feed, self._again.exporter
                     )
-                    other_model = describe_with_weights(example_model.proto)
-                except Exception:  # Exporters raise anything, and not every example is valid.
+                except PolygraphyException:  # Not every example is valid.
                     continue
+                other_model = describe_with_weights(example_model.proto)
                 # Keys are positions in the correct export, so it comes second.
                 apart = compare_twins(other_model.graph, self._twin.graph)
                 if unlike(spots, apart) or (has_other_nodes and apart.has_other_nodes):
@@ -253,20 +255,21 @@ class _File:
         """Return the description of an export; None if the exporter fails."""
         try:
             export, *_ = export_for_example(self._program, feed, exporter)
-            return describe_with_weights(export.proto)
-        except Exception:  # Exporters raise anything, and not every example is valid.
+        except PolygraphyException:  # Not every example is valid.
             return None
+        return describe_with_weights(export.proto)
 
     def _first_other_decision(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
         """Return the first statement that decides differently for another example; None if none
         does.
         """
         try:
-            decisions = {
-                (decision.path, decision.line): decision
-                for decision in self._program.decisions(feed)
-            }
-        except Exception:  # The program may not take the example.
+            with foreign_errors():
+                decisions = {
+                    (decision.path, decision.line): decision
+                    for decision in self._program.decisions(feed)
+                }
+        except PolygraphyException:  # The program may not take the example.
             return None
         for decision in decided:
             other_decision = decisions.get((decision.path, decision.line))

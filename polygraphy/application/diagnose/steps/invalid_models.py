@@ -5,7 +5,6 @@ accused, the model and the data have to follow the ONNX specification.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from attrs import evolve, frozen
@@ -13,6 +12,7 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.parts import compute_part, cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.checks.operator_call import ATTRIBUTE, SHAPE, VALUE, InvalidNode
@@ -39,7 +39,6 @@ from polygraphy.ports.diagnosing import (
     find_violations,
     sanitize_model,
 )
-from polygraphy.ports.running import input_metadata
 
 DATA = "data"
 """The party at fault, and the cause, where the data break the specification."""
@@ -148,7 +147,8 @@ def _without_followers(case: Case, broken: Sequence[_ModelViolation]) -> list[_M
         for one in broken
         if one.node.kind != SHAPE
         or not any(
-            invalid & {*region_before(nodes, name, ())} for name in nodes[one.node.index].reads
+            invalid & {*region_before(case.model.graph, name, ())}
+            for name in nodes[one.node.index].reads
         )
     ]
 
@@ -293,7 +293,7 @@ def _depends(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
     """Return whether the tensor that breaks a rule depends on the data."""
     if broken.tensor in case.model.constants:
         return broken.kind == SHAPE
-    before = region_before(nodes, broken.tensor, ())
+    before = region_before(case.model.graph, broken.tensor, ())
     read = {broken.tensor, *(name for index in before for name in nodes[index].reads)}
     return broken.kind == SHAPE or any(name in case.model.inputs for name in read)
 
@@ -329,14 +329,12 @@ def _add_values(
     case: Case, party: SuspectedParty, asked: Collection[str], values: dict[str, Any]
 ) -> None:
     """Add tensors to known values, if a backend computes them."""
-    nodes = case.model.nodes
-    before = {one for name in asked for one in region_before(nodes, name, ())}
+    before = {one for name in asked for one in region_before(case.model.graph, name, ())}
     if not before:
         return
-    part = case.model.part(sorted(before), values, sorted(asked))
-    feed = {name: values[name] for name in input_metadata(part) if name in values}
-    with suppress(*REFUSALS):
-        values.update(CarefulParty(party).load(part, plain=True)(feed))
+    values.update(
+        compute_part(case.model, sorted(before), values, CarefulParty(party), sorted(asked))
+    )
 
 
 def _value_sources(
@@ -359,10 +357,8 @@ def _value_sources(
 
 def _runs_first(case: Case, party: SuspectedParty, count: int) -> bool:
     """Return whether a backend runs the first nodes of the model, up to a count."""
-    part = case.model.part(range(count), case.feed)
-    feed = {name: case.feed[name] for name in input_metadata(part) if name in case.feed}
     try:
-        CarefulParty(party).load(part, plain=True)(feed)
+        cut_part(case.model, range(count), case.feed).run(CarefulParty(party), plain=True)
     except REFUSALS:
         return False
     return True

@@ -12,7 +12,6 @@ from polygraphy.application.diagnose.tensor_trace import trace_repeatedly
 from polygraphy.domain.diagnosis.culprit import FAULT, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.model.graph import Node
-from polygraphy.domain.model.regions import producers
 from polygraphy.domain.rounding import deviation, rounding_between
 from polygraphy.domain.tensors.facts import compute_dtype, layout_of
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -40,7 +39,7 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
             continue
         name = next(iter(differing))
         makers = _random(nodes) or _first_unsteady(case, party)
-        makers = makers or [producers(nodes).get(name, len(nodes) - 1)]
+        makers = makers or [case.model.graph.producers.get(name, len(nodes) - 1)]
         culprit = Culprit(
             [nodes[i].label for i in makers],
             name,

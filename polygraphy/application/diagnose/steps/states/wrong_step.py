@@ -72,7 +72,7 @@ def _is_quantized(comparison: StepComparison) -> bool:
     own, expected = comparison.judge.own, comparison.judge.right
     if comparison.states.request.reference is None:
         return False
-    graphs = (own.model.indexed_graph.graph, expected.model.indexed_graph.graph)
+    graphs = (own.model.graph, expected.model.graph)
     return is_quantized(pair_graphs(*graphs))
 
 
