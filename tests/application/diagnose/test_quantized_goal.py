@@ -652,3 +652,22 @@ def test_a_model_with_other_names_gets_those_of_its_reference(is_dynamic: bool) 
     assert len(opened.sites) == len(expected.sites) > 2
     names = {site.name for site in expected.sites if site.kind == "operator"}
     assert {site.name for site in opened.sites} >= names and bool(names) == is_dynamic
+
+
+def test_blocks_in_the_format_qdq_have_the_names_that_their_quantizer_knows() -> None:
+    text = """
+    <ir_version: 10, opset_import: ["": 21]>
+    m (float[1,32] x) => (float[1,2] y)
+    <int8[32,2] w_DQ_Q8 = {CODES}, float[2,2] s = {0.5, 0.5, 0.25, 0.25}>
+    {
+        v = DequantizeLinear <axis = 0, block_size = 16> (w_DQ_Q8, s)
+        y = MatMul (x, v)
+    }
+    """
+    model = onnx.parser.parse_model(text.replace("CODES", ",".join(map(str, range(64)))))
+    model.graph.node[0].name, model.graph.node[1].name = "product_DQ_Q8", "product_matmul_Q8"
+    weight = numpy_helper.from_array(np.ones((32, 2), np.float32), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    graph = helper.make_graph([node], "m", model.graph.input, model.graph.output, [weight])
+    opened = open_quantized(model, [helper.make_model(graph)])
+    assert (opened.producer, [node.name for node in opened.nodes]) == ("nbits", ["product"])
