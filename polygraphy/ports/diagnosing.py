@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.quantizing import QuantizedOperand
-    from polygraphy.domain.diagnosis.two_models import Mending
+    from polygraphy.domain.diagnosis.two_models import CopyPlan
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph, Model
     from polygraphy.domain.model.graph import Node
@@ -599,7 +599,7 @@ def describe_with_weights(model: Any) -> Model:
 
 
 @port
-def apply_copies(model: Any, reference: Any, plan: Mending) -> Any:
+def apply_copies(model: Any, reference: Any, plan: CopyPlan) -> Any:
     """Return a copy of a model with the parts of the reference that a plan names."""
 
 
