@@ -73,6 +73,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "NarrowModels": "polygraphy.adapters.onnx.run.half_precision:OnnxNarrowModels",
         "open_environment/onnxrt": "polygraphy.adapters.onnxruntime.environments:open_environment",
         "open_environment/openvino": "polygraphy.adapters.openvino.environments:open_environment",
+        "open_node_weights": "polygraphy.adapters.onnx.edit.quantized_model:open_node_weights",
         "open_quantized": "polygraphy.adapters.onnx.edit.quantized_model:open_quantized",
         "quantize_again/modelopt": "polygraphy.adapters.modelopt.quantizing_again:quantize_again",
         "quantize_again/nncf": "polygraphy.adapters.nncf.quantizing_again:quantize_again",

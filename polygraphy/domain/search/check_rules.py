@@ -134,7 +134,7 @@ class Failure:
         isnans = {isnan(measured_value) for name, measured_value in counting if name not in passed}
         return not kinds or bool(kinds & isnans)
 
-    def is_of_names(self, first: Failure) -> bool:
+    def lacks_only_partners(self, first: Failure) -> bool:
         """Return whether all outputs compared by name passed, so that only outputs without a
         partner failed."""
         named = [output for name, output in self.outputs.items() if GUESSED not in name]
@@ -204,7 +204,10 @@ def reason_of(finished: Finished, failure: Failure) -> str:
 def critical_line(output: str) -> str:
     """Return the line that explains the end of a command: its last critical message, else its last
     error, else its last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = output.rstrip().splitlines()
+    if _CRITICAL not in output and _ERROR not in output:
+        return lines[-1].strip() if lines else ""
+    lines = [line.strip() for line in lines if line.strip()]
     reported = [line for line in lines if line.startswith(_CRITICAL)]
     reported = reported or [line for line in lines if _ERROR in line] or lines
     return reported[-1].removeprefix(_CRITICAL).strip() if reported else ""

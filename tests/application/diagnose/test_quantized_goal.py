@@ -338,6 +338,28 @@ def test_bad_input_is_one_line(options: Any, error: type[Exception], text: str) 
         found(build_quantized(), **{"within": 0.01, **options})
 
 
+def test_weights_are_measured_one_by_one_if_a_search_does_not_fit_into_memory() -> None:
+    model = build_quantized()
+    node = next(node for node in model.graph.node if "w2_d" in node.output)
+    node.input[1] = "wrong"
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(0.001), "wrong"))
+    kept = found(model, within=0.01, memory_budget=20_000)
+    assert kept.verdict == "inconclusive"
+    assert re.search(r"misses the target: rms .* because this needs about", kept.summary)
+    assert re.search(
+        r": the weight of 'product2' loses .* possible \(wrong: pair mismatch\);", kept.summary
+    )
+
+
+def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs() -> None:
+    party = OnnxrtParty()
+    party.load = lambda *model, **options: pytest.fail("a model runs")
+    with pytest.raises(UsageError, match="needs about"):
+        diagnose(
+            build_quantized(), [party], FEEDS, reference=plain(), within=0.01, memory_budget=1000
+        )
+
+
 def test_a_target_that_float_misses_is_reported() -> None:
     kept = found(build_quantized(), within=-1.0, metric="rms")
     assert kept.verdict == "inconclusive"
@@ -601,3 +623,51 @@ def test_an_lstm_with_two_outputs_is_one_site(tmp_path: Path) -> None:
     for name in ("h", "last"):
         assert np.array_equal(off[name], exact[name])
         assert not np.array_equal(quantized[name], exact[name])
+
+
+def rename_all(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Give all nodes, and all tensors but inputs and outputs, names that say nothing."""
+    fixed = {one.name for one in (*model.graph.input, *model.graph.output)}
+    names = {name: name for name in fixed}
+    number = count()
+
+    def new_name(name: str) -> str:
+        return names.setdefault(name, f"t{next(number)}") if name else ""
+
+    for node in model.graph.node:
+        node.name = f"n{next(number)}"
+        node.input[:], node.output[:] = map(new_name, node.input), map(new_name, node.output)
+    for weight in model.graph.initializer:
+        weight.name = new_name(weight.name)
+    return model
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_a_model_with_other_names_gets_those_of_its_reference(is_dynamic: bool) -> None:
+    model = _quantize_dynamically(plain()) if is_dynamic else build_quantized(absorbs=True)
+    expected, opened = open_quantized(model, [plain()]), open_quantized(
+        rename_all(model), [plain()]
+    )
+    assert [node.name for node in opened.nodes] == [node.name for node in expected.nodes]
+    assert len(opened.sites) == len(expected.sites) > 2
+    names = {site.name for site in expected.sites if site.kind == "operator"}
+    assert {site.name for site in opened.sites} >= names and bool(names) == is_dynamic
+
+
+def test_blocks_in_the_format_qdq_have_the_names_that_their_quantizer_knows() -> None:
+    text = """
+    <ir_version: 10, opset_import: ["": 21]>
+    m (float[1,32] x) => (float[1,2] y)
+    <int8[32,2] w_DQ_Q8 = {CODES}, float[2,2] s = {0.5, 0.5, 0.25, 0.25}>
+    {
+        v = DequantizeLinear <axis = 0, block_size = 16> (w_DQ_Q8, s)
+        y = MatMul (x, v)
+    }
+    """
+    model = onnx.parser.parse_model(text.replace("CODES", ",".join(map(str, range(64)))))
+    model.graph.node[0].name, model.graph.node[1].name = "product_DQ_Q8", "product_matmul_Q8"
+    weight = numpy_helper.from_array(np.ones((32, 2), np.float32), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    graph = helper.make_graph([node], "m", model.graph.input, model.graph.output, [weight])
+    opened = open_quantized(model, [helper.make_model(graph)])
+    assert (opened.producer, [node.name for node in opened.nodes]) == ("nbits", ["product"])

@@ -31,7 +31,7 @@ class FloatGraph:
 
     def __init__(self, graph: GraphProto) -> None:
         """Index the graph of a floating-point model."""
-        self._graph = graph
+        self.graph = graph
         self.makers = {
             name: node
             for node in graph.node

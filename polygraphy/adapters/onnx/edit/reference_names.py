@@ -27,16 +27,29 @@ _ADDED = re.compile(r"(_QuantizeLinear_Input|_quantized|_Q\d+)$")
 def sort_forms(model: ModelProto, forms: Sequence[ModelProto]) -> list[ModelProto]:
     """Return the forms of a reference, sorted by the share of model tensors they contain: the model
     may have been optimized before it was quantized."""
-    names = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    return sorted(forms, key=lambda form: common_share(model.graph, form.graph), reverse=True)
+
+
+def common_share(graph: GraphProto, reference: GraphProto) -> float:
+    """Return the share of the reference's computed tensors that a graph has by the same names."""
+    names = {name for node in graph.node for name in (*node.input, *node.output)}
     names |= {_ADDED.sub("", name) for name in names}
+    nodes = [node for node in reference.node if node.op_type != "Constant"]
+    makes = [name for node in nodes for name in node.output if name]
+    return sum(name in names for name in makes) / max(len(makes), 1)
 
-    def share(form: ModelProto) -> float:
-        """Return the share of the form's computed tensors that the model also has."""
-        nodes = [node for node in form.graph.node if node.op_type != "Constant"]
-        makes = [name for node in nodes for name in node.output if name]
-        return sum(name in names for name in makes) / max(len(makes), 1)
 
-    return sorted(forms, key=share, reverse=True)
+def rename_nodes(graph: GraphProto, reference: FloatGraph) -> None:
+    """Give nodes that a quantizer renamed the names of the reference's nodes that compute the same
+    tensors with the same operator.
+    """
+    names = {node.name for node in graph.node}
+    for node in graph.node:
+        twin = reference.makers.get(node.output[0])
+        if twin is None or twin.op_type != node.op_type or twin.name in names:
+            continue
+        if twin.name and node.name.startswith(twin.name):
+            node.name = twin.name
 
 
 def rename_operators(graph: GraphProto, reference: FloatGraph) -> None:
