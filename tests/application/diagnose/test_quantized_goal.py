@@ -195,7 +195,8 @@ def test_the_quantizer_gets_the_operators_that_the_model_quantizes(tmp_path: Pat
     ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
     reference = make("sum", nodes, *ends, weights={"w": np.eye(SIZE, dtype=np.float32)})
     path = str(tmp_path / "quantized.onnx")
-    quantize_static(reference, path, _Reader(), op_types_to_quantize=["MatMul"])
+    copy = onnx.load_from_string(reference.SerializeToString())
+    quantize_static(copy, path, _Reader(), op_types_to_quantize=["MatMul"])
     model = onnx.load(path)
     opened = open_quantized(model, [reference])
     request = Requantization("static", reference, model, opened.sites, FEEDS, [[]], [False], 60)
