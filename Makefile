@@ -32,8 +32,10 @@ env-test:
 BIN ?= $(TEST_VENV)/bin
 # SELECT='-m "not extra"' and the like chooses tests.
 SELECT ?=
+# Processes of pytest for two cores: tests that wait for other processes leave room for a third.
+WORKERS ?= 3
 check: lint
-	$(BIN)/python -m pytest -n 2 $(SELECT)
+	$(BIN)/python -m pytest -n $(WORKERS) $(SELECT)
 
 lint:
 	@$(MAKE) --no-print-directory -j 2 black ruff mypy lint-imports

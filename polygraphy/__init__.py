@@ -28,7 +28,7 @@ _PARTS = (
 
 
 class _Addresses:
-    """Finds published modules where no file has them."""
+    """Finds published modules that have no file at their address."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> object:
@@ -44,7 +44,7 @@ sys.meta_path.append(_Addresses)  # type: ignore[arg-type]  # Asked last: nothin
 
 
 def __getattr__(name: str) -> object:
-    """Import a part of the package when it is first asked for as an attribute."""
+    """Return a part of the package, imported on first use."""
     if name in _PARTS:
         from importlib import import_module
 

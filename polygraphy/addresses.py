@@ -57,7 +57,7 @@ ADDRESSES = {
 
 
 class _Alias:
-    """Loads a module whose names are those of something else."""
+    """A module loader that forwards names to another object."""
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> None:
@@ -65,7 +65,7 @@ class _Alias:
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        """Give the module the attributes of its target."""
+        """Copy the attributes of the target to the module."""
         home, _, name = ADDRESSES[module.__name__].partition(":")
         target: Any = import_module(home)
         target = getattr(target, name) if name else target

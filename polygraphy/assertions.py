@@ -72,7 +72,8 @@ _MOST_ROWS = 4
 
 
 class OutputsDiffer(AssertionError):
-    """Outputs differ by more than is tolerated; the message says which, where and why."""
+    """Outputs differ by more than the tolerance; the message describes the output, the position and
+    the cause."""
 
 
 def assert_outputs_match(
@@ -256,6 +257,7 @@ class _Data:
         steps: int | None = None,
         first_model: str | None = None,
     ) -> None:
+        """Set the inputs, or the shapes and the seed to generate them from."""
         single = isinstance(inputs, Mapping)
         self.inputs = [inputs] if single else None if inputs is None else list(inputs)
         self._shapes = dict(shapes or {})
@@ -310,9 +312,8 @@ class _Data:
 
 @contextmanager
 def _at_hand(model: Any, data: _Data) -> Iterator[str]:
-    """Yield the path of a model. A model in memory is saved as long as it is needed: after a
-    failure, for the command that diagnoses it.
-    """
+    """Yield the path of a model. A model in memory is saved while it is needed, including for a
+    diagnosis after a failure."""
     if isinstance(model, (str, Path)) and data.inputs is None:
         data.model = str(model)
         yield data.model
@@ -347,9 +348,9 @@ def _flags(backend: str) -> list[str]:
 
 
 def _flags_of_all(backends: Sequence[str | Runner] | Mapping[str, str]) -> list[list[str]]:
-    """Return what names each of several backends on one command line; of a runner, nothing. Those
-    with options are named runners there, because an option of one would apply to all others.
-    """
+    """Return the options that select each of several backends on one command line; empty for a
+    runner. Backends with options become named runners, because an option would apply to all
+    others."""
     names: Sequence[str] = ()
     if isinstance(backends, Mapping):
         names, backends = list(backends), list(backends.values())
@@ -404,9 +405,8 @@ def _run_and_compare(
     rtol: Tolerance,
     atol: Tolerance,
 ) -> tuple[Recorder, AccuracyResults, Sequence[Mapping[str, Any]]]:
-    """Return what was recorded, the results and the data of a run that is compared, with a golden
-    file if there is one.
-    """
+    """Return the record, the results and the data of a run that is compared, with a golden file if
+    there is one."""
     loader = data.loader()
     recorder = Recorder()
     with bind(Console, cast("Any", recorder)), bind(Findings, cast("Any", recorder)):
@@ -423,7 +423,7 @@ def _run_and_compare(
 def _compare_results(
     results: RunResults, rtol: Tolerance, atol: Tolerance
 ) -> tuple[Recorder, AccuracyResults]:
-    """Return what was recorded and the results of a comparison, which the session reports."""
+    """Return the record and the results of a comparison, which the session reports."""
     recorder = Recorder()
     session = _session()
     if session is not None and session.report:
@@ -514,9 +514,7 @@ def _session() -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep the log silent, unless it was asked for, and mark errors as those that say enough by
-    themselves.
-    """
+    """Silence the log unless it was requested, and mark errors as complete messages."""
     with G_LOGGER.preserve():
         if G_LOGGER.module_severity.get() == G_LOGGER.INFO:
             G_LOGGER.module_severity = G_LOGGER.ERROR
@@ -527,7 +525,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _short(error: T) -> T:
-    """Mark an error whose message says enough: the plugin shows it without a traceback."""
+    """Mark an error whose message is complete, so that the plugin shows it without a traceback."""
     error.says_enough = True  # type: ignore[attr-defined]
     return error
 
@@ -542,7 +540,7 @@ def _brief_path(path: Path) -> str:
 
 @frozen
 class _Saved:
-    """The golden that outputs differ from.
+    """The golden file that outputs differ from.
 
     Attributes:
         file: its path.
@@ -587,9 +585,8 @@ def _differing(
 
 
 def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
-    """Return the verdict of a diagnosis, empty if it has no answer within the budget in seconds,
-    and a line on the node at fault.
-    """
+    """Return the verdict of a diagnosis, empty if it exceeds the budget in seconds, and a line on
+    the node at fault."""
     if budget <= 0:
         return "", []
     words = [sys.executable, "-m", "polygraphy", *shlex.split(diagnosis)[1:], "--format", "json"]
@@ -614,7 +611,7 @@ _OLD_MODEL = "OLD.onnx"
 
 
 def _lines_with_older(path: str, saved: _Saved) -> Iterator[str]:
-    """Yield how to compare a model with the one that its golden was created from."""
+    """Yield how to compare a model with the one from which its golden was created."""
     if commit := commit_with_model(saved.file, saved.golden, Path(path)):
         place, name = Path(path).parent, f"./{Path(path).name}"
         folder = f"-C {shlex.quote(str(place))} " if str(place) != "." else ""

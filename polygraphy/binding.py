@@ -30,28 +30,30 @@ _resolver_module: str | None = None
 
 
 class Unbound(LookupError):
-    """Nothing is bound to a port."""
+    """Raised if nothing is bound to a port."""
 
 
 class Binding:
-    """An adapter that takes the place of a port's usual one for the length of a `with` block."""
+    """An adapter that replaces the usual one of a port inside a `with` block."""
 
     def __init__(self, slot: tuple[Port, str | None], adapter: Any) -> None:
+        """Set the port and its adapter."""
         self._slot = slot
         self._adapter = adapter
 
     def __enter__(self) -> Any:
+        """Bind the adapter, and return it."""
         _bound.setdefault(self._slot, []).append(self._adapter)
         return self._adapter
 
     def __exit__(self, *exc_info: object) -> None:
+        """Restore the earlier adapter."""
         _bound[self._slot].remove(self._adapter)
 
 
 def port(declared: F) -> F:
     """Return a port for a function that only declares its signature: a call without a key calls the
-    function bound to it.
-    """
+    bound function."""
 
     def call_bound(*arguments: Any, **named: Any) -> Any:
         """Return the result of the bound function."""

@@ -44,6 +44,7 @@ _SETTINGS = ("AUTOINSTALL_DEPS", "INTERNAL_CORRECTNESS_CHECKS")
 if not TYPE_CHECKING:
 
     def __getattr__(name):
+        """Return a constant, computed on first use."""
         # What `config` says at the moment, because a program may change that.
         if name not in _SETTINGS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -53,4 +54,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
+    """Return the names of all constants."""
     return sorted({*globals(), *_SETTINGS})

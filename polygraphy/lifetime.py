@@ -32,9 +32,7 @@ for group in $groups; do kill -KILL -"$group"; done"""
 
 
 def ends_with(parent: int) -> Callable[[], None]:
-    """Return a function that a new process calls so that it ends when its parent, given by its id,
-    ends.
-    """
+    """Return a function for a new process that makes it end with its parent, given by its ID."""
     if sys.platform != "linux":
         return lambda: None
     import ctypes
@@ -51,11 +49,11 @@ def ends_with(parent: int) -> Callable[[], None]:
 
 
 class ParentLink:
-    """Ends a process that is forked of this one together with this one: create it, fork, and call
-    `hold` in the parent or `follow` in the child.
-    """
+    """Ends a forked process together with its parent: create it, fork, and call `hold` in the
+    parent or `follow` in the child."""
 
     def __init__(self) -> None:
+        """Create the pipe."""
         self._prepare = ends_with(os.getpid())
         self._ends = None if sys.platform == "linux" else os.pipe()
 
@@ -70,7 +68,7 @@ class ParentLink:
             os.close(self._ends[1])
 
     def follow(self) -> None:
-        """End this process, the child, as soon as the parent has ended."""
+        """Make this process, the child, end as soon as the parent has ended."""
         self._prepare()
         if self._ends is not None:
             os.close(self._ends[1])

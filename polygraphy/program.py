@@ -127,9 +127,8 @@ def _answer_arguments(main: Callable[[], Any]) -> None:
 
 
 def _heard() -> AbstractContextManager[None]:
-    """Return a context in which the search that runs this program as its check learns which outputs
-    failed.
-    """
+    """Return a context in which the search that runs this program as its check learns about failed
+    outputs."""
     path = os.environ.get(FAULTS_VARIABLE)
     if path is None:
         return nullcontext()
@@ -139,7 +138,7 @@ def _heard() -> AbstractContextManager[None]:
 
 
 def _command_of(docstring: str) -> str:
-    """Return the command line that a program was generated from: the end of its docstring."""
+    """Return the command line that a program was generated from, at the end of its docstring."""
     return " ".join(docstring.partition("\n\n")[2].replace("\\\n", " ").split())
 
 

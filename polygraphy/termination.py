@@ -22,7 +22,7 @@ _EXIT_TERMINATED = 143
 
 
 def end_program(number: int, frame: Any) -> NoReturn:
-    """End as after an exception, so that temporary files are removed: the handler of SIGTERM.
+    """Raise SystemExit so that temporary files are removed; the handler of SIGTERM.
 
     A caller that finds this one set knows that nothing but the end of the process is asked for.
     """
@@ -33,7 +33,7 @@ _interrupts: list[int] = []
 
 
 def interrupt_program(number: int, frame: Any) -> NoReturn:
-    """Raise KeyboardInterrupt, as Python does, and record it: the handler of ctrl-C."""
+    """Raise KeyboardInterrupt, as Python does, and record it; the handler of Ctrl-C."""
     _interrupts.append(number)
     raise KeyboardInterrupt
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import logging
 import tempfile
 import time
@@ -30,6 +31,7 @@ from .command import diagnosed
 from .drawn import drawn_cases
 from .planting import faults
 from .programs import NETWORKS, OPERATORS, PUBLIC, Program, libraries
+from .varied import varied_cases
 
 NONE = "nobody"
 
@@ -163,7 +165,8 @@ class Suite:
 
     def drawn(self, seed: int, each: int) -> None:
         """Diagnose drawn programs."""
-        for case in drawn_cases(self.folder, seed, each):
+        varied = varied_cases(self.folder, seed, each)
+        for case in itertools.chain(drawn_cases(self.folder, seed, each), varied):
             group = "drawn healthy" if not case.party else f"drawn {case.party}"
             wrong = case.judge()
             self.counts[f"{group} {'WRONG' if wrong else 'right'}"] += 1

@@ -161,6 +161,8 @@ def _source(rng: np.random.Generator, kind: str) -> tuple[str, range]:
             lines += [f"        {line}" for line in FROZEN[kind]]
             own = range(len(lines) - len(FROZEN[kind]) + 1, len(lines) + 1)
         activation = rng.choice(_ACTIVATIONS)
+        if own and kind == "return":  # What follows is its other branch.
+            own = range(own.start, own.stop + 2)
         lines.append(f"        x = {activation}(self.layers[{number}](x))")
         if number == 0:
             lines.append("        x = self.norm(x.transpose(1, 2)).transpose(1, 2)")
@@ -176,12 +178,12 @@ def frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
     example, data = (small, large) if rng.random() < 0.5 else (large, small)
     sizes = {"data": {1: "length"}} if kind in _OF_SIZES else None
     for name, given in (("frozen", example), ("healthy", data)):
-        net = _write(place, text)
-        _export(net, given, place / f"{name}.onnx", dynamo=False, dynamic_axes=sizes)
-        words = _words(place, name, data)
+        net = write(place, text)
+        export(net, given, place / f"{name}.onnx", dynamo=False, dynamic_axes=sizes)
+        words = diagnosed_words(place, name, data)
         if name == "healthy":
             yield Drawn(f"{kind}: healthy", words, "")
-        elif _is_seen(place / f"{name}.onnx", net, data):
+        elif is_seen(place / f"{name}.onnx", net, data):
             yield Drawn(kind, words, "exporter", ("constant",), lines)
 
 
@@ -189,24 +191,26 @@ def other(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
     text, _ = _source(rng, kind)
     data = _array(rng, 4)
     for name in ("healthy", "other"):
-        net = _write(place, text)
+        net = write(place, text)
         is_dynamo = bool(rng.random() < 0.5)
         if name == "other":
             torch.manual_seed(int(rng.integers(1 << 30)))
             OTHERS[kind](net)
-        _export(net, data, place / f"{name}.onnx", dynamo=is_dynamo)
+        export(net, data, place / f"{name}.onnx", dynamo=is_dynamo)
         party = "" if name == "healthy" else "model file"
-        original = _write(place, text)
-        if party and not _is_seen(place / f"{name}.onnx", original, data):
+        original = write(place, text)
+        if party and not is_seen(place / f"{name}.onnx", original, data):
             continue  # The drawn program does not use what was changed.
-        yield Drawn(f"{kind}: {name}, dynamo={is_dynamo}", _words(place, name, data), party)
+        yield Drawn(
+            f"{kind}: {name}, dynamo={is_dynamo}", diagnosed_words(place, name, data), party
+        )
 
 
 def _array(rng: np.random.Generator, length: int) -> Any:
     return torch.from_numpy(rng.random((2, length, WIDTH)).astype(np.float32))
 
 
-def _write(place: Path, text: str) -> Any:
+def write(place: Path, text: str) -> Any:
     """Write a program, and return its module."""
     path, names = place / "net.py", dict[str, Any]()
     path.write_text(text)
@@ -214,7 +218,7 @@ def _write(place: Path, text: str) -> Any:
     return names["load_model"]()
 
 
-def _export(net: Any, example: Any, path: Path, **options: Any) -> None:
+def export(net: Any, example: Any, path: Path, **options: Any) -> None:
     if options["dynamo"]:
         options |= {"external_data": False, "verbose": False}
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -222,7 +226,7 @@ def _export(net: Any, example: Any, path: Path, **options: Any) -> None:
         torch.onnx.export(net, (example,), str(path), input_names=["data"], **options)
 
 
-def _is_seen(path: Path, net: Any, data: Any) -> bool:
+def is_seen(path: Path, net: Any, data: Any) -> bool:
     """Return whether a file does not compute what its program does: other sizes may be the same."""
     import onnxruntime
 
@@ -234,7 +238,7 @@ def _is_seen(path: Path, net: Any, data: Any) -> bool:
     return bool(made.shape != right.shape or np.abs(made - right).max() > 1e-3)
 
 
-def _words(place: Path, name: str, data: Any) -> str:
+def diagnosed_words(place: Path, name: str, data: Any) -> str:
     from polygraphy.json import save_json
 
     save_json([{"data": data.numpy()}], str(place / "data.json"))

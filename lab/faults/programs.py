@@ -39,15 +39,20 @@ def exported(place: Path, rng: np.random.Generator, kind: str) -> Iterator[Case]
     file where the kind is ``healthy``.
     """
     from exports.drawn import FROZEN, OTHERS, frozen, other
+    from exports.varied import EDITED, FOREIGN, SIZED, draw_host, varied
 
-    own = [*FROZEN] if kind == "frozen" else [*OTHERS]
-    own = [*FROZEN, *OTHERS] if kind == "healthy" else own
+    sized, others = [*FROZEN, *SIZED], [*OTHERS, *FOREIGN, *EDITED, "training"]
+    own = {"frozen": sized, "healthy": sized + others}.get(kind, others)
     name = str(rng.choice(own))
     place.mkdir(parents=True, exist_ok=True)
-    for drawn in (frozen if name in FROZEN else other)(place, name, rng):
+    if name not in (*FROZEN, *OTHERS) or (name in FOREIGN and rng.random() < 0.5):
+        cases = varied(place, draw_host(name, rng), name, rng)
+    else:
+        cases = (frozen if name in FROZEN else other)(place, name, rng)
+    for drawn in cases:
         if bool(drawn.party) == (kind == "healthy"):
             continue
-        causes = drawn.causes or ("program", "checkpoint", "weight", "structure")
+        causes = drawn.causes or ("program", "checkpoint", "weight", "structure", "attribute")
         culprit = Culprit((), (), (drawn.party,), causes, lines=tuple(drawn.lines))
         culprits = (culprit,) if drawn.party else ()
         words = ("diagnose", *shlex.split(drawn.words), "--format", "json")

@@ -49,8 +49,8 @@ def as_images(array: Array) -> Array:
 
 
 def common_range(value: Array, reference: Array) -> tuple[float, float]:
-    """Return the range in which both arrays of images are scaled: the first of `RANGES` that
-    contains both, else from their smallest to their largest element.
+    """Return the range to scale both arrays of images from: the first of `RANGES` that contains
+    both, else from their smallest to their largest element.
 
     Args:
         value: finite numbers; whole numbers of eight bits are between 0 and 255.
@@ -75,7 +75,7 @@ _NETWORK = "alex"
 
 
 class LpipsDistance:
-    """Measures how different images look by what AlexNet makes of them.
+    """Measures the perceptual distance of images by the activations of AlexNet.
 
     Both images are scaled alike: from the range that holds both (see
     `as_images`) to what the network was trained with. Of several images the
@@ -154,7 +154,7 @@ class LpipsDistance:
 
 
 def _load_network() -> Any:
-    """Return the network with the weights that it was published with.
+    """Return the network with its published weights.
 
     The package brings those of LPIPS itself; those of AlexNet are fetched once by torchvision.
     """

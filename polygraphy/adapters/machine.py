@@ -34,7 +34,7 @@ _VARIABLES = (
 
 
 def computes_in_tf32(gpu: int = 0) -> bool:
-    """Return whether libraries of NVIDIA may compute float32 in TF32 on a GPU; see the port."""
+    """Return whether NVIDIA libraries may compute float32 in TF32 on a GPU; see the port."""
     # Read when it is asked: the libraries read it once, when they start.
     return os.environ.get(TF32_ENVIRONMENT) != "0" and _capability(gpu) >= TF32_CAPABILITY
 
@@ -46,7 +46,7 @@ def is_tf32_forced() -> bool:
 
 @cache
 def _capability(gpu: int) -> tuple[int, int]:
-    """Return the compute capability of a GPU; the first with TF32 if nothing tells it.
+    """Return the compute capability of a GPU; the first one with TF32 if unknown.
 
     NVML tells it without starting CUDA, which a process that is forked later could not use.
     """
@@ -67,15 +67,13 @@ def _capability(gpu: int) -> tuple[int, int]:
 
 
 def _gpu_number(gpu: int) -> int:
-    """Return the number of a GPU among all GPUs of the machine; CUDA counts only those that it may
-    use.
-    """
+    """Return the number of a GPU among all GPUs of the machine; CUDA counts only visible ones."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return int(visible[gpu]) if gpu < len(visible) and visible[gpu].strip().isdigit() else gpu
 
 
 def machine_sections(driver: Path = _DRIVER) -> list[Section]:
-    """Return the devices and the variables.
+    """Return the sections on devices and environment variables.
 
     Args:
         driver: the folder in which the driver of NVIDIA's devices tells about itself.
@@ -102,7 +100,7 @@ def _variable_text(name: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file, empty where it cannot be read."""
+    """Return the text of a file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -120,19 +118,19 @@ _ROOT = Path("/")
 
 
 def cores() -> int:
-    """Return the cores that the affinity of the process allows."""
+    """Return the number of CPU cores that the process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def free_memory(root: Path = _ROOT) -> int:
-    """Return the free memory in bytes: that of the machine, or of the container if it is less."""
+    """Return the free memory in bytes: of the machine, or of the container if that is less."""
     limits = [_available_memory(root), _container_memory(root)]
     return min((limit for limit in limits if limit is not None), default=_UNKNOWN)
 
 
 def release_memory() -> None:
-    """Return freed memory to the system, where the C library would keep it for later."""
+    """Return freed memory to the system; the C library would keep it otherwise."""
     if _trim is not None:
         _trim(0)
 

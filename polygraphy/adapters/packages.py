@@ -23,7 +23,7 @@ _REMEDY = f"Repeat pip uninstall {_NAME} until none is left, then install this p
 
 
 def namesakes(path: Sequence[str] | None = None, package: Path | None = None) -> Iterator[str]:
-    """Yield a sentence about each sign that another package of this name is, or was, installed.
+    """Yield a sentence about each sign that another package of this name is or was installed.
 
     Args:
         path: where packages are looked for; that of imports if None.
@@ -113,9 +113,7 @@ _REQUIRED = {
 
 
 class _Backend(NamedTuple):
-    """The packages and the modules that bring a backend, and what to install where there are
-    none.
-    """
+    """The packages and modules of a backend, with the package to install if they are missing."""
 
     packages: tuple[str, ...]
     modules: tuple[str, ...]
@@ -135,7 +133,7 @@ _BACKENDS = {
 
 
 def package_sections() -> list[Section]:
-    """Return versions of what is needed, and of the backends."""
+    """Return the sections with versions of required packages and backends."""
     required = (
         ("Python", platform.python_version()),
         ("polygraphy", __version__),
@@ -187,7 +185,7 @@ def _without_metadata(module: str) -> str | None:
 
 
 def _find_module(module: str) -> ModuleSpec | None:
-    """Find a module without importing its parents; None if it does not exist."""
+    """Return the spec of a module without importing its parents; None if it does not exist."""
     if sys.modules.get(module, module) is None:  # How to say that it must not be imported.
         return None
     spec: ModuleSpec | None = None

@@ -35,7 +35,7 @@ _WITHOUT_SCREEN = {"agg", "cairo", "pdf", "pgf", "ps", "svg", "template"}
 
 
 def require_matplotlib() -> None:
-    """Make sure that figures can be made; MissingDependencyError when not."""
+    """Raise MissingDependencyError unless figures can be drawn."""
     if not matplotlib.is_installed():
         install = matplotlib.install_command()
         raise MissingDependencyError(
@@ -46,7 +46,7 @@ def require_matplotlib() -> None:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches, which belongs to no window."""
+    """Return an empty figure with a size in inches, without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -77,7 +77,7 @@ def hand_over(figures: Sequence[tuple[str, Figure]], *, folder: str | None, show
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure to a file, whole or not at all; the extension of the path names the format.
+    """Write a figure to a file, completely or not at all; the file extension sets the format.
 
     Raises:
         FileError: it cannot be written, or the format is not known.
@@ -94,7 +94,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def check_format(figure: Figure, path: Path) -> str:
-    """Return the format that the extension of a path names; FileError when it names none."""
+    """Return the format for the extension of a path; raise FileError if there is none."""
     extension = path.suffix.removeprefix(".").lower()
     if extension not in figure.canvas.get_supported_filetypes():
         raise FileError(
@@ -171,7 +171,7 @@ def _has_exact_dtype(row: OutputRow) -> bool:
 
 
 def _finding(name: str, rows: Sequence[OutputRow]) -> str:
-    """Return what the line of a pair of runs shows, in a sentence."""
+    """Return a sentence about the line of a pair of runs."""
     failed = [row for row in rows if not row.passed]
     output_rows = [row for row in rows if row.worst.excess is not None]
     if not failed:
@@ -218,7 +218,7 @@ def _draw_pair(
 
 
 def _depths(names: list[str], rows: Sequence[OutputRow]) -> list[int]:
-    """Return the place of each output in a list of names."""
+    """Return the position of each output in a list of names."""
     places = {name: place for place, name in enumerate(names)}
     return [places[row.name] for row in rows]
 
@@ -226,7 +226,7 @@ def _depths(names: list[str], rows: Sequence[OutputRow]) -> list[int]:
 def _draw_limits(
     axis: Axes, names: list[str], drawn: Mapping[str, Sequence[OutputRow]], kind: str
 ) -> None:
-    """Draw the limits of outputs that are not zero."""
+    """Draw the nonzero limits of outputs."""
     limits = np.full(len(names), np.nan)
     for rows in drawn.values():
         for place, row in zip(_depths(names, rows), rows):
@@ -294,7 +294,8 @@ def error_plots(
 def plots_of_errors(
     name: str, absolute: Array, relative: Array, reference: Array
 ) -> list[tuple[str, Figure]]:
-    """Return what `error_plots` does, of differences that have been computed; of every element."""
+    """Return the figures of `error_plots` for differences of all elements that were computed
+    before."""
     with np.errstate(all="ignore"):
         magnitude = np.abs(_as_float64(reference.reshape(-1)))
     points = [
@@ -350,7 +351,7 @@ def _error_figure(
 
 
 def _finding_of_points(size: int, limits: Limits, absolute: Array, relative: Array) -> str:
-    """Return what the points show, in a sentence."""
+    """Return a sentence about the points of the plot."""
     finite = absolute[np.isfinite(absolute)]
     largest = f"max abs {finite.max():.2g}" if finite.size else "no finite values"
     drawn = f" ({absolute.size} drawn)" if absolute.size < size else ""
@@ -381,7 +382,7 @@ def _clip_to_axes(numbers: Array) -> Array:
 
 
 def _sample(value: Array, reference: Array) -> Array:
-    """Return the positions of the elements that are drawn."""
+    """Return the positions of the elements to draw."""
     if value.size <= _MOST_POINTS:
         return np.arange(value.size)
     step = -(-value.size // (_MOST_POINTS // 2))
@@ -448,7 +449,7 @@ def array_heat_maps(
 
 
 def _pages(name: str, count: int) -> Iterator[tuple[int, int]]:
-    """Yield which images are in each figure: from one up to another."""
+    """Yield the first image of each figure, and the one after its last."""
     drawn = min(count, _COLUMNS * _ROWS * _MOST_FIGURES)
     if drawn < count:
         G_LOGGER.warning(f"Heat maps show the first {drawn} of {count} images of {name!r}.")
@@ -457,7 +458,7 @@ def _pages(name: str, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _images(array: Array) -> Array:
-    """Return an array as images, shape ``(images, height, width)``; none of an empty one."""
+    """Return an array as images, shape ``(images, height, width)``; empty for an empty array."""
     if array.size == 0:
         return array.reshape(0, 1, 1)
     if array.ndim < 2:
@@ -489,7 +490,9 @@ def _real_image(image: Array) -> Array:
 
 
 def _smaller(image: Array) -> Array:
-    """Return an image of at most so many pixels per side; NaN and infinity win over numbers."""
+    """Return an image with a limited number of pixels per side; NaN and infinity take
+    precedence.
+    """
     for axis in (0, 1):
         step = math.ceil(image.shape[axis] / _MOST_PIXELS)
         if step > 1:
@@ -519,9 +522,8 @@ def _figure_of_maps(title: str, images: list[Array], norm: Any) -> Figure:
 
 
 def _color_scale(images: list[Array], *, is_error: bool) -> tuple[Any, str]:
-    """Return how values become colors, and a label: differences over several orders of magnitude
-    use a logarithmic scale.
-    """
+    """Return the mapping of values to colors with its label; differences over several orders of
+    magnitude use a logarithmic scale."""
     from matplotlib.colors import LogNorm, Normalize
 
     finite = np.concatenate([image[np.isfinite(image)] for image in images] or [np.zeros(0)])
@@ -538,7 +540,7 @@ class MatplotlibPlots:
     """Draws heat maps as SVG files, error plots as PNG files, and plots of depth as either."""
 
     def prepare(self, path: str | None = None) -> None:
-        """Import matplotlib; raise if it is missing or cannot write files like `path`.
+        """Import Matplotlib; raise an error if it is missing or cannot write files like `path`.
 
         Raises:
             MissingDependencyError: it is not.
@@ -563,7 +565,7 @@ class MatplotlibPlots:
         folder: str | None,
         show: bool,
     ) -> None:
-        """Draw the differences over the reference; FileError when a picture cannot be saved."""
+        """Draw the differences over the reference; raise FileError if a plot cannot be saved."""
         hand_over(error_plots(name, value, reference, limits), folder=folder, show=show)
 
     def error_by_depth(self, lines: Mapping[str, Sequence[OutputRow]], path: str) -> None:

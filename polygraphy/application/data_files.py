@@ -131,7 +131,9 @@ def _inspect_sources(paths: Sequence[str]) -> list[Source]:
 
 
 def _order(first: Source, other_names: Source) -> list[int]:
-    """Return for each runner of the first file the position of the same one in another."""
+    """Return, for each runner of the first file, the position of the same runner in another
+    file.
+    """
     names, other_texts = ([name for name, _ in stored.runs] for _, stored in (first, other_names))
     if sorted(names) == sorted(other_texts) and len(set(names)) == len(names):
         return [other_texts.index(name) for name in names]
@@ -151,9 +153,10 @@ def _tensors_by_run(stored: Stored) -> Iterator[list[dict[str, Any]]]:
 
 
 class _Tensors:
-    """Tells once when the iterations that are joined have tensors of different names."""
+    """Reports once if joined iterations have tensors of different names."""
 
     def __init__(self) -> None:
+        """Start without an iteration."""
         self._names: list[set[str]] | None = None
         self._is_noted = False
 

@@ -62,7 +62,9 @@ def inspect_data(
 
 
 def _report(path: str, stored: Stored, detail: Detail, *, all_iterations: bool) -> DataReport:
-    """Report on iterations, of which only one is in memory at a time unless elements are shown."""
+    """Return the report on iterations; only one is in memory at a time unless elements are
+    shown.
+    """
     is_results = stored.kind is RunResults
     runs = tuple(RunReport(name if is_results else None, count) for name, count in stored.runs)
     steps: Iterator[Any] = stored.iterations()
@@ -78,7 +80,7 @@ def _report(path: str, stored: Stored, detail: Detail, *, all_iterations: bool) 
 
 
 def inspect_tactics(path: str) -> None:
-    """Show which tactic a build chose for each layer.
+    """Show the tactic that a build chose for each layer.
 
     Args:
         path: a tactic replay.
@@ -107,7 +109,7 @@ def compare_tactics(path0: str, path1: str) -> None:
 def find_bad_tactics(
     dir: str | None = None, good: str | None = None, bad: str | None = None
 ) -> None:
-    """Show the tactics that only builds that failed chose.
+    """Show, by layer, the tactics that failed builds chose and no good build did.
 
     Args:
         dir: a folder with the folders ``good`` and ``bad``, which hold replays of builds that
@@ -137,7 +139,7 @@ def find_bad_tactics(
 
 
 def _replays(kind: str, folder: str | None, path: str | None) -> list[TacticReplay] | None:
-    """Return the replays of one kind; None where there is not a folder for them."""
+    """Return the replays of one kind; None if no folder or file of that kind is set."""
     if path is not None:
         return load_tactic_replays(path)
     usual = join(folder or "", kind)

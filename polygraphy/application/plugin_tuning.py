@@ -38,7 +38,7 @@ def load_matches(path: str) -> list[PluginMatch]:
 
 
 def save_matches(matches: Sequence[PluginMatch], path: str) -> None:
-    """Write matches to a YAML file, to be looked at and edited.
+    """Write matches to a YAML file for users to review and edit.
 
     Raises:
         FileError: the file cannot be written.
@@ -65,7 +65,7 @@ def autotune_plugins(
     threshold: float = 0.1,
     compare_func: Any = None,
 ) -> list[PluginMatch]:
-    """Find the plugins that make a model cheapest to run.
+    """Return the plugins with which a model runs fastest.
 
     The model is run without plugins first. A combination counts only if it runs, and if its outputs
     are those of the model without plugins, on the same data.
@@ -140,7 +140,7 @@ def _join_matches(parts: Sequence[PluginMatch]) -> list[PluginMatch]:
 
 @define
 class _Tuning:
-    """Runs the model with some of its parts replaced.
+    """Runs the model with some of its parts replaced by plugins.
 
     Attributes:
         builds: how often that was tried.
@@ -212,7 +212,8 @@ class _Tuning:
 
 
 def _measure_cost(runner: Runner, feed: Any) -> Cost:
-    """Return the median time of some runs, as the device or else the clock measured it."""
+    """Return the median time of some runs, measured by the device or else the clock, and the
+    memory."""
     for _ in range(_WARM_UP):
         runner.infer(feed)
     latencies = []
@@ -225,9 +226,8 @@ def _measure_cost(runner: Runner, feed: Any) -> Cost:
 
 
 def _latency(runner: Runner, elapsed: float) -> float:
-    """Return the seconds of the last inference: on the device without copies, if it measures them,
-    else the elapsed ones.
-    """
+    """Return the seconds of the last inference: measured on the device without copies, if possible,
+    else the elapsed time."""
     measured = last_device_times(runner)
     if measured is not None:
         return float(measured.compute)
@@ -243,7 +243,7 @@ def _format_cost(cost: Cost) -> str:
 
 @frozen
 class _Outcome:
-    """What came of it, in lines."""
+    """The result of the tuning as lines of text."""
 
     baseline: Cost
     found: Found

@@ -84,9 +84,8 @@ def pair_profiles(
 def _have_equal_shapes(
     execution_profile: ExecutionProfile, two: ExecutionProfile, *, is_only: bool
 ) -> bool:
-    """Return whether two profiles have equal input shapes. If their inputs have different names,
-    shapes are compared without them; those of the only profiles are not.
-    """
+    """Return whether two profiles have equal input shapes. Shapes are compared without names if
+    input names differ, and not at all if each file has only one profile."""
     if (
         not execution_profile.shapes
         or not two.shapes
@@ -103,9 +102,8 @@ def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:
 
 
 def _file_names(path: str, other_name: str, runner: str) -> list[str]:
-    """Return names for two profiles of one runner: those of the files, as much of their paths as it
-    takes to tell them apart, and A and B for one file.
-    """
+    """Return display names for two profiles of one runner: the distinct ends of the file paths, or
+    A and B for the same file."""
     parts = [name.replace("\\", "/").split("/") for name in (path, other_name)]
     for count in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-count:]) for part in parts]

@@ -10,12 +10,12 @@ from polygraphy.ports.storage import read_shard_hints, write_shard_hints
 
 
 def load_shard_hints(path: str) -> ShardHints:
-    """Return what a JSON file holds; FileError when it holds something else."""
+    """Return the hints in a JSON file; raise FileError for other content."""
     return read_shard_hints(path)
 
 
 def save_shard_hints(hints: ShardHints, path: str) -> None:
-    """Write hints to a JSON file, to be looked at and edited.
+    """Write hints to a JSON file for users to review and edit.
 
     Raises:
         FileError: the file cannot be written.

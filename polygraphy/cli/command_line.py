@@ -14,13 +14,14 @@ from polygraphy.cli.declare.kinds import Ordered
 from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import flags_in
 from polygraphy.cli.parser import HelpRequested, parse
+from polygraphy.domain.tensors.naming import path_word
 
 Part = Union[Mapping[str, Any], Sequence[str]]
 """Values of options by the names of their rows, or words that somebody typed."""
 
 
 def command_line(command: str, *parts: Part) -> str:
-    """Return a command line that gives options these values; see the port."""
+    """Return a command line that sets these option values; see the port."""
     words = command_words(command, *parts)
     return shlex.join(["polygraphy", *command.split(), *words]) if words else ""
 
@@ -49,8 +50,9 @@ def command_words(command: str, *parts: Part) -> list[str]:
             row = rows[name]
             if value is None or value is False or value == row.default or value in ((), [], {}):
                 continue
+            is_path = row.is_positional and isinstance(value, str)
             try:
-                words = row.kind.unparse(_path(value) if row.is_positional else value)
+                words = row.kind.unparse(path_word(value) if is_path else value)
                 if not isinstance(row.kind, Ordered):
                     words = row.kind.unparse(row.kind.parse(words))  # In the usual spelling.
             except (BadValue, KeyError):  # KeyError: the command line has no such backend.
@@ -69,7 +71,7 @@ def command_words(command: str, *parts: Part) -> list[str]:
 def _sets_exactly(
     command: Command, line: Sequence[str], expected: Mapping[str, Sequence[Any]], *, has_typed: bool
 ) -> bool:
-    """Return whether a command line is valid, and sets these options and no others."""
+    """Return whether a command line is valid, and sets exactly these options."""
     try:
         given_rows = parse(command, line).given
     except (BadValue, CommandLineError, HelpRequested):
@@ -91,8 +93,3 @@ def _backend_flags(values: Sequence[Mapping[str, Any]]) -> set[str]:
     for name, _, text in (entry.partition(":") for entry in entries):
         flags |= flags_in([flag_of(name), text] if text else [flag_of(name)])
     return flags
-
-
-def _path(value: Any) -> Any:
-    """Return a path in a form that is not taken for a flag."""
-    return f"./{value}" if isinstance(value, str) and value.startswith("-") else value

@@ -86,7 +86,7 @@ def _options(command: str) -> list[tuple[list[str], list[str], str]]:
 
 
 def _choices_of(command: str) -> dict[str, list[str]]:
-    """Return the words that options take, by flag, where the help names them as a list."""
+    """Return the words that options accept, by flag, if the help lists them."""
     choices_of = {}
     for row in load_command(command).options:
         kind = getattr(row.kind, "value", row.kind)  # Of values per name, that of one.
@@ -96,7 +96,7 @@ def _choices_of(command: str) -> dict[str, list[str]]:
 
 
 def _leading() -> list[str]:
-    """Return the options that may come before a command."""
+    """Return the options that are allowed before a command."""
     return [flag for row in options_of(LogOptions) for flag in row.flags]
 
 
@@ -162,5 +162,5 @@ def _fish_script() -> str:
 
 
 def _fish_flag(flag: str) -> str:
-    """Return how a completion for fish declares a flag: ``-l long`` or ``-s s``."""
+    """Return the declaration of a flag in a completion script for fish: ``-l long`` or ``-s s``."""
     return f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"

@@ -23,9 +23,8 @@ _MOST_WIDTH = 110
 
 
 def description_of(name: str) -> Description:
-    """Return what the help of a command says: as it was written when the package was built, else
-    from the declarations; so always where other packages add to it.
-    """
+    """Return the description of a command's help: written when the package was built, else (and
+    always with additions of other packages) from the declarations."""
     from importlib import import_module
 
     from polygraphy.mod.plugins import BACKENDS, are_installed
@@ -46,7 +45,9 @@ def description_of(name: str) -> Description:
 
 
 def all_described() -> dict[str, Description]:
-    """Return what the help of each command says, from the declarations of this package alone."""
+    """Return the description of each command's help, from the declarations of this package
+    alone.
+    """
     from polygraphy.cli.commands.listing import COMMANDS, load_command
 
     return {name: describe(load_command(name)) for name in COMMANDS}
@@ -67,9 +68,7 @@ def write_descriptions(folder: object) -> None:
 
 
 def describe(command: Command) -> Description:
-    """Return what the help of a command says: name, usage, description, and its groups of options
-    with their texts.
-    """
+    """Return the description of a command's help: name, usage, text, and groups of options."""
     from polygraphy.cli.declare.kinds import Ordered
 
     groups = []
@@ -124,7 +123,7 @@ def command_help(description: Description, width: int | None = None) -> str:
 
 
 def main_help(commands: dict[str, str], version: str) -> str:
-    """Return the help of the program itself: what may stand first on its command line."""
+    """Return the help of the program itself."""
     width = terminal_width()
     lines = [
         "usage: polygraphy [-h] [-v] COMMAND [OPTION ...]",
@@ -158,7 +157,7 @@ def main_help(commands: dict[str, str], version: str) -> str:
 
 
 def group_help(group: str, text: str, commands: dict[str, str]) -> str:
-    """Return the help of a group of sub-commands, which are given by their own names."""
+    """Return the help of a group of subcommands."""
     width = terminal_width()
     usage = f"usage: polygraphy {group} [-h] COMMAND [OPTION ...]"
     lines = [usage, "", *wrap_text(text, width, 0), "", "Commands:"]
@@ -170,7 +169,7 @@ def group_help(group: str, text: str, commands: dict[str, str]) -> str:
 
 
 def entry_line(flags: str, text: str, width: int) -> str:
-    """Return an option in a line: its shortest spelling, and as much of its text as fits."""
+    """Return an option as one line: its shortest spelling, and as much of its text as fits."""
     words = flags.split()
     names = [word for word in words if word.startswith("-")]
     used_name = " ".join(word for word in words if not word.startswith("-"))
@@ -187,9 +186,8 @@ def entry_line(flags: str, text: str, width: int) -> str:
 
 
 def _entry(flags: str, text: str, width: int) -> list[str]:
-    """Return the lines of one option: flags to the left, text to the right, below each other where
-    the flags are long.
-    """
+    """Return the lines of one option: flags on the left, text on the right, or below if the flags
+    are long."""
     first = " " * _INDENT + flags
     body = wrap_text(text, width, _COLUMN)
     if len(first) + 2 > _COLUMN or not body:
@@ -212,7 +210,7 @@ def wrap_text(text: str, width: int, indent: int) -> list[str]:
 
 
 def terminal_width() -> int:
-    """Return how long a line may be."""
+    """Return the maximum length of a line."""
     import os
 
     columns = os.environ.get("COLUMNS", "")

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report_error(error: CommandLineError, words: Sequence[str]) -> None:
-    """Write the reports that a command line asks for that could not be parsed."""
+    """Write the reports that an invalid command line requests."""
     from os.path import realpath
 
     from polygraphy import program
@@ -154,9 +154,8 @@ def _run_command(name: str, rest: list[str], leading: list[str]) -> int:
 
 
 def execute(source: str, name: str) -> None:
-    """Run a program as if it were the main script; tracebacks show its lines. Does not return: the
-    program exits.
-    """
+    """Run a program like a main script, so that tracebacks show its lines. It does not return,
+    because the program exits."""
     import linecache
 
     from polygraphy.termination import remember_interrupts
@@ -170,7 +169,7 @@ def execute(source: str, name: str) -> None:
 
 
 def save(source: str, path: str) -> None:
-    """Write a program, formatted; ``-`` is standard output.
+    """Write a formatted program; ``-`` is standard output.
 
     Raises:
         UsageError: a file is there that was edited.
@@ -282,9 +281,8 @@ def _warn_about_unused(values: Values, source: str, render: Callable[[Values], s
 
 
 def _without_commands(program: str) -> str:
-    """Return a program in which no string is a command to GitHub's runner, in its jobs: the escapes
-    are those of Python, so that it does the same.
-    """
+    """Return a program without workflow commands for GitHub's runner in its strings; Python escapes
+    keep its meaning."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return program
     from polygraphy.logger.sinks import without_commands
@@ -323,7 +321,7 @@ def _show_completion(words: list[str]) -> int:
 
 
 def _show_help(name: str, *, is_short: bool) -> int:
-    """Print the help of a command, whole or short; return the exit code."""
+    """Print the full or short help of a command; return the exit code."""
     from polygraphy.cli.help import command_help, description_of
 
     if is_short:
@@ -398,7 +396,7 @@ _OTHER_NAMES = {
 
 
 def _unknown_command(first: str, name: str) -> CommandLineError:
-    """Return the error that says which commands there are, or which may have been meant."""
+    """Return the error that lists the commands, or the closest ones."""
     from difflib import get_close_matches
 
     from polygraphy.domain.catalog.formats import format_named

@@ -26,18 +26,23 @@ class HelpRequested(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
+    """An argparse parser that raises CommandLineError."""
+
     def error(self, message: str) -> NoReturn:
         """Raise CommandLineError with a message of argparse."""
         raise CommandLineError(f"{message}.")
 
 
 class _Help(argparse.Action):
+    """The argparse action of -h and --help."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Raise HelpRequested."""
         raise HelpRequested
 
 
 class _Ignored(argparse.Action):
-    """Says why an option that is no longer has no effect."""
+    """An argparse action that explains why a removed option has no effect."""
 
     def __call__(
         self,
@@ -46,11 +51,12 @@ class _Ignored(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
+        """Write the reason why the option has no effect."""
         warn(f"{option_string} {self.const}")
 
 
 def parse(command: Command, words: Sequence[str]) -> Values:
-    """Return the option groups that the words of a command line stand for.
+    """Return the option groups of a command line.
 
     Raises:
         CommandLineError: an option does not exist, lacks its value, has one that it cannot take, or
@@ -109,9 +115,8 @@ def _build_parser(
 
 
 def _arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequence[str]:
-    """Return the words with the command's own argument before the options, because argparse takes
-    the model in ``--compare simple model.onnx`` for a value.
-    """
+    """Return the words with positional arguments before the options, because argparse would read
+    the model in ``--compare simple model.onnx`` as a value."""
     if sum(option.is_positional for option in declared) != 1:
         return words
     kinds = {flag: option.kind for option in declared for flag in option.flags}
@@ -138,7 +143,7 @@ def _arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequen
 
 
 def _room(kind: Kind) -> float:
-    """Return how many words an option takes at most."""
+    """Return the maximum number of words of an option."""
     return {"0": 0, "None": 1, "?": 1}.get(str(kind.nargs), math.inf)
 
 
@@ -157,10 +162,9 @@ def _add_option(parser: argparse.ArgumentParser, dest: str, option: Option) -> N
 
 
 def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
-    """Return the words of an option of what is given each time that it is there: the last counts,
-    as is usual, but for one word that begins with a dash: such words, as of ``--nodes=-a
-    --nodes=-b``, can be given in no other way.
-    """
+    """Return the words of an option from all its uses: the last use counts, except that single
+    words with a leading dash accumulate (``--nodes=-a --nodes=-b``), which can be passed in no
+    other way."""
     if isinstance(kind, (Flag, Ordered)):
         return list(given)
     listed = [
@@ -202,7 +206,7 @@ _MOST_OWNERS = 4
 
 
 def _commands_with(flag: str) -> list[str]:
-    """Return the commands that have a flag; none where nearly every command has it."""
+    """Return the commands that have a flag; empty if nearly every command has it."""
     from polygraphy.cli.help import all_described
 
     owners = [
@@ -215,7 +219,8 @@ def _commands_with(flag: str) -> list[str]:
 
 
 def _is_short_for(flag: str, other: str) -> bool:
-    """Return whether a flag has letters of another in the same order, and its first and last."""
+    """Return whether a flag consists of letters of another in the same order, including its first
+    and last."""
     letters = iter(other[3:])
     return flag[:3] == other[:3] and flag[-1:] == other[-1:] and all(c in letters for c in flag[3:])
 
@@ -269,7 +274,7 @@ def _unknown_words_message(
 
 
 class Removed(NamedTuple):
-    """An option that is not declared.
+    """A removed option.
 
     Attributes:
         flags: its spellings.
@@ -454,6 +459,6 @@ is refused with its advice.
 
 
 def removed_options(command: str) -> Sequence[Removed]:
-    """Return the rows about one command, ``surgeon extract`` for instance."""
+    """Return the removed options of a command, such as ``surgeon extract``."""
     group = command.partition(" ")[0]
     return [row for row in _ROWS if command in row.commands or group in row.commands]

@@ -40,7 +40,7 @@ EXIT_CODES = (
 
 
 def _name_shared_groups(descriptions: Sequence[Description]) -> dict[Group, tuple[str, list[str]]]:
-    """Return a name for each group of options that several commands have, and these commands."""
+    """Return a name for each group of options that several commands share, and these commands."""
     users: dict[Group, list[str]] = {}
     for name, _, _, groups in descriptions:
         for group in groups:
@@ -196,7 +196,7 @@ def _bullets(entries: Sequence[Entry]) -> list[str]:
 
 
 def _escape_text(text: str) -> str:
-    """Return a text that Markdown shows as it is."""
+    """Return a text escaped for Markdown."""
     return re.sub(r"([*_<\[])", r"\\\1", text)
 
 

@@ -115,7 +115,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def short_help(description: Description) -> str:
-    """Return the help of a command that fits a screen: all of it, if that does."""
+    """Return the help of a command that fits a screen; the whole help if that fits."""
     width = terminal_width()
     whole_name = command_help(description, width)
     if whole_name.count("\n") <= MOST_LINES:
@@ -173,7 +173,7 @@ def topics_of(groups: tuple[Group, ...]) -> list[str]:
 
 
 def _table_lines(name: str, groups: tuple[Group, ...]) -> list[str]:
-    """Return the lines of `LINES`, and one for each runner that another package adds."""
+    """Return the lines of `LINES`, and one for each runner of another package."""
     listed = {word.rstrip(",") for options, _ in LINES[name] for word in options.split()}
     added = [
         (flags, explained.partition(". ")[0].rstrip("."))
@@ -185,7 +185,7 @@ def _table_lines(name: str, groups: tuple[Group, ...]) -> list[str]:
 
 
 def _main_lines(groups: tuple[Group, ...], width: int) -> list[str]:
-    """Return a line for each argument, and for each flag that most people need."""
+    """Return a line for each argument, and for each of the most important flags."""
     lines = []
     for title, _, entries in groups:
         for flags, explained in entries:

@@ -19,7 +19,7 @@ _SUMMARIES = {
 
 
 def failure_program(failure: Failure) -> str:
-    """Return the program; see the port."""
+    """Return the program that reproduces a failure; see the port."""
     backend = failure.settings.get("module")
     if backend is None:
         return ""

@@ -31,14 +31,15 @@ from polygraphy.codegen.source import Expression, Source, docstring, literal
 
 
 class BytecodeBeside(FileSystemBytecodeCache):
-    """Keeps it in the folder in which Python keeps that of modules, under the same conditions.
+    """Caches compiled templates in the folder where Python caches modules, under the same
+    conditions.
 
     What is kept names the versions of Python and Jinja2, and the texts that it was made from: it is
     never used for others.
     """
 
     def __init__(self, package: Path, modules: Iterable[Path]) -> None:
-        """Set which package the templates belong to.
+        """Set the package that the templates belong to.
 
         Args:
             package: its folder.
@@ -62,7 +63,7 @@ class BytecodeBeside(FileSystemBytecodeCache):
             bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep the code of a template, if files may be written."""
+        """Store the compiled template, if files may be written."""
         if sys.dont_write_bytecode:
             return
         with suppress(OSError):
@@ -78,15 +79,14 @@ COMPILED = _FOLDER / "compiled"
 
 
 class _Imports:
-    """Collects what a program imports while its body is rendered."""
+    """Collects the imports of a program while its body is rendered."""
 
     def __init__(self) -> None:
+        """Start without imports."""
         self._names: dict[str, set[str]] = {}
 
     def use(self, module: str, name: str, alias: str = "") -> Source:
-        """Return the name of an import from a module, or of the module itself, and add the
-        import.
-        """
+        """Return the name of an import, and add the import."""
         self._names.setdefault(module, set()).add(f"{name} as {alias}" if alias else name)
         return Source(alias or name or module)
 
@@ -116,9 +116,8 @@ def _import_order(name: str) -> tuple[int, str]:
 
 
 def _arguments_source(*positional: Any, **keywords: Any) -> Source:
-    """Return the arguments of a call, without those that are None. Partials of other packages write
-    some without names.
-    """
+    """Return the source of the arguments of a call, without those that are None. Templates of other
+    packages write some without names."""
     named = [*(("", value) for value in positional), *keywords.items()]
     return Source(
         ", ".join(
@@ -145,7 +144,8 @@ def _level(name: str) -> Source:
 
 
 def _source(word: str) -> Source:
-    """Return one of the few words that templates may write through an expression."""
+    """Return a word as source; raise an error unless it is one of the few that templates may write
+    as expressions."""
     if word not in _WORDS:
         raise ValueError(f"{word!r} is not one of the words that templates may write.")
     return Source(word)
@@ -154,9 +154,8 @@ def _source(word: str) -> Source:
 def environment(
     loader: BaseLoader | None = None, partials: Mapping[str, str] | None = None
 ) -> Environment:
-    """Return the environment in which templates are compiled and rendered: those of this package
-    and, if there are any, partials of others.
-    """
+    """Return the environment that compiles and renders templates: those of this package and, if
+    there are any, of others."""
     is_compiled = (COMPILED / "__init__.py").exists()
     shipped = ModuleLoader(COMPILED) if is_compiled else FileSystemLoader(TEMPLATES)
     made_of = [_FOLDER / name for name in ("render.py", "source.py")]
@@ -221,7 +220,7 @@ def render_list(steps: Iterable[Expression], name: str, items: Iterable[Expressi
 
 
 def format_source(source: str) -> str:
-    """Return the same program as black writes it."""
+    """Return a program in the format of black."""
     import black
 
     return black.format_str(source, mode=black.Mode(line_length=LINE_LENGTH))
@@ -242,7 +241,7 @@ def write_compiled(folder: Path) -> None:
 
 
 def finalize(value: Any) -> Source:
-    """Return a value as source code; every expression of a template passes through here.
+    """Return a value as source code; every expression of a template passes through this function.
 
     Raises:
         TypeError: `value` is a bare string, or has no literal.

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 
 class Signature(NamedTuple):
-    """Where a name is published, and its arguments in order with their defaults; ``...`` stands for
-    an argument that has none, or none that is a literal. `name` is the published name where
-    programs import it under another one.
-    """
+    """The published module of a name, and its arguments in order with their defaults; ``...`` for
+    an argument without a literal default. `name` is the published name if programs import it
+    under another one."""
 
     module: str
     arguments: Mapping[str, Any]

@@ -27,7 +27,7 @@ Source = Markup
 
 
 class ByteCount(int):
-    """A number of bytes, which a program writes as people do: ``2 << 30`` for 2 GiB."""
+    """A number of bytes, written in programs as ``2 << 30`` for 2 GiB."""
 
 
 _ROUND = 1e6
@@ -36,7 +36,7 @@ _SAFE_EXPONENT = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-])0*(\d+)$")
 
 
 def literal(value: Any) -> Source:
-    """Return the literal of a value: evaluating it gives an equal value of the same type.
+    """Return the literal of a value, which evaluates to an equal value of the same type.
 
     Raises:
         TypeError: `value` is, or contains, something that has no literal.
@@ -123,7 +123,7 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 
 
 def quote_command(words: Sequence[str]) -> str:
-    """Return a command line in one printable line, as a shell takes it."""
+    """Return a command line as one printable line for a shell."""
     return " ".join(map(quote_word, words))
 
 
@@ -137,7 +137,7 @@ def quote_word(word: str) -> str:
 
 
 def _escape_character(character: str) -> str:
-    """Return a character as a literal contains it, escaped if it is not printable."""
+    """Return a character as in a literal, escaped if it is not printable."""
     if character in _ESCAPES:
         return _ESCAPES[character]
     if character.isprintable():
@@ -149,9 +149,7 @@ def _escape_character(character: str) -> str:
 
 
 def docstring(summary: str, command: str) -> Source:
-    """Return the source of a docstring that holds `summary` and the command line, as
-    `quote_command` writes it: printable texts.
-    """
+    """Return the source of a docstring with `summary` and the command line in printable form."""
     lines = f"{summary}\n\n{command}\n"
     return Source('"""' + lines.replace("\\", "\\\\").replace('"""', '\\"\\"\\"') + '"""')
 
@@ -161,10 +159,10 @@ Use = Callable[..., Source]
 
 
 class Expression:
-    """What is written into a program together with what it imports."""
+    """Source code in a program, with the imports it needs."""
 
     def to_source(self, use: Use) -> Source:
-        """Return the source."""
+        """Return the source code; imports are added by `use`."""
         raise NotImplementedError
 
 
@@ -181,12 +179,12 @@ class Name(Expression):
 
 @frozen
 class Metadata(Expression):
-    """Names of tensors, each with its shape and the name of its data type; None for open ones."""
+    """Names of tensors, each with shape and data type; None for unknown parts."""
 
     tensors: Sequence[tuple[str, Sequence[int | str | None] | None, str | None]]
 
     def to_source(self, use: Use) -> Source:
-        """Return the expression that adds one tensor after the other."""
+        """Return the expression that adds one tensor after another."""
         source = use("polygraphy.common", "TensorMetadata") + Source("()")
         for name, shape, dtype in self.tensors:
             type_ = None if dtype is None else use("polygraphy.datatype", "DataType")
@@ -223,6 +221,7 @@ class Call(Expression):
     on: Call | Source | None = None
 
     def __attrs_post_init__(self) -> None:
+        """Raise an error for arguments that the signature does not have."""
         unknown = self.kwargs.keys() - SIGNATURES[self.name].arguments.keys()
         if unknown:
             raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}.")
@@ -249,7 +248,7 @@ class Call(Expression):
 
 @frozen
 class ForeignCall(Expression):
-    """A call of a function or class of another package, whose signature is not known here."""
+    """A call of a function or class of another package with an unknown signature."""
 
     module: str
     name: str
@@ -264,9 +263,8 @@ class ForeignCall(Expression):
 
 @frozen
 class Partial(Expression):
-    """An expression that a template of another package writes: its macro `runner`, with what that
-    takes.
-    """
+    """An expression that a template of another package writes: its macro `runner` with its
+    arguments."""
 
     template: str
     args: tuple[Any, ...]
@@ -274,9 +272,8 @@ class Partial(Expression):
 
 @frozen
 class FunctionOfModel(Expression):
-    """A function that takes `model` and makes something of it: what it calls itself, where that
-    is called with nothing else.
-    """
+    """A function with the parameter `model`: the called name itself, if it has no other arguments,
+    else a lambda."""
 
     made: Expression
 
@@ -292,7 +289,7 @@ _FEW_WORDS = 3
 
 @frozen
 class Words(Expression):
-    """A list of the words of a command; more than a few are written as a shell takes them."""
+    """The words of a command as a list; longer ones are written as a shell line."""
 
     words: Sequence[str]
 
@@ -305,7 +302,7 @@ class Words(Expression):
 
 @frozen
 class Step(Expression):
-    """A statement that gives a name to a value, or to what a call returns.
+    """A statement that assigns a value, or the result of a call, to a name.
 
     Attributes:
         name: the name, which is never text of the user.
@@ -323,7 +320,7 @@ class Step(Expression):
 
 
 def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a statement or an expression with other names of steps."""
+    """Return a statement or expression in which steps are renamed."""
     if isinstance(value, Markup):
         return Source(names.get(str(value), value))
     if isinstance(value, (list, tuple)):
@@ -340,7 +337,9 @@ def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def nest_calls(first: Any, calls: Iterable[Call]) -> Any:
-    """Return nested calls: each takes the result of the one before, the innermost takes `first`."""
+    """Return nested calls: each gets the result of the one before, and the innermost gets
+    `first`.
+    """
     for call in calls:
         first = call.of(first)
     return first

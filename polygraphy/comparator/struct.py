@@ -23,9 +23,10 @@ __all__ = [
 
 
 class LazyArray:
-    """Stands for an array that `load` returns; here it is in memory."""
+    """A wrapper with a method `load` that returns its array, which is in memory."""
 
     def __init__(self, arr: Any) -> None:
+        """Set the array."""
         self.arr = arr
 
     def load(self) -> Any:

@@ -4,5 +4,5 @@ from polygraphy.datatype import *  # noqa: F403
 
 
 def _DataTypeKind(number: int) -> int:
-    """Stand for a class that NVIDIA's pickles name; `DataTypeEntry` knows the kind by itself."""
+    """Return the number unchanged, in place of a class in NVIDIA's pickles."""
     return number

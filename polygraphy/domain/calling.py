@@ -46,7 +46,7 @@ def rename_argument(function: Callable[..., Any], argument: str, name: str) -> C
 
 
 def check_signature(function: Callable[..., Any], text: str, *arguments: str) -> None:
-    """Make sure that a function can be called with so many positional arguments.
+    """Raise UsageError unless a function accepts this number of positional arguments.
 
     Args:
         function: the function; one whose signature cannot be known is taken as it is.
@@ -75,8 +75,8 @@ def check_signature(function: Callable[..., Any], text: str, *arguments: str) ->
 
 
 def verdict_of(answer: Any, function: str, output: str) -> Any:
-    """Return the result of a comparison function for an output, if its truth says whether it
-    passed. None does not pass.
+    """Return the result of a comparison function for an output; raise UsageError if its truth value
+    is not a verdict. None does not pass.
 
     Raises:
         UsageError: it is something that is true whatever was found, such as a text or a tuple, or a

@@ -9,7 +9,7 @@ from attrs import frozen
 
 @frozen
 class Section:
-    """Some facts of one kind, by name, and what to do about them, in sentences."""
+    """Facts of one kind by name, with advice as sentences."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -18,13 +18,13 @@ class Section:
 
 @frozen
 class Environment:
-    """What is known, in sections."""
+    """Facts about packages and machine, in sections."""
 
     sections: tuple[Section, ...]
 
     @property
     def summary(self) -> str:
-        """The sentence that lists the installed backends."""
+        """Return the sentence that lists the installed backends."""
         backends = [section for section in self.sections if section.title == "Backends"]
         return describe_installed(fact for backend in backends for fact in backend.facts)
 

@@ -38,20 +38,23 @@ _LISTED = 10
 
 
 class PolygraphyException(Exception):
-    """Anything that stops a run. `hint` says what to do about it, in one sentence."""
+    """The base of all errors of this package. `hint` is a sentence that says what to do."""
 
     exit_code = 3
 
     def __init__(self, message: object = "", *, hint: str = "") -> None:
+        """Create an error with its message and, if known, a hint."""
         super().__init__(message)
         self.hint = hint
 
     def __str__(self) -> str:
+        """Return the message followed by the hint."""
         message = Exception.__str__(self)  # A KeyError quotes its message.
         return f"{message} {self.hint}" if self.hint else message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let errors cross to another process, whatever their constructors take."""
+        """Return what pickle stores, for any constructor, so that errors can cross to another
+        process."""
         return _restore_error, (type(self), self.args, vars(self))
 
 
@@ -66,17 +69,17 @@ def _restore_error(
 
 
 class UsageError(PolygraphyException):
-    """A flag, a value or a combination of them that cannot be meant."""
+    """An invalid option, value or combination of options."""
 
     exit_code = 2
 
 
 class UnknownNameError(UsageError):
-    """A name that does not exist; `name`, `known` and `matches` tell which, what there is, and what
-    was meant.
-    """
+    """A name that does not exist, with the existing names (`known`) and the closest ones
+    (`matches`)."""
 
     def __init__(self, noun: str, name: str, known_names: Iterable[str], *, hint: str = "") -> None:
+        """Create the error for a name; the message lists close matches."""
         self.name = name
         self.known = tuple(known_names)
         self.matches = close_matches(name, self.known)
@@ -89,91 +92,99 @@ class UnknownNameError(UsageError):
 
 
 class UnknownKeyError(UnknownNameError, KeyError):
-    """A key that a collection does not have: an input of a profile, a runner of results."""
+    """A key that a collection does not have, such as an input of a profile or a runner of
+    results.
+    """
 
 
 class InputError(UsageError, ValueError):
-    """Data that do not fit the model: a name, a data type or a shape."""
+    """Data that do not fit the model: a wrong name, data type or shape."""
 
 
 class CheckFailedError(PolygraphyException):
-    """A check ran to its end and said no."""
+    """A check that ran to its end and failed."""
 
     exit_code = 1
 
 
 class FileError(PolygraphyException):
-    """A file is missing, empty, damaged or cannot be written. `path` is the file."""
+    """A file that is missing, empty, damaged or not writable. `path` is the file."""
 
     def __init__(self, message: object, *, path: object = None, hint: str = "") -> None:
+        """Create the error with the path of the file."""
         super().__init__(message, hint=hint)
         self.path = path
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file that does not exist; `errno`, `strerror` and `filename` are as in Python's own."""
+    """A file that does not exist; `errno`, `strerror` and `filename` are those of Python's
+    FileNotFoundError."""
 
     errno = errno.ENOENT
     strerror = "No such file or directory"
 
     @property
     def filename(self) -> str | None:
-        """The path, as text."""
+        """Return the path as text."""
         return None if self.path is None else str(self.path)
 
 
 class DamagedFileError(FileError, ValueError):
-    """A content that is not what it should be, or that a file cannot hold."""
+    """A file with invalid content, or a value that a file format cannot store."""
 
 
 class ModelError(FileError):
-    """A file that is not the model that it should be."""
+    """A model file that is invalid, or not of the expected kind."""
 
 
 class NotFetchedError(ModelError):
-    """A file that Git LFS stands for, and that was not fetched."""
+    """A Git LFS pointer file whose content was not fetched."""
 
 
 class BackendError(PolygraphyException):
-    """A backend could not load, build or run. `backend` is its name."""
+    """A backend that could not load, build or run. `backend` is its name."""
 
     is_crash = False
     """Whether it ended its process."""
 
     def __init__(self, message: object, *, backend: str = "", hint: str = "") -> None:
+        """Create the error with the name of the backend."""
         super().__init__(message, hint=hint)
         self.backend = backend
 
 
 class UnsupportedOperatorError(BackendError):
-    """A backend has no implementation of an operator."""
+    """An operator that a backend does not implement."""
 
 
 class UnavailableError(BackendError):
-    """A backend can run nothing here: its package, or hardware that it needs, is missing."""
+    """A backend that cannot run on this machine: its package, or the hardware it needs, is
+    missing.
+    """
 
 
 class MissingDependencyError(UnavailableError, ImportError):
-    """An optional package is not installed. `install` is the one command that installs it."""
+    """An optional package that is not installed. `install` is the command that installs it."""
 
     def __init__(self, message: object, *, module: str = "", install: str = "") -> None:
+        """Create the error for a module, with the command that installs it."""
         super().__init__(message, backend=module)
         self.module = module
         self.install = install
 
 
 class DataTypeConversionException(PolygraphyException):
-    """A data type that the other side does not have."""
+    """A data type that the target library does not have."""
 
 
 class InconclusiveError(PolygraphyException):
-    """Neither passed nor failed: there was nothing to judge, or too little."""
+    """Neither passed nor failed: nothing, or too little, could be judged."""
 
     exit_code = 4
 
 
 class PolygraphyInternalException(Exception):
-    """A defect of this package, never a mistake of its user."""
+    """A defect of this package, never an error of its user."""
 
     exit_code = 3
 

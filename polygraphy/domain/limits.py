@@ -52,7 +52,7 @@ def _number(value: Any) -> float:
 
 @pickle_as("polygraphy.comparator.compare")
 class Threshold:
-    """What the metrics of one output are held to; the base of all thresholds."""
+    """The limit for the metrics of one output; the base of all thresholds."""
 
     __slots__ = ()
 
@@ -68,14 +68,14 @@ class Threshold:
         raise NotImplementedError(f"{type(self).__name__} does not implement passed")
 
     def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
-        """Return the verdict in a line, and whether it passed; None where a line cannot tell."""
+        """Return the verdict as a line, and whether it passed; None if one line cannot show it."""
         return None
 
 
 @pickle_as("polygraphy.comparator.compare")
 @frozen
 class Tolerance(Threshold):
-    """What one output is held to.
+    """The tolerance of one output.
 
     Attributes:
         check_error_stat: the statistics that are checked, each of which must pass; see
@@ -103,7 +103,8 @@ class Tolerance(Threshold):
 
     @property
     def is_rounding_limit(self) -> bool:
-        """Return whether rounding along the model was measured for it, as for ``auto``."""
+        """Return whether the tolerance is the measured rounding limit of the model, as for
+        ``auto``."""
         return ROUNDING_LIMIT in self.reason
 
     def metric_fields(self) -> tuple[str, ...]:
@@ -160,6 +161,7 @@ class Tolerance(Threshold):
         return f"Difference | {found_name} {held_to} | {verdict}", passed
 
     def __str__(self) -> str:
+        """Return the tolerance as text."""
         return f"(rel={_plain(self.rtol)}, abs={_plain(self.atol)})"
 
 

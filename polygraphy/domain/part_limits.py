@@ -19,7 +19,7 @@ _STEP = 1.01
 
 @frozen
 class PartRounding:
-    """What rounding explains of a part of an output.
+    """The rounding limit of a part of an output.
 
     Attributes:
         name: the part, such as ``scores (output[:, 4:6])``.
@@ -37,7 +37,7 @@ class PartRounding:
 def limits_of(
     sizes: Sizes, rtol: float, smallest: float, *, is_bounded: bool, is_quantized: bool
 ) -> tuple[PartRounding, ...]:
-    """Return what rounding explains of each part.
+    """Return the rounding limit of each part.
 
     Args:
         sizes: those of the parts.
@@ -58,10 +58,9 @@ def limits_of(
 def limit_lost_parts(
     parts: Sequence[PartRounding], sizes: Sizes, arrays: tuple[Array, Array], epsilon: float
 ) -> tuple[PartRounding, ...]:
-    """Return limits in which a part of numbers up to 1 is judged by its own size, if a quantized
-    output has one number in all of it, while the reference varies by more than two steps of a scale
-    of its own: the scale of the whole output has no steps that small.
-    """
+    """Return limits in which a part with numbers up to 1 is judged by its own size if a quantized
+    output is constant there, although the reference varies by more than two steps of a suitable
+    scale."""
     limits = list(parts)
     for number, part in enumerate(parts):
         if part.size != 1.0:  # Parts of other sizes are judged by these already.
@@ -76,14 +75,14 @@ def limit_lost_parts(
 
 
 def brief(number: float) -> float:
-    """Return a number with three digits: more of a tolerance are neither read nor typed."""
+    """Return a number rounded up or down to three digits, because nobody reads or types more digits
+    of a tolerance."""
     return float(f"{number:.3g}")
 
 
 def are_near(value: Array, reference: Array, parts: Sequence[PartRounding], labels: Array) -> bool:
-    """Return whether the absolute limit of each part holds all its errors, which takes less time
-    than to judge each element; where it does not, the relative one may.
-    """
+    """Return whether all errors are within the absolute limit of their part, which is faster than
+    judging each element; if not, the relative limit may still hold."""
     return all(
         _largest(elements_of(value, labels, number), elements_of(reference, labels, number))
         <= part.atol
@@ -92,7 +91,7 @@ def are_near(value: Array, reference: Array, parts: Sequence[PartRounding], labe
 
 
 def _largest(value: Array, reference: Array) -> float:
-    """Return the largest error; NaN if one is."""
+    """Return the largest error; NaN if there is a NaN."""
     wide = np.float64 if np.float64 in (value.dtype, reference.dtype) else np.float32
     found_largest = 0.0
     with np.errstate(invalid="ignore", over="ignore"):
@@ -110,7 +109,7 @@ def _largest(value: Array, reference: Array) -> float:
 
 
 class Limits:
-    """What is explained of each element of a flat array, and what is worst in each part."""
+    """The rounding limits of the elements of a flat array, and the worst element of each part."""
 
     def __init__(
         self,
@@ -119,6 +118,7 @@ class Limits:
         labels: Array | None,
         shape: tuple[int, ...],
     ) -> None:
+        """Prepare the limits of an output, given its parts and the part number of each element."""
         self._whole, self._parts = limits, parts
         self._labels: Array | None = None
         self.off = self._worst = 0.0
@@ -129,14 +129,14 @@ class Limits:
             self._labels = np.broadcast_to(labels, shape).reshape(-1)
 
     def of(self, block: slice) -> tuple[Any, Any]:
-        """Return the relative and the absolute limit of the elements of a block."""
+        """Return the relative and absolute limits for the elements of a block."""
         if self._labels is None:
             return self._whole
         label = self._labels[block]
         return self._rtol[label], self._atol[label]
 
     def note(self, block: slice, ratio: Array, error: Array) -> None:
-        """Note how far the elements of a block are off."""
+        """Record the errors of the elements of a block."""
         if self._labels is not None:
             at = int(np.argmax(ratio))
             if ratio[at] > self._worst:
@@ -145,7 +145,7 @@ class Limits:
             np.maximum.at(self._errors, self._labels[block], error)
 
     def relative(self, largest: float, rms: float) -> float:
-        """Return the largest error in multiples of the size of its output, or of its part."""
+        """Return the largest error as a multiple of the RMS of its output, or of its part."""
         if self._labels is None:
             return largest / rms if rms else (np.inf if largest else 0.0)
         is_judged = np.isfinite(self._atol)
@@ -154,7 +154,7 @@ class Limits:
         return float(shares[is_judged].max(initial=0.0))
 
     def part_at(self, place: int) -> str:
-        """Return the part that an element belongs to."""
+        """Return the name of the part that an element belongs to."""
         if self._labels is None:
             return ""
         return self._parts[int(self._labels[place])].name
@@ -163,9 +163,8 @@ class Limits:
 def errors_of(
     value: Array, reference: Array, noise: Array, limits: tuple[Any, Any]
 ) -> tuple[Array, Array, Array]:
-    """Return per element the error in multiples of what is explained, the error itself, and whether
-    one side alone is no number.
-    """
+    """Return, by element, the error as a multiple of its limit, the error itself, and whether only
+    one side is finite."""
     with np.errstate(invalid="ignore"):  # Memory that was never written may hold any NaN.
         value_array, other_array = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(other_array)
@@ -180,7 +179,7 @@ def errors_of(
 
 
 def grow_limits(limits: Any, share: float) -> Any:
-    """Return so many times as much of what is explained of an output, or of a part."""
+    """Return limits multiplied by a factor that may differ between parts."""
     return scale_limits(limits, share) if share > 1 else limits
 
 

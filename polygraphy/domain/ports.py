@@ -25,16 +25,15 @@ PathOrFile = Union[str, "Path", IO[Any]]
 
 
 class ResultWriter(Protocol[T_contra]):
-    """Takes one item after another; what was added is kept when the `with` block around it ends
-    without an error.
-    """
+    """Accepts one item after another; added items are kept if the `with` block ends without an
+    error."""
 
     def add(self, item: T_contra) -> None:
         """Append one item."""
 
 
 class Stored(Protocol):
-    """What a file or folder holds, looked into without reading its arrays.
+    """The contents of a file or folder, inspected without reading its arrays.
 
     Attributes:
         kind: `dict` for feed dictionaries, `RunResults` or `AccuracyResults`.
@@ -46,24 +45,22 @@ class Stored(Protocol):
     runs: tuple[tuple[str, int], ...]
 
     def iterations(self) -> Iterator[Any]:
-        """Yield feed dictionaries, or RunResults of one iteration each, in which a runner that has
-        no more iterations has none. May be called again.
-        """
+        """Yield feed dictionaries, or the RunResults of one iteration each. Runners without further
+        iterations are missing. Can be called again."""
 
     def value(self) -> Any:
         """Return all stored data as one object; feed dictionaries as a list."""
 
 
 class ResultStore(Protocol):
-    """Saves and loads what this package produces: feed dictionaries, run results, accuracy results,
-    replays.
+    """Saves and loads feed dictionaries, run results, accuracy results and replays.
 
     A path with a file extension is one file; a path without is a folder that holds one file per
     iteration. A file is either written whole or left as it was.
     """
 
     def save(self, value: Any, dest: PathOrFile) -> None:
-        """Write `value` to one file; FileError when that cannot be done."""
+        """Write `value` to one file; raise FileError if that fails."""
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
         """Return the object in one file; raise FileError if it is missing, damaged, or not of a
@@ -92,31 +89,29 @@ class ResultStore(Protocol):
         """
 
     def look_into(self, source: str | Path) -> Stored:
-        """Return the structure of a file or folder; raise FileError if it is missing, damaged, or
-        has no arrays or verdicts.
-        """
+        """Return the contents of a file or folder; raise FileError if it is missing, damaged, or
+        has no arrays or verdicts."""
 
 
 @port
 def holds_blobs(source: str | Path) -> bool:
-    """Return whether a path is of such a file or folder."""
+    """Return whether a path contains raw tensor data."""
 
 
 @port
 def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
-    """Yield per iteration the bytes of each tensor; FileError when a file cannot be read."""
+    """Yield, per iteration, the bytes of each tensor; raise FileError if a file cannot be read."""
 
 
 @port
 def holds_pictures(source: str | Path) -> bool:
-    """Return whether a path is of a picture, of a folder of pictures, or of a tensor of PyTorch."""
+    """Return whether a path is an image, a folder of images, or a PyTorch tensor."""
 
 
 @port
 def sample_files(source: str | Path) -> list[str] | None:
-    """Return the files that are a sample each: pictures, also those in folders of classes, and
-    tensors of PyTorch; None where a file may hold several.
-    """
+    """Return the files that contain one sample each: images, also in class folders, and PyTorch
+    tensors; None if a file may contain several."""
 
 
 @port
@@ -156,8 +151,8 @@ def blob_writer(folder: str | Path) -> AbstractContextManager[ResultWriter[Mappi
 
 @port
 def command_line(command: str, *parts: Mapping[str, Any] | Sequence[str]) -> str:
-    """Return the command line that gives options of a command these values, for a shell. It was
-    parsed again: a line that no user can type is not returned.
+    """Return the command line that passes these values to a command, quoted for a shell. It was
+    parsed again, so that only valid lines are returned.
 
     Args:
         command: such as ``surgeon copy``.
@@ -170,25 +165,25 @@ def command_line(command: str, *parts: Mapping[str, Any] | Sequence[str]) -> str
 
 
 class Tensors(Protocol):
-    """Turns NumPy arrays into those of another library, and back. The adapters are bound under the
-    name of the library's top-level module.
-    """
+    """Converts NumPy arrays to tensors of another library, and back. Adapters are bound by the name
+    of the library's top-level module."""
 
     def prepare(self) -> None:
-        """Make sure that the library is there; MissingDependencyError when not."""
+        """Raise MissingDependencyError if the library is not installed."""
 
     def from_array(self, name: str, array: np.ndarray[Any, Any]) -> Any:
-        """Return the data for an input in the library's own form; InputError when there is none."""
+        """Return the data for an input as a tensor of the library; raise InputError if it has no
+        such type."""
 
     def to_array(self, tensor: Any) -> np.ndarray[Any, Any]:
         """Return a tensor as a NumPy array, copied from its device."""
 
 
 class Plots(Protocol):
-    """Draws how two outputs differ. Pictures are saved to a folder, shown on a screen, or both."""
+    """Draws the differences of two outputs, saved to a folder, shown on the screen, or both."""
 
     def prepare(self, path: str | None = None) -> None:
-        """Make sure that pictures can be drawn, before anything is computed for them.
+        """Raise an error if plots cannot be drawn, before anything is computed for them.
 
         Args:
             path: a file that one is to be saved to.

@@ -92,7 +92,7 @@ WHOLE = Layout(is_pure=True)
 @pickle_as("polygraphy.comparator.compare")
 @frozen
 class Rounding:
-    """What rounding explains of the difference between two outputs.
+    """The rounding limit of an output: the differences that rounding explains.
 
     Attributes:
         dtype: the data type that it follows from, such as ``float16``.
@@ -118,7 +118,7 @@ class Rounding:
     def of(
         precision: Precision, magnitude: float, origin: str, *, is_bounded: bool = False
     ) -> Rounding:
-        """Apply the formula: ``rtol = 16 epsilon`` and ``atol = rtol * magnitude``.
+        """Return the limit of a precision: ``rtol = 16 epsilon`` and ``atol = rtol * magnitude``.
 
         Args:
             precision: the data type of the computation.
@@ -135,17 +135,16 @@ class Rounding:
 
     @staticmethod
     def none(dtype: str) -> Rounding:
-        """Return what rounding explains of integers, flags and text: nothing."""
+        """Return the limit of integers, booleans and text, which is zero."""
         return Rounding(dtype, 0.0, 0.0, "whose values are exact")
 
     def adding_up(self, share: float) -> Rounding:
-        """Return what is explained where rounding every tensor of the model was seen to take the
-        output so many times as far as this.
-        """
+        """Return the limit for an output that rounding of every tensor in the model moved by
+        `share` times this limit."""
         return self.allowing([share] * max(1, len(self.parts)))
 
     def allowing(self, seen_values: Sequence[float]) -> Rounding:
-        """Return the same as `adding_up`, for what was seen of each part."""
+        """Return the same as `adding_up`, from a factor for each part."""
         shares = [allowance(share, self.rtol) for share in seen_values]
         if max(shares) <= 1:
             return self
@@ -155,13 +154,13 @@ class Rounding:
         return evolve(_with_parts(scaled, items, self.labels), origin=why)
 
     def times(self, share: float) -> Rounding:
-        """Return so many times as much."""
+        """Return the limit multiplied by a factor."""
         parts = tuple(scale_limits(part, share) for part in self.parts)
         rounding: Rounding = evolve(scale_limits(self, share), parts=parts)
         return rounding
 
     def only(self, part: int) -> Rounding:
-        """Return what is explained of a part, and anything of the others."""
+        """Return the limit with one part judged and the others unlimited."""
         if not self.parts:
             return self
         parts = [
@@ -172,23 +171,24 @@ class Rounding:
 
     @property
     def most(self) -> float:
-        """How many times as much may be explained by what adds up along a model."""
+        """Return the largest factor by which accumulated rounding may raise the limit."""
         return _largest_share(self.rtol)
 
     @property
     def flips(self) -> float:
-        """The share of whole numbers that may differ."""
+        """Return the share of integers that may differ."""
         precision = precision_of(self.dtype)
         return FLIPS if precision is not None and precision.epsilon >= _COARSE else 0.0
 
     def __str__(self) -> str:
+        """Return the data type and the origin of the limit."""
         return f"{self.dtype}, {self.origin}"
 
 
 def _with_parts(
     rounding: Rounding, parts: Sequence[PartRounding], labels: Array | None
 ) -> Rounding:
-    """Return what is explained of an output of these parts."""
+    """Return the limit of an output with these parts."""
     if not parts:
         return rounding
     most = max(part.atol for part in parts)
@@ -204,7 +204,7 @@ def in_parts(
     is_bounded: bool = False,
     is_quantized: bool = False,
 ) -> Rounding:
-    """Return what is explained of each part of an output, from what is explained of the whole.
+    """Return the limit of an output with a separate limit for each of its parts.
 
     Args:
         rounding: that of the whole.
@@ -232,9 +232,8 @@ def in_parts(
 
 
 def has_lost_part(name: str, arrays: tuple[Array, Array], layout: Layout | None) -> bool:
-    """Return whether a part of an output is one number everywhere, although its reference varies
-    by more than the steps of eight bits.
-    """
+    """Return whether a part of an output is constant although its reference varies by more than
+    8-bit steps."""
     precision = precision_of("int8")
     if precision is None or arrays[0].shape != arrays[1].shape or not all(map(is_float, arrays)):
         return False
@@ -256,9 +255,9 @@ def _error_scale(magnitude: float, precision: Precision, is_bounded: bool) -> fl
 def rounding_between_runs(
     runs: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None, excess: float = 0.0
 ) -> float:
-    """Return how many times what is explained lies between values of an output that were computed
-    as rounding along the model may move them, or one of them without it: between two of them, or
-    the most between more where these fall little short of how far an output is off.
+    """Return the distance between several computations of an output with perturbed rounding, as a
+    multiple of its limit. A third computation is read only if the first two are close to
+    explaining the difference.
 
     Args:
         runs: what was computed; more than two are only asked for if they may matter.
@@ -280,9 +279,8 @@ def rounding_between_runs(
 
 
 def by_part(found_deviation: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
-    """Return the parts of an output that are off by more than rounding explains: each number,
-    what is explained of it alone, and how many times that it is off.
-    """
+    """Return the parts of an output that exceed their rounding limit: number, limit for that part
+    alone, and error as a multiple of it."""
     if not rounding.parts or len(found_deviation.excesses) != len(rounding.parts):
         return [(0, rounding, found_deviation.excess)]
     return [
@@ -293,7 +291,7 @@ def by_part(found_deviation: Deviation, rounding: Rounding) -> list[tuple[int, R
 
 
 def allowance(share: float, rtol: float) -> float:
-    """Return how many times what is usual is explained, at least once.
+    """Return the factor for the rounding limit, at least 1, from measured accumulated rounding.
 
     Args:
         share: how many times what is usual rounding was seen to do, in every tensor of the model.
@@ -308,9 +306,8 @@ def _largest_share(rtol: float) -> float:
 
 
 def coarsest_between(arrays: tuple[Array, Array], compute_types: ComputedIn) -> Precision | None:
-    """Return the coarsest data type that two outputs went through: those in which they were
-    computed, where that is known, and their own. None where it is of no known precision.
-    """
+    """Return the coarsest data type in the computation of two outputs, including their own types;
+    None if its precision is unknown."""
     names = (array.dtype.name for array in arrays)
     return coarsest([*(name for name in compute_types if name), *names])
 
@@ -324,7 +321,7 @@ def rounding_between(
     name: str = "",
     layout: Layout | None = WHOLE,
 ) -> Rounding | None:
-    """Return how far rounding alone may take two outputs apart; None where there is no telling.
+    """Return the rounding limit of the difference between two outputs; None if it is unknown.
 
     Args:
         arrays: an output and its reference, of one shape.
@@ -355,7 +352,7 @@ def rounding_between(
 
 
 def _origin(precision: Precision, arrays: tuple[Array, Array], compute_types: ComputedIn) -> str:
-    """Describe how the data type is known."""
+    """Return the reason for a data type: the computation, or the type of the outputs."""
     reported = coarsest(name for name in compute_types if name)
     coarsest_type = coarsest(array.dtype.name for array in arrays)
     is_own = coarsest_type is not None and coarsest_type.epsilon >= precision.epsilon
@@ -368,7 +365,7 @@ def _origin(precision: Precision, arrays: tuple[Array, Array], compute_types: Co
 
 @frozen
 class Deviation:
-    """How far a tensor is from its reference.
+    """The difference between a tensor and its reference, judged by a rounding limit.
 
     Attributes:
         excess: the largest error, in multiples of what rounding explains; infinite where the shape
@@ -404,22 +401,23 @@ class Deviation:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether neither rounding nor the usual approximations explain all elements."""
+        """Return whether neither rounding nor the usual approximations explain all elements."""
         return self.excess > 1 and not self.is_usual
 
     @property
     def is_tolerable(self) -> bool:
-        """Whether rounding explains all elements."""
+        """Return whether rounding explains all elements."""
         return self.excess <= 1
 
     def __str__(self) -> str:
+        """Return the worst element as text, with its error relative to the RMS."""
         if self.broken:
             return f"{self.broken} elements of {self.part!r} become infinite or NaN"
         share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
         return f"{self.part!r} has an error of {self.off:.3g}, {share} the tolerance"
 
     def in_words(self) -> str:
-        """Return the worst element in words."""
+        """Return the worst element as text."""
         if not self.where and self.value is None:
             return "has a different shape or data type"
         at = f" at {list(self.where)}" if self.where else ""
@@ -446,7 +444,7 @@ def deviation(
     is_bounded: bool = False,
     is_sorted: bool = False,
 ) -> Deviation:
-    """Judge two values of a tensor, or sequences and maps of them.
+    """Return the deviation of a tensor, or of sequences and maps of tensors, from a reference.
 
     Args:
         value: what is judged.
@@ -482,7 +480,7 @@ def deviation(
 
 
 def _share_of(rtol: float, reference: Array, is_bounded: bool) -> Rounding:
-    """Return a tolerance of so much of each element, and of the size of all."""
+    """Return a limit that allows a share of each element, or of the RMS of all."""
     precision = precision_of(reference.dtype.name)
     if precision is None or not is_float(reference):
         return Rounding(reference.dtype.name, rtol, 0.0, "")
@@ -530,9 +528,8 @@ def _elementwise_deviation(
 
 
 def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding | None:
-    """Return what is explained of whole numbers, of which so few are others that a coarse type may
-    have decided otherwise; None where it does not explain that.
-    """
+    """Return the limit for integers of which a few differ, as a coarse type can break ties
+    differently; None if too many differ."""
     exact_deviation = _exact_deviation(value, reference, rounding.flips)
     if exact_deviation.is_wrong or not exact_deviation.count:
         return None
@@ -542,13 +539,13 @@ def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding |
 
 
 def _blocks(size: int) -> Iterator[slice]:
-    """Yield parts of a flat array, so small that what is made of them takes little memory."""
+    """Yield slices of a flat array, so short that temporary arrays take little memory."""
     for start in range(0, size, _BLOCK):
         yield slice(start, min(start + _BLOCK, size))
 
 
 def _flat(noise: Array | float, shape: Sequence[int]) -> Any:
-    """Return noise as a number, or as a flat array of a number for each element."""
+    """Return noise as a number, or as a flat array with a value for each element."""
     return float(noise) if np.ndim(noise) == 0 else np.broadcast_to(noise, shape).reshape(-1)
 
 
@@ -577,9 +574,7 @@ def _exact_deviation(value: Array, reference: Array, flips: float) -> Deviation:
 
 def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
     """Return an output with its rows, or the elements of each row, in the order of the reference,
-    where they may have changed places: a few of them, or any in a type so coarse that most scores
-    are the same.
-    """
+    if rounding can have exchanged them."""
     if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):
         return value
     array = value
@@ -593,7 +588,7 @@ def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
 
 
 def _order_rows(rows: Array, expected_array: Array, rounding: Rounding) -> Array:
-    """Return some rows in the order of others."""
+    """Return rows sorted into the order of the expected ones."""
     if len(rows) > _MOST_ROWS:
         return rows
     wide, array = rows.astype(np.float64), expected_array.astype(np.float64)
@@ -612,7 +607,9 @@ def _order_rows(rows: Array, expected_array: Array, rounding: Rounding) -> Array
 
 
 def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:
-    """Judge sequences and maps, each of whose members is held to the same."""
+    """Return the deviation of sequences and maps, whose members are all judged by the same
+    limit.
+    """
     if isinstance(value, dict) and isinstance(reference, dict):
         if value.keys() != reference.keys():
             return _OTHER
@@ -632,9 +629,8 @@ def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -
 
 
 def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
-    """Return an array whose numbers are moved by so many epsilons of themselves, up or down; others
-    as they are.
-    """
+    """Return an array with each number moved up or down at random by some epsilons; other arrays
+    are unchanged."""
     if not is_float(array) or is_float_code(array):
         return array
     rng = np.random.default_rng(seed)
@@ -657,9 +653,8 @@ def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
 
 
 def spread(values: Sequence[Array], reference: Array) -> Array | float:
-    """Return per element how far some values are from the reference at most; infinite where one of
-    them is not finite and the reference is, or the reverse.
-    """
+    """Return, by element, the largest distance of some values from the reference; infinite if only
+    one of them is finite."""
     if not is_float(reference):
         return 0.0
     alike = [
@@ -684,7 +679,7 @@ def spread(values: Sequence[Array], reference: Array) -> Array | float:
 def deviation_sentence(
     deviations: Mapping[str, Deviation], outputs: int, reference: str = "the reference"
 ) -> str:
-    """Say how many of so many outputs differ from a reference, and how."""
+    """Return a sentence on how many outputs differ from a reference, and the largest error."""
     if not deviations:
         return f"All outputs match those of {reference}."
     name, worst = max(deviations.items(), key=lambda item: item[1].relative)

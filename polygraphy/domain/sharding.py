@@ -35,7 +35,7 @@ class FusedAttention:
 
 @frozen
 class AttentionLayer:
-    """What is done with one attention layer.
+    """The way to split one attention layer.
 
     Attributes:
         q: the tensor that is multiplied by K.
@@ -52,7 +52,7 @@ class AttentionLayer:
 
 @frozen
 class Collectives:
-    """What the operations between devices have in common.
+    """The settings shared by all operations between devices.
 
     Attributes:
         group_size: how many devices take part; 0 for all.
@@ -71,7 +71,7 @@ class Collectives:
 
 @frozen
 class ShardTensor:
-    """An input or output that is split: along which axis, and of how many it has."""
+    """An input or output to split: its axis, and its number of axes."""
 
     name: str
     seq_len_idx: int = 0
@@ -80,7 +80,7 @@ class ShardTensor:
 
 @frozen
 class ShardHints:
-    """How a model is split.
+    """The way to split a model.
 
     Attributes:
         parallelism: `CONTEXT` or `TENSOR`.

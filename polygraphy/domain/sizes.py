@@ -54,7 +54,7 @@ _BLOCK = 1 << 16
 
 @frozen
 class PartSize:
-    """How large the elements of a part are.
+    """The size of the elements of a part.
 
     Attributes:
         name: the tensor that it was computed as; "" if that is not known.
@@ -75,7 +75,7 @@ class PartSize:
 
 @frozen
 class Sizes:
-    """The parts of an output, and by element the number of its part (see `label_parts`)."""
+    """The parts of an output, and the part number of each element (see `label_parts`)."""
 
     parts: Sequence[PartSize]
     labels: Array
@@ -90,8 +90,7 @@ def sizes_of(
     *,
     has_steps: bool = False,
 ) -> Sizes | None:
-    """Return the parts of an output and their sizes; None if it is one part without any constant
-    that fills.
+    """Return the parts of an output and their sizes; None for a single part without fill values.
 
     Args:
         name: the output.
@@ -148,7 +147,7 @@ def _single_sizes(
     *,
     is_known: bool,
 ) -> Sizes | None:
-    """Return the sizes of an output that no graph takes apart.
+    """Return the sizes of an output whose parts no graph shows.
 
     Args:
         name: the output.
@@ -186,7 +185,7 @@ def _single_sizes(
 
 
 def _with_steps(sizes: Sizes | None, reference: Array, epsilon: float) -> Sizes | None:
-    """Return sizes of parts that may have the steps of the largest element."""
+    """Return sizes with parts that may have the steps of the largest element."""
     if sizes is None:
         return None
     step = epsilon * _peak(reference)
@@ -194,9 +193,8 @@ def _with_steps(sizes: Sizes | None, reference: Array, epsilon: float) -> Sizes 
 
 
 def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> float:
-    """Return what is explained at least of elements that may be what is left of larger terms, on
-    the side at least that resolves less.
-    """
+    """Return the least limit for elements that may be the difference of larger terms, for the side
+    with the coarser resolution."""
     for array in (reference, value) if terms else ():
         if _typical(array, 0.0) >= _RESOLVED * epsilon * terms and _is_like_noise(array):
             return epsilon * terms
@@ -204,7 +202,7 @@ def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> floa
 
 
 def _extremes(block: Array) -> tuple[float, float]:
-    """Return the largest and the smallest of the finite elements and zero."""
+    """Return the largest and the smallest finite element, at least and at most zero."""
     high, low = float(block.max(initial=0.0)), float(block.min(initial=0.0))
     if math.isfinite(high) and math.isfinite(low):
         return high, low
@@ -213,7 +211,7 @@ def _extremes(block: Array) -> tuple[float, float]:
 
 
 def _where_finite(value: Array, counted: Array) -> Array:
-    """Return a value without the elements that do not count in its reference."""
+    """Return a value without the elements whose reference is excluded."""
     return value if _is_all_finite(counted) else np.where(np.isfinite(counted), value, np.nan)
 
 
@@ -223,7 +221,7 @@ def _is_all_finite(array: Array) -> bool:
 
 
 def in_a_row(value: Any) -> Array:
-    """Return the elements of a tensor, or of a sequence or map of tensors one after the other."""
+    """Return the elements of a tensor, or of a sequence or map of tensors, as one vector."""
     if isinstance(value, dict):
         return in_a_row(list(value.values()))
     if isinstance(value, (list, tuple)):
@@ -250,9 +248,8 @@ def elements_of(array: Array, labels: Array, number: int) -> Array:
 
 
 def pieces_of(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Yield the elements of arrays of one shape in flat pieces, so small that what is made of them
-    takes little memory, also of views.
-    """
+    """Yield arrays of one shape in flat pieces, also for views, so short that temporary arrays take
+    little memory."""
     first = arrays[0]
     if not first.size:
         return
@@ -279,9 +276,8 @@ def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
 
 
 def _typical(array: Array, whole_value: float) -> float:
-    """Return the size of elements of which few may be small by chance, though not larger for that
-    than the whole output.
-    """
+    """Return the size of elements, raised if their small number could make it small by chance, but
+    at most to that of the whole output."""
     count = squares = 0.0
     for (block,) in _blocks(array):
         own_block = block if math.isfinite(block.sum()) else block[np.isfinite(block)]
@@ -294,9 +290,8 @@ def _typical(array: Array, whole_value: float) -> float:
 
 
 def _least_by_chance(count: int) -> float:
-    """Return which share of their size the root mean square of so many normal numbers is, at least
-    in 99 of 100 cases.
-    """
+    """Return the share of its expected RMS that a sample of that many normal numbers reaches in 99%
+    of cases."""
     if count >= _MANY:
         return 1.0
     log = (math.log(_BY_CHANCE) + math.lgamma(count / 2 + 1)) / count
@@ -315,9 +310,8 @@ def _peak(array: Array) -> float:
 def _without_fills(
     value: Array, reference: Array, leaf: Layout, rtol: float
 ) -> tuple[Array | None, float]:
-    """Return the reference with NaN in place of the constants that fill it, and the largest of them
-    that may have been computed; None if there are none that matter.
-    """
+    """Return the reference with NaN in place of fill values, and the largest fill value that may
+    have been computed; None if there are no relevant fill values."""
     residual: Array | None = None
     computed = 0.0
     for _ in range(0 if leaf.is_pure and not leaf.fills else _MOST_FILLS):
@@ -333,7 +327,7 @@ def _without_fills(
 
 
 def without_fills(value: Array, reference: Array) -> Array:
-    """Return a reference with NaN in place of the constants that fill it and the value."""
+    """Return a reference with NaN where both it and the value have the same fill value."""
     residual, _ = _without_fills(value, reference, Layout(is_mixed=True), 1.0)
     return reference if residual is None else residual
 
@@ -344,7 +338,7 @@ def _is_among(fill: float, known_values: Sequence[float]) -> bool:
 
 
 def _is_usual(fill: float) -> bool:
-    """Return whether a constant is one that masks are filled with, or nearly."""
+    """Return whether a constant is, or nearly is, a usual fill value of masks."""
     size = abs(fill)
     power = 10.0 ** round(math.log10(size))
     return size >= _USUAL_FILL / 2 and _is_among(size, (power, power / 2, *_LARGEST))
@@ -353,7 +347,8 @@ def _is_usual(fill: float) -> bool:
 def _fill_of(
     value: Array, reference: Array, known_values: Sequence[float], rtol: float
 ) -> float | None:
-    """Return the constant that fills most far outside the rest; None if there is none."""
+    """Return the most frequent constant that is far outside the other elements; None if there is
+    none."""
     extreme = 0.0
     for (block,) in _blocks(reference):
         extreme = max((extreme, *_extremes(block)), key=abs)
@@ -382,9 +377,8 @@ def _fill_of(
 
 
 def _levels(reference: Array, rtol: float) -> Array | None:
-    """Return by slice of an axis, and of another inside it, the number of its level, from the
-    largest; None if all are of one level.
-    """
+    """Return the level number of each slice, from the largest level; None if all slices have the
+    same level."""
     if _peak(reference) <= 1 or reference.ndim == 0:  # They may be probabilities.
         return None
     labels = np.zeros((1,) * reference.ndim, np.uint8)
@@ -405,9 +399,8 @@ def _levels(reference: Array, rtol: float) -> Array | None:
 
 
 def _slices_below_tolerance(array: Array, rtol: float) -> tuple[int, Array] | None:
-    """Return the axis along which some slices are so small that the tolerance of the others covers
-    all their elements, and which.
-    """
+    """Return an axis, and a mask of its slices that are so small that the tolerance of the others
+    covers all their elements; None if there is none."""
     size = root_mean_square(array)
     for axis in range(array.ndim):
         if array.shape[axis] < 2:
@@ -432,7 +425,9 @@ def _peaks(array: Array, axis: int) -> Array:
 
 
 def _is_like_noise(array: Array) -> bool:
-    """Return whether elements may be what is left of larger terms: of both signs, or with zeros."""
+    """Return whether elements may be differences of larger terms: they have both signs, or
+    zeros.
+    """
     positive = negative = zeros = 0
     for (block,) in _blocks(array):
         positive += int(np.count_nonzero(block > 0))
@@ -445,6 +440,6 @@ def _is_like_noise(array: Array) -> bool:
 
 
 def in_words(part: PartSize) -> str:
-    """Return what a part is called: its tensor, and its place."""
+    """Return the name of a part: its tensor and position."""
     name, where = map(one_line, (part.name, part.where))
     return f"{name} ({where})" if name and where else name or where

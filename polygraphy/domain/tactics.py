@@ -21,7 +21,7 @@ def _as_integers(values: Iterable[int]) -> tuple[int, ...]:
 
 @frozen
 class TensorInfo:
-    """How a tactic wants one of its tensors laid out in memory; strides in elements."""
+    """The memory layout of a tensor in a tactic; strides in elements."""
 
     dtype: str = field(converter=str)
     strides: tuple[int, ...] = field(converter=_as_integers)
@@ -30,7 +30,7 @@ class TensorInfo:
 
     @classmethod
     def from_trt(cls, io_info: Any) -> TensorInfo:
-        """Describe a tensor as a builder reports it.
+        """Return the layout of a tensor reported by a builder.
 
         Args:
             io_info: an ``IAlgorithmIOInfo``, or anything with a `dtype` and `strides`; the two
@@ -44,6 +44,7 @@ class TensorInfo:
         )
 
     def __str__(self) -> str:
+        """Return the layout in one line."""
         return (
             f"TensorInfo({self.dtype}, {self.strides}, {self.vectorized_dim}, "
             f"{self.components_per_element})"
@@ -68,7 +69,7 @@ class Algorithm:
 
     @classmethod
     def from_trt(cls, context: Any, algorithm: Any) -> Algorithm:
-        """Describe a choice as a builder reports it.
+        """Return a choice reported by a builder.
 
         Args:
             context: an ``IAlgorithmContext``: how many inputs and outputs the layer has.
@@ -82,6 +83,8 @@ class Algorithm:
         return cls(variant.implementation, variant.tactic, tensors[:inputs], tensors[inputs:])
 
     def __str__(self) -> str:
+        """Return the tactic in one line."""
+
         def list_infos(infos: Sequence[TensorInfo]) -> str:
             """Return tensor infos as the text of a tuple."""
             return "(" + ", ".join(map(str, infos)) + ("," if len(infos) == 1 else "") + ")"
@@ -93,7 +96,7 @@ class Algorithm:
 
 
 class TacticReplay(PublishedDict[Algorithm], Storable):
-    """Maps layers to the tactic that was chosen for each."""
+    """Maps each layer to its chosen tactic."""
 
     def add(self, name: str, algorithm: Algorithm) -> TacticReplay:
         """Add or replace the choice for one layer and return this object, so that calls can be
@@ -105,9 +108,8 @@ class TacticReplay(PublishedDict[Algorithm], Storable):
     def difference(
         self, tactic_replay: TacticReplay
     ) -> dict[str, tuple[Algorithm | None, Algorithm | None]]:
-        """Return the layers whose choice differs, with this replay's choice and the other's (None:
-        not there).
-        """
+        """Return the layers with different choices: this replay's and the other's; None for a
+        missing one."""
         names = [*self, *(name for name in tactic_replay if name not in self)]
         return {
             name: (self.get(name), tactic_replay.get(name))
@@ -116,6 +118,7 @@ class TacticReplay(PublishedDict[Algorithm], Storable):
         }
 
     def __str__(self) -> str:
+        """Return a line for each layer."""
         return "\n".join(
             f"Layer: {name}\n    Algorithm: {algorithm}" for name, algorithm in self.items()
         )
@@ -124,7 +127,7 @@ class TacticReplay(PublishedDict[Algorithm], Storable):
 def suspicious_tactics(
     good: Iterable[TacticReplay], bad: Iterable[TacticReplay]
 ) -> dict[str, tuple[Algorithm, ...]]:
-    """Return, per layer, the tactics that builds which failed chose and no build that passed did.
+    """Return, by layer, the tactics that failed builds chose and no passing build did.
 
     Layers and tactics are in the order in which the replays that failed hold them; each tactic is
     listed once.

@@ -50,7 +50,7 @@ def from_json(src: str) -> Any:
 
 
 def save_json(obj: Any, dest: PathOrFile, description: str | None = None) -> None:
-    """Write `obj` to a file, whole or not at all, or to an open file.
+    """Write `obj` to a file, completely or not at all, or to an open file.
 
     Args:
         obj: numbers, strings, lists, dictionaries, arrays, and whatever has an encoder.
@@ -92,7 +92,7 @@ def add_json_methods(description: str | None = None) -> Callable[[Class], Class]
         """Return the class with the methods `to_json`, `from_json`, `save` and `load`."""
 
         def save(self: Any, dest: PathOrFile) -> None:
-            """Write this object to a file, whole or not at all, or to an open file."""
+            """Write this object to a file, completely or not at all, or to an open file."""
             save_json(self, dest, description)
 
         def from_json(src: str) -> Any:

@@ -196,14 +196,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class TempAttrChange:
-    """Gives attributes of an object other values for the length of a `with` block."""
+    """Sets attributes of an object inside a `with` block, and restores them at its end."""
 
     def __init__(self, arg_group: Any, attr_values: Mapping[str, Any]) -> None:
-        """Take the object, which has these attributes, and the values."""
+        """Set the object and the temporary values of its attributes."""
         self._owner = arg_group
         self._values = attr_values
 
     def __enter__(self) -> None:
+        """Set the temporary values."""
         self._before = {name: getattr(self._owner, name) for name in self._values}
         self._set(self._values)
 
@@ -213,6 +214,7 @@ class TempAttrChange:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Restore the values."""
         self._set(self._before)
 
     def _set(self, values: Mapping[str, Any]) -> None:
@@ -270,7 +272,8 @@ def is_inf(obj: Any) -> bool:
 
 
 def make_repr(type_str: str, *args: Any, **kwargs: Any) -> tuple[str, bool, bool]:
-    """Return the call that makes an object, as source text.
+    """Return the source text of the call that creates an object, and whether all arguments, and all
+    named ones, are None.
 
     Args:
         type_str: what is called.
@@ -387,7 +390,8 @@ def try_match_shape(arr: Any, shape: Shape) -> Any:
 
 
 class NamedTemporaryFile:
-    """A temporary file that goes at the end of its `with` block, and can be opened by name before.
+    """A temporary file that is deleted at the end of its `with` block, and can be opened by name
+    until then.
 
     Attributes:
         name: its path.
@@ -396,13 +400,14 @@ class NamedTemporaryFile:
     def __init__(
         self, mode: str | None = None, prefix: str | None = None, suffix: str | None = None
     ) -> None:
-        """Make the file; `mode` is that of the stream (default: ``wb+``)."""
+        """Create the file; `mode` is that of the stream (default: ``wb+``)."""
         self._stream: IO[Any] = tempfile.NamedTemporaryFile(  # noqa: SIM115
             mode or "wb+", prefix=prefix, suffix=suffix, delete=False
         )
         self.name = self._stream.name
 
     def __enter__(self) -> NamedTemporaryFile:
+        """Return the file, which is deleted at the end of the block."""
         return self
 
     def __exit__(
@@ -411,6 +416,7 @@ class NamedTemporaryFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Close and delete the file."""
         self._stream.close()
         Path(self.name).unlink(missing_ok=True)
 
@@ -420,9 +426,8 @@ class NamedTemporaryFile:
 
 
 class LockFile:
-    """Keeps other processes and threads that lock the same path waiting for the length of a `with`
-    block. The path itself is neither made nor touched; a file beside it, ``.lock`` at its end, is.
-    """
+    """Holds a lock on a path inside a `with` block, against other processes and threads. The lock
+    is a file next to the path, with ``.lock`` appended."""
 
     def __init__(self, path: str | Path) -> None:
         """Create a lock for a path."""
@@ -431,7 +436,7 @@ class LockFile:
         self._lock = FileLock(f"{ensure_parent(path)}.lock")
 
     def __enter__(self) -> None:
-        """Wait until no other process holds the lock, and hold it."""
+        """Wait until no other process holds the lock, and acquire it."""
         self._lock.acquire()
 
     def __exit__(
@@ -440,6 +445,7 @@ class LockFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Release the lock."""
         self._lock.release()
 
 

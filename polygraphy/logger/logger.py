@@ -66,14 +66,17 @@ class Scope:
     __slots__ = ("_enter", "_leave")
 
     def __init__(self, enter: Callable[[], object], leave: Callable[[], object]) -> None:
+        """Set the functions for start and end."""
         self._enter = enter
         self._leave = leave
 
     def __enter__(self) -> Scope:
+        """Call the function for the start, and return the context."""
         self._enter()
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        """Call the function for the end."""
         self._leave()
 
 
@@ -152,6 +155,7 @@ class Logger:
         timestamp: bool = False,
         line_info: bool = False,
     ) -> None:
+        """Set severities and the form of lines."""
         self.logger_callbacks: list[Callable[[SeverityTable], object]] = []
         # The first table is the configured one; each `verbosity` in force lays one over it.
         self._tables = [_Holder(SeverityTable(severity))]
@@ -579,6 +583,7 @@ class _Holder:
     __slots__ = ("table",)
 
     def __init__(self, table: SeverityTable) -> None:
+        """Set the table."""
         self.table = table
 
 
@@ -609,6 +614,7 @@ class LoggerIndent(Scope):
     """A context in which a logger indents messages by `indent` times four spaces."""
 
     def __init__(self, logger: Logger, indent: int) -> None:
+        """Set the logger and the indentation."""
         depth = logger._indentation
         before = depth.get()
         super().__init__(lambda: depth.set(indent), lambda: depth.set(before))

@@ -132,6 +132,7 @@ class SeverityTable:
     """Whether the answer depends on the module at all."""
 
     def __init__(self, levels: Levels) -> None:
+        """Set the severities by path; a number applies to all modules."""
         if isinstance(levels, SeverityTable):
             entries = levels.as_dict()
         elif isinstance(levels, int):
@@ -164,14 +165,17 @@ class SeverityTable:
         return dict(self._levels)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether the severities are equal."""
         if isinstance(other, SeverityTable):
             return self._levels == other._levels
         return NotImplemented
 
     def __hash__(self) -> int:
+        """Return a hash of the severities."""
         return hash(frozenset(self._levels.items()))
 
     def __repr__(self) -> str:
+        """Return the severities as text."""
         return f"SeverityTable({self._levels!r})"
 
 

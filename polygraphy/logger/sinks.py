@@ -141,8 +141,7 @@ def split_by_stream(lines: Sequence[Line]) -> list[Line]:
 
 
 def write_console(lines: Sequence[Line], *, colors: bool) -> None:
-    """Write messages that go to the same stream: to standard error if they are critical, else to
-    standard output.
+    """Write messages for one stream: standard error for critical ones, else standard output.
 
     The streams are those of the moment, so that redirecting `sys.stdout` works. What cannot be
     encoded is escaped. A reader that went away (`polygraphy ... | head`) is not an error: what it
@@ -236,6 +235,7 @@ class LogFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Set the path; the file is opened by the first line."""
         from pathlib import Path
 
         self.path = os.fspath(path)
@@ -314,6 +314,7 @@ class PendingLines:
     __slots__ = ("_holds", "_lines", "_write")
 
     def __init__(self, write: Callable[[list[Line]], None]) -> None:
+        """Set the function that writes lines."""
         self._write = write
         self._lines: list[Line] = []
         self._holds = 0

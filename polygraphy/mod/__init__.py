@@ -49,6 +49,7 @@ _SUBMODULES = ("exporter", "importer", "trt_importer", "util")
 if not TYPE_CHECKING:  # A type checker would take every name for one that is there.
 
     def __getattr__(name):
+        """Return a public name, imported on first use."""
         if name in _SUBMODULES:
             return __import__(f"{__name__}.{name}", fromlist=[name])
         if name not in _HOMES:
@@ -59,4 +60,5 @@ if not TYPE_CHECKING:  # A type checker would take every name for one that is th
 
 
 def __dir__() -> list[str]:
+    """Return the public names."""
     return sorted({*globals(), *_HOMES, *_SUBMODULES})

@@ -32,6 +32,7 @@ def defer_names(
     homes = names or {}
 
     def __getattr__(name: str) -> Any:
+        """Return a name of the module, imported on first use."""
         from importlib import import_module
 
         if name in homes:

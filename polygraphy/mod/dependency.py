@@ -83,6 +83,7 @@ class Dependency:
         flags: Sequence[str] = (),
         requires: Sequence[str] = (),
     ) -> None:
+        """Set the requirement, and how the module is installed."""
         self.name = requirement.module
         self.module: ModuleType | None = None
         self._requirement = requirement
@@ -95,6 +96,7 @@ class Dependency:
         self._next_search = 0.0
 
     def __getstate__(self) -> dict[str, object]:
+        """Return the state without the loaded module."""
         # Another process imports the module for itself.
         return {**self.__dict__, "module": None}
 
@@ -471,6 +473,7 @@ class LazyModule:
     _dependency: Dependency
 
     def __init__(self, dependency: Dependency) -> None:
+        """Set the module that this object stands for."""
         object.__setattr__(self, "_dependency", dependency)
 
     def is_installed(self) -> bool:
@@ -486,6 +489,7 @@ class LazyModule:
         return self._dependency.install_command()
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the module, which is imported on first use."""
         module = self._dependency.module
         if module is None:
             is_special = name.startswith("__") and name.endswith("__")
@@ -495,17 +499,22 @@ class LazyModule:
         return getattr(module, name)
 
     def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute of the module."""
         setattr(self._dependency.load(), name, value)
 
     def __delattr__(self, name: str) -> None:
+        """Delete an attribute of the module."""
         delattr(self._dependency.load(), name)
 
     def __dir__(self) -> list[str]:
+        """Return the names in the module."""
         return dir(self._dependency.load())
 
     def __repr__(self) -> str:
+        """Return the name of the module as text, without importing it."""
         state = "not imported yet" if self._dependency.module is None else "imported"
         return f"<lazy module {self._dependency.name!r} ({state})>"
 
     def __reduce__(self) -> tuple[type[LazyModule], tuple[Dependency]]:
+        """Return what pickle stores: the requirement."""
         return LazyModule, (self._dependency,)

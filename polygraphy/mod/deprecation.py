@@ -157,17 +157,20 @@ def _alias(original: Any, name: str, warn: Callable[[], None]) -> type:
 
     class DeprecatedAlias(type(original)):  # type: ignore[misc]
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            """Warn, and return an instance of the original class."""
             warn()
             if cls is alias:
                 return original(*args, **kwargs)
             return super().__call__(*args, **kwargs)
 
         def __instancecheck__(cls, instance: object) -> bool:
+            """Return whether an object is an instance of the original class."""
             if cls is alias:
                 return isinstance(instance, original)
             return bool(super().__instancecheck__(instance))
 
         def __subclasscheck__(cls, subclass: type) -> bool:
+            """Return whether a class is a subclass of the original class."""
             if cls is alias:
                 return issubclass(subclass, original)
             return bool(super().__subclasscheck__(subclass))

@@ -129,11 +129,13 @@ class _OwnFolder:
     """
 
     def __init__(self, folder: Path) -> None:
+        """Set the folder."""
         self._folder = folder
         self._finder = _FolderFinder(folder)
         self._displaced: dict[str, ModuleType] = {}
 
     def __enter__(self) -> None:
+        """Give modules in the folder priority."""
         sys.path_importer_cache.pop(str(self._folder), None)  # It may list what was there long ago.
         outer = [finder for finder in _finders if finder.folder != self._folder]
         displaced = {name for finder in outer for name in finder.found}
@@ -144,6 +146,7 @@ class _OwnFolder:
         sys.meta_path.insert(0, self._finder)
 
     def __exit__(self, *_exception: object) -> None:
+        """Restore the loaded modules and the finders."""
         sys.meta_path.remove(self._finder)
         _finders.remove(self._finder)
         is_shared = self._folder in (Path(entry).resolve() for entry in sys.path)
@@ -168,6 +171,7 @@ class _FolderFinder:
     """Finds top-level modules in one folder; an entry of `sys.meta_path`."""
 
     def __init__(self, folder: Path) -> None:
+        """Set the folder."""
         self.folder = folder
         self.found: set[str] = set()
         self._thread = _thread.get_ident()

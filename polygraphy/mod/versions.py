@@ -51,7 +51,7 @@ def _comparing(compare: Callable[[_Key, _Key], bool]) -> Callable[[Version, obje
 
 
 class Version(tuple[int, ...]):
-    """The numbers of a release, ordered as PEP 440 says.
+    """The numbers of a release, ordered as in PEP 440.
 
     It is a tuple of the numbers as they were written, `(1, 20)`, and compares with other versions,
     with their texts and with tuples of numbers, which stand for final releases:
@@ -74,6 +74,7 @@ class Version(tuple[int, ...]):
     __ge__ = _comparing(operator.ge)
 
     def __hash__(self) -> int:
+        """Return a hash that equal versions share."""
         return hash(self._key)
 
 
@@ -146,7 +147,7 @@ _TESTS = {
 
 
 class Requirement:
-    """A module, with the versions of it that will do.
+    """A module, with its accepted versions.
 
     Args:
         text: The name of a module, dots included, and version specifiers separated by commas.
@@ -163,6 +164,7 @@ class Requirement:
     __slots__ = ("_conditions", "module", "specifier")
 
     def __init__(self, text: str) -> None:
+        """Parse a requirement such as ``onnx>=1.14``."""
         start = next((i for i, char in enumerate(text) if char in "<>=!~"), len(text))
         self.module = text[:start].strip()
         self.specifier = "".join(text[start:].split())
@@ -174,12 +176,14 @@ class Requirement:
 
     @property
     def wants_latest(self) -> bool:
-        """Whether the newest version is wanted; any version is good enough to go on with."""
+        """Return whether the newest version should be installed; any version is accepted
+        meanwhile.
+        """
         return self.specifier == LATEST_VERSION
 
     @property
     def has_conditions(self) -> bool:
-        """Whether there is a version that will not do."""
+        """Return whether any version is rejected."""
         return bool(self._conditions)
 
     def accepts(self, installed: str) -> bool:

@@ -37,7 +37,7 @@ fails."""
 
 
 class NarrowModel(Protocol):
-    """A float32 model that a party computes which rounds at every operator, as hardware would.
+    """A float32 model, computed with rounding at every operator, as hardware would.
 
     Attributes:
         inputs: names, data types and shapes of its inputs.
@@ -84,7 +84,7 @@ class NarrowModel(Protocol):
 
 
 class NarrowModels(Protocol):
-    """Opens models to see what a narrower type does to them."""
+    """Opens models to show the effect of a narrower type."""
 
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
@@ -101,13 +101,12 @@ class NarrowModels(Protocol):
         """
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
-        """Return the narrow type in which an ``onnx.ModelProto`` computes already, and the names of
-        the nodes that do; None if no node does.
-        """
+        """Return the narrow type of an ``onnx.ModelProto``, and the names of its nodes in that
+        type; None if there are none."""
 
     def rounding_emulator(self, model: Any) -> Compute | None:
-        """Return a function that computes an ``onnx.ModelProto`` that is narrow already, rounded
-        after every operator; None if no node is narrow.
+        """Return a function that computes a narrow ``onnx.ModelProto`` with rounding after every
+        operator; None if no node is narrow.
 
         Raises:
             BackendError: the reference evaluator cannot run it.
@@ -116,11 +115,11 @@ class NarrowModels(Protocol):
     def roughly(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
-        """Return a function that computes a model two or more times, lazily, with the results of
-        its nodes perturbed: each element by as much as rounding explains for one operator. In
-        float16 or bfloat16, whether the model is narrow itself or not: once with the digits of the
-        type but without its range limits, and once in float32; empty if a node amplifies rounding
-        more than others, because then it is at fault if that shows.
+        """Return a function that lazily computes two or more perturbed versions of a model, in
+        which each element moves within the rounding limit of one operator. For float16 or
+        bfloat16: one version with the digits of the type but without its range limits, and one
+        in float32; empty if a node amplifies rounding more than others, because then that node
+        is at fault.
 
         Args:
             model: an ``onnx.ModelProto``, its bytes or its path.
@@ -214,9 +213,8 @@ class SuspectedParty(Protocol):
 
 
 class LoweringParty(SuspectedParty, Protocol):
-    """A backend that may compute in half precision. Its passes are the nodes of a model then: those
-    that it is loaded without compute in float32, and one without a name goes by the first tensor
-    that it computes.
+    """A backend that may compute in half precision. Its passes are the nodes of a model: a disabled
+    one computes in float32, and an unnamed node is identified by the first tensor it computes.
 
     Attributes:
         lowers_to: ``tf32``, ``fp16`` or ``bf16``; None where it computes in float32. With ``tf32``
@@ -233,7 +231,7 @@ class LoweringParty(SuspectedParty, Protocol):
 
 @frozen
 class Decision:
-    """What a statement of a program, such as an `if` or a loop, decides during a run.
+    """The decision of a statement of a program, such as an `if` or a loop, during a run.
 
     Attributes:
         path: the file.
@@ -256,7 +254,7 @@ class Decision:
 
 @frozen
 class Exporter:
-    """How a model was exported from a program.
+    """The way in which a model was exported from a program.
 
     Attributes:
         dynamo: whether by the exporter that is based on `torch.export`.
@@ -323,9 +321,8 @@ class OpenedProgram(Protocol):
         """
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
-        """Return what the statements of the program decide for some data, in the order in which
-        they first run; empty if the program is closed.
-        """
+        """Return the decisions of the program's statements for some data, in the order of their
+        first run; empty if its code is not available."""
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield other ways to export the program: a description, a command line (empty if the
@@ -334,7 +331,7 @@ class OpenedProgram(Protocol):
         """
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported as the model was exported, and the name of the exporter.
+        """Return the program exported in the same way as the model, and the name of the exporter.
 
         Args:
             feed: the example, by the names of the model.
@@ -409,9 +406,8 @@ class QuantizedModel(Protocol):
 
     @property
     def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:
-        """Return the weights that a backend may quantize again if they are switched off, while the
-        site that their node reads is on, and one of those behind the node.
-        """
+        """Return the weights that a backend may quantize again if they are in floating point, while
+        the site that their node reads, and one after the node, are quantized."""
 
     def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with a last input that switches sites on.
@@ -444,7 +440,7 @@ class QuantizedModel(Protocol):
 
 
 class CodeTensors(Protocol):
-    """The tensors of codes that nodes of a quantized model compute.
+    """The tensors of codes that a quantized model computes.
 
     Attributes:
         tensors: these, in the order of their nodes.
@@ -491,7 +487,7 @@ def quantize_again(request: Requantization) -> Sequence[Any] | None:
 
 
 class DiagnosisReports(Protocol):
-    """Shows how a diagnosis goes."""
+    """Shows the steps and the result of a diagnosis."""
 
     def show_attempt(self, attempt: Attempt) -> None:
         """Report a finished step."""
@@ -507,7 +503,7 @@ class DiagnosisReports(Protocol):
 
 
 class OtherEnvironment(Protocol):
-    """A Python environment with a backend of its own.
+    """A Python environment with its own version of a backend.
 
     Attributes:
         path: where it is, as it was given.
@@ -542,8 +538,8 @@ def open_environment(path: str) -> OtherEnvironment:
 
 @port
 def write_failure(folder: str, failure: Failure) -> None:
-    """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, as
-    onnx's backend tests have them.
+    """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, in the
+    form of onnx's backend tests.
 
     Raises:
         FileError: a file cannot be written.
@@ -577,9 +573,8 @@ def find_violations(
 
 @port
 def sanitize_model(model: Any, *, fold_constants: bool = False) -> Any:
-    """Return a copy of an ``onnx.ModelProto`` with inferred types, and with folded constants if
-    asked, as ``surgeon sanitize`` saves it.
-    """
+    """Return a copy of an ``onnx.ModelProto`` with inferred types and, if requested, folded
+    constants, as ``surgeon sanitize`` saves it."""
 
 
 @port

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy import ndarray
 
-    from polygraphy.domain.diagnosis.pairing import Side
-    from polygraphy.domain.model.graph import Node
+    from polygraphy.domain.model.graph import Graph, Node
     from polygraphy.domain.results.results import Recomputed
     from polygraphy.domain.search.layers import Layer
     from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -88,7 +87,7 @@ def quantize(
 
 
 class OpenModel(Protocol):
-    """A model that was opened: its nodes, and parts of it as models of their own.
+    """An opened model: its nodes, and parts of it as separate models.
 
     Attributes:
         proto: the ``onnx.ModelProto``, with the bodies of its own functions in place of their
@@ -104,8 +103,8 @@ class OpenModel(Protocol):
         """Return the nodes, in order."""
 
     @property
-    def indexed_graph(self) -> Side:
-        """Return the graph with the values of its weights, indexed once."""
+    def graph(self) -> Graph:
+        """Return the graph, with the same nodes and the values of its weights."""
 
     @property
     def operators(self) -> Sequence[str]:
@@ -193,8 +192,8 @@ class OpenModel(Protocol):
 
 
 class LayeredModel(OpenModel, Protocol):
-    """A model of which nothing but the structure needs to be in memory; its outputs are all that is
-    compared, in the order in which it is computed.
+    """A model of which only the structure must be in memory; its outputs are the compared tensors,
+    in the order of computation.
 
     Attributes:
         resident_weights: bytes of weights that it holds in memory.
@@ -203,10 +202,10 @@ class LayeredModel(OpenModel, Protocol):
     resident_weights: int
 
     def whole(self) -> Any:
-        """Return the model with all tensors to compare as outputs, to be run in one piece."""
+        """Return the model with all tensors to compare as outputs."""
 
     def unmarked(self) -> Any:
-        """Return the model with its own outputs alone."""
+        """Return the model with only its own outputs."""
 
 
 class ReducibleModel(Protocol):

@@ -75,17 +75,17 @@ class DeviceStream(Protocol):
 
 
 class DeviceEvent(Protocol):
-    """A moment on a stream."""
+    """A point in the work of a stream."""
 
     def seconds_since(self, earlier: DeviceEvent) -> float:
-        """Return the seconds between an earlier event and this one; both have passed."""
+        """Return the seconds between an earlier event and this one; both must have been reached."""
 
     def free(self) -> None:
         """Free the event; calling it twice is allowed."""
 
 
 class DeviceGraph(Protocol):
-    """Work that was written down once, and is launched as one."""
+    """Captured work that is launched as a unit."""
 
     def launch(self) -> None:
         """Queue the work."""
@@ -95,7 +95,7 @@ class DeviceGraph(Protocol):
 
 
 class PinnedBlock(Protocol):
-    """Host memory that the device reads and writes without help.
+    """Host memory that the device accesses directly.
 
     Attributes:
         address: where it starts.
@@ -110,10 +110,10 @@ class PinnedBlock(Protocol):
 
 
 class Device(DeviceMemory, Protocol):
-    """The GPU that is current in the calling thread."""
+    """The current GPU of the calling thread."""
 
     def require(self) -> None:
-        """Raise if there is no GPU to use.
+        """Raise BackendError if there is no usable GPU.
 
         Raises:
             BackendError: there is none, or no driver, or no package to reach it; says which.
@@ -134,10 +134,10 @@ class Device(DeviceMemory, Protocol):
         """Wait until the current GPU of the calling thread has finished the work of all streams."""
 
     def free_memory(self) -> int:
-        """Return the number of bytes that can be allocated at most."""
+        """Return the number of bytes that can be allocated."""
 
     def check_readable(self, address: int, gpu: int) -> None:
-        """Raise if a GPU cannot read the memory at an address.
+        """Raise InputError if a GPU cannot read the memory at an address.
 
         Args:
             address: of memory that other code allocated.

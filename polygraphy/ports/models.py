@@ -52,7 +52,7 @@ def find_quantized_tensors(path: str) -> list[QuantizedTensor]:
 
 
 class ModelReports(Protocol):
-    """Shows what was found out about models."""
+    """Shows reports on models."""
 
     def loading(self, path: str) -> None:
         """Report that a model is about to be read."""
@@ -77,10 +77,10 @@ class ModelReports(Protocol):
         """
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
-        """Show the tensors, and where they come from."""
+        """Show the tensors and their producers."""
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
-        """Show which weights are sparse, among those that may be."""
+        """Show which eligible weights are sparse."""
 
     def differences(self, found_differences: Sequence[Difference]) -> None:
         """Show the differences between two models; nothing if there are none."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Console(Protocol):
-    """Notified of every step of a run, in the order in which they happen."""
+    """Receives every event of a run, in order."""
 
     def note(self, text: str) -> None:
         """Report an assumption that the user may want to know."""
@@ -66,17 +66,15 @@ class Console(Protocol):
         """Show the outputs of a runner, from its first iteration."""
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
-        """A runner is done; `runtimes` are the seconds of its iterations, in order."""
+        """Report that a runner is done; `runtimes` are the seconds of its iterations, in order."""
 
     def loading_included(self, runner: str) -> None:
-        """The time of a runner's only iteration includes loading libraries and kernels of a device;
-        called after `runner_completed`.
-        """
+        """Report that the time of a runner's only iteration includes loading libraries and kernels
+        of a device; called after `runner_completed`."""
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
-        """What a runner's device measured of its iterations, in order; called after
-        `runner_completed`, if there is any.
-        """
+        """Report the device times of a runner's iterations, in order; called after
+        `runner_completed`, if there are any."""
 
     def runner_failed(self, runner: str, reason: str) -> None:
         """Report that a runner failed and the others continue."""
@@ -91,9 +89,8 @@ class Console(Protocol):
         """Report that all iterations of all pairs of runs were compared."""
 
     def samples_compared(self, compared: SamplesCompared) -> None:
-        """Report which samples of a pair of runs changed their answer, and how often both are
-        correct.
-        """
+        """Report the samples of a pair of runs with different predictions, and the accuracy of both
+        runs."""
 
     def steps_compared(self, compared: StepsCompared) -> None:
         """Report that all steps of a model with states were compared."""
@@ -118,7 +115,7 @@ class Console(Protocol):
 
 
 class Findings(Protocol):
-    """Takes what a use case found, for programs that write a report. It is not shown."""
+    """Receives the findings of a use case, for programs that write a report. They are not shown."""
 
     def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Report a finding.
@@ -144,7 +141,7 @@ class Findings(Protocol):
 
 
 class Reports(Protocol):
-    """Takes reports, one at a time."""
+    """Receives reports, one at a time."""
 
     def source(self, path: str) -> None:
         """Show the path of the next of several files."""
@@ -202,7 +199,7 @@ class Reports(Protocol):
 
 
 class Progress(Protocol):
-    """Shows how far jobs are that take many steps, to people who watch."""
+    """Shows the progress of jobs with many steps."""
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
         """Return a context manager that shows the progress of a job, and a function to call after

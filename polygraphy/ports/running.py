@@ -34,7 +34,7 @@ class Runner(Protocol):
         """Return whether the runner is between `activate` and `deactivate`."""
 
     def activate(self) -> None:
-        """Acquire what inference needs: build or load the model, allocate memory."""
+        """Build or load the model, and allocate memory."""
 
     def deactivate(self) -> None:
         """Release what `activate` acquired."""
@@ -71,7 +71,7 @@ class Runner(Protocol):
 
 
 class RunnerExtras(Protocol):
-    """What a `Runner` may have besides, method by method."""
+    """Optional methods of a `Runner`."""
 
     def get_model_facts(self) -> Facts:
         """Return the known facts about the model: data types of computations, sources of its
@@ -146,10 +146,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Loader(Protocol[T_co]):
-    """A callable without arguments. Making it does no work; every call does the work."""
+    """A callable without arguments. Creating it does no work; each call does the work."""
 
     def __call__(self) -> T_co:
-        """Do the work; what cannot be done is raised as one of `polygraphy.domain.errors`."""
+        """Return the loaded object; raise one of `polygraphy.domain.errors` if that fails."""
 
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ def call_isolated(
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
-    """Return the result of a function that is called in a process of its own, or raise its error.
+    """Return the result of a function called in a separate process, or raise its error.
 
     Args:
         function: what to call; changes that it makes to objects of the caller are lost.
@@ -177,7 +177,7 @@ def call_isolated(
 
 
 class KeptObject(Protocol):
-    """What a `WarmProcess` keeps: as an argument of a call there, it is that.
+    """A handle of an object in a `WarmProcess`; passed to a call there, it is that object.
 
     Attributes:
         is_there: whether the process has it still; not after a crash.
@@ -202,15 +202,16 @@ class WarmProcess(Protocol):
         """
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
-        """Call a function, and keep its result in the process for as long as the returned object
-        exists.
+        """Return a handle of the result of a function called in the process, which stores the
+        result as long as the handle exists.
 
         Raises:
             BackendError: as for `call`.
         """
 
     def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
-        """Do what `keep` does without waiting; the next call raises what the function raises."""
+        """Return a handle like `keep` without waiting; the next call raises the function's error,
+        if any."""
 
     def limit_calls(
         self, timeout: float | None = None, is_silent: bool = False

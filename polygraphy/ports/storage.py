@@ -25,7 +25,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 @port
 def open_spool() -> Spool:
-    """Return an empty spool, which costs nothing until something is added."""
+    """Return an empty spool; nothing is allocated before something is added."""
 
 
 @port
@@ -45,7 +45,7 @@ def path_exists(path: str) -> bool:
 
 @port
 def check_writable(path: str) -> None:
-    """Raise if a file cannot be written; nothing is left at its path.
+    """Raise FileError if a file cannot be written; nothing is left at its path.
 
     Raises:
         FileError: it cannot be.

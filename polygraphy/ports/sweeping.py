@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Launched(Protocol):
-    """A job that runs in a process of its own."""
+    """A job that runs in a separate process."""
 
     def poll(self, wait: float = 0.0) -> Mapping[str, Any] | None:
-        """Return the record of the job, which is in its file by then; None while the job runs.
+        """Return the record of the job, which is then also in its file; None while the job runs.
 
         Args:
             wait: seconds to wait for its end, at most.
@@ -121,7 +121,8 @@ def claim_folder(folder: str) -> None:
 
 @port
 def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-    """Ask a Python environment in which this package runs.
+    """Return the path of the interpreter of a Python environment in which this package runs, its
+    environment variables, and package versions.
 
     Args:
         path: an interpreter, or a folder of a virtual environment; empty for the interpreter that

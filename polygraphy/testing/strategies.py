@@ -25,7 +25,7 @@ def dtypes() -> st.SearchStrategy[np.dtype[Any]]:
 
 
 def shapes(*, max_rank: int = 4, max_dim: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
-    """Return a strategy for shapes, of scalars and empty tensors, too.
+    """Return a strategy for shapes, including those of scalars and empty tensors.
 
     Args:
         max_rank: the largest number of dimensions.
@@ -35,7 +35,7 @@ def shapes(*, max_rank: int = 4, max_dim: int = 5) -> st.SearchStrategy[tuple[in
 
 
 def arrays(dtype: Any = None, shape: Sequence[int] | None = None) -> st.SearchStrategy[Array]:
-    """Return a strategy for arrays of any bits: NaN, infinities and denormals are among them.
+    """Return a strategy for arrays of any bits, including NaN, infinities and denormals.
 
     Args:
         dtype: one that `numpy.dtype` takes (default: any of `DTYPES`).
@@ -88,8 +88,8 @@ def input_metadata(
 def feed_dicts(
     metadata: TensorMetadata, *, max_dim: int = 5
 ) -> st.SearchStrategy[dict[str, Array]]:
-    """Return a strategy for feed dictionaries that fit: one array per input; dimensions of one name
-    are equal.
+    """Return a strategy for valid feed dictionaries: one array per input; dimensions with equal
+    names are equal.
 
     Args:
         metadata: of the inputs, with data types and shapes.

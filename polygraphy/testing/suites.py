@@ -19,7 +19,8 @@ from polygraphy.ports.running import Runner
 
 
 def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]) -> None:
-    """Check that a runner keeps to the life cycle of the port `polygraphy.ports.running.Runner`.
+    """Raise AssertionError unless a runner follows the life cycle of the port
+    `polygraphy.ports.running.Runner`.
 
     Args:
         make_runner: makes a runner of a deterministic model that is not active yet.
@@ -59,7 +60,7 @@ def check_loader(
     make_loader: Callable[[], Callable[[], Any]],
     make_broken: Callable[[], Callable[[], Any]] | None = None,
 ) -> None:
-    """Check that a loader does its work when it is called, each time.
+    """Raise AssertionError unless a loader does its work on each call.
 
     Args:
         make_loader: makes a loader.
@@ -79,7 +80,7 @@ def check_loader(
 
 
 def check_data_types(converter: DataTypeConverter) -> None:
-    """Check that a converter translates data types there and back.
+    """Raise AssertionError unless a converter converts data types in both directions.
 
     Args:
         converter: of the data types of one library; see `polygraphy.extension`.
@@ -101,7 +102,7 @@ def check_data_types(converter: DataTypeConverter) -> None:
 
 
 def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path) -> None:
-    """Check that a store returns what was saved in it, and names what is missing.
+    """Raise AssertionError unless a store returns what was saved in it, and names what is missing.
 
     Args:
         make_store: makes a store; stores of one place see the same files, or one store is returned

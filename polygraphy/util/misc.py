@@ -24,11 +24,11 @@ __all__ = [
 
 @mod.deprecate("2.0", "util.default")
 def default_value(value: Any, default: Any) -> Any:
-    """Return `default` in place of None."""
+    """Return the value, or `default` if it is None."""
     return default if value is None else value
 
 
 @mod.deprecate("2.0", "util.find_str_in_iterable")
 def find_in_dict(name: str, mapping: Mapping[str, Any], index: int | None = None) -> str | None:
-    """Return the key of a dictionary that a name means; see `util.find_str_in_iterable`."""
+    """Return the key of a dictionary that matches a name; see `util.find_str_in_iterable`."""
     return find_str_in_iterable(name, mapping, index)

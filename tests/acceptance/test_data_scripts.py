@@ -61,6 +61,26 @@ def test_scripts_that_are_wrong(
     assert done.code == code
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("load_data = [{}]", "load_data is a list, not a function"),
+        ("def load_data():\n    return 3", "not an iterable, but a int"),
+        ("def load_data():\n    return {'x': 1}", "not str"),
+        ("def load_data():\n    return [{0: 1}]", "with the key 0"),
+    ],
+)
+def test_a_diagnosis_rejects_what_is_not_data_in_one_line(
+    identity_dir: Path, polygraphy: Run, body: str, message: str
+) -> None:
+    (identity_dir / "mine.py").write_text(body)
+    done = polygraphy(
+        "polygraphy diagnose identity.onnx --onnxrt --onnx --data-loader-script mine.py"
+    )
+    assert done.code == 2
+    assert message in done.err
+
+
 def test_a_missing_script(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run identity.onnx --onnxrt --data-loader-script nope.py")
     assert done.code == 2

@@ -21,6 +21,7 @@ from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.json import save_json
 from tests.support import models
 from tests.support.diagnosis.quantized_models import network, quantized_twice
+from tests.support.forked import ForkServer
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -262,7 +263,7 @@ def test_a_culprit_is_handed_over_as_a_model_that_fails_by_itself(
 
 @pytest.mark.parametrize("fault", ["weight", "nan"])
 def test_what_is_wrong_with_a_model_is_handed_over_with_what_is_right(
-    fault: str, polygraphy: Run
+    fault: str, polygraphy: Run, fork_server: ForkServer
 ) -> None:
     models.save(healthy(), Path("right.onnx"))
     model = healthy()
@@ -278,14 +279,14 @@ def test_what_is_wrong_with_a_model_is_handed_over_with_what_is_right(
     done = polygraphy(f"polygraphy diagnose model.onnx --onnxrt {compared} --save-culprit c")
     assert done.code == 1 and "SAVED" in done.out
     assert len(onnx.load("c/model.onnx").graph.node) == 1
-    shown = subprocess.run([sys.executable, "c/reproduce.py"], capture_output=True, check=False)
-    assert shown.returncode == 1, shown.stdout
+    shown = fork_server.run(["c/reproduce.py"], Path.cwd())
+    assert shown.code == 1, shown.out
     if fault == "weight":  # What is saved as right is what the right model makes of the inputs.
         Path("c/model.onnx").unlink()
         right = onnx.shape_inference.infer_shapes(onnx.load("right.onnx"))
         part = onnx.utils.Extractor(right).extract_model(["product"], ["sum"])
         models.save(part, Path("c/model.onnx"))
-        assert subprocess.run([sys.executable, "c/reproduce.py"], check=False).returncode == 0
+        assert fork_server.run(["c/reproduce.py"], Path.cwd()).code == 0
 
 
 def test_the_text_of_a_bug_report_goes_to_standard_output(polygraphy: Run) -> None:

@@ -346,3 +346,54 @@ def test_a_program_runs_several_steps_and_a_later_row_of_a_table_is_found(
         assert done.code == 1, done.out + done.err
         assert done.out.startswith("CULPRIT  Gather '/table")
         assert "step 3 is the first wrong one" in done.out
+
+
+LAYER = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(8, 2, 8, 0, batch_first=True)
+
+    def forward(self, data):
+        return self.layer(data).sum(1)
+
+
+def load_model():
+    torch.manual_seed(0)
+    return Net().eval()
+"""
+
+
+@pytest.mark.parametrize("fault", ["weight", "constant", "training"])
+def test_a_transformer_layer_is_exported_again_as_its_exporter_wrote_it(
+    polygraphy: Run, fault: str, tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text(LAYER)
+    names: dict[str, Any] = {}
+    exec(LAYER, names)
+    net = names["load_model"]()
+    if fault == "weight":
+        net.layer.norm1.bias.data += 1
+    example = torch.ones(1, 5 if fault == "constant" else 4, 8)
+    options: dict[str, Any] = {"dynamo": False, "dynamic_axes": {"data": {1: "length"}}}
+    path = str(tmp_path / "model.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(net, (example,), path, input_names=["data"], **options)
+    if fault == "training":
+        model = onnx.load(path)
+        graph, last = model.graph, model.graph.node[-1]
+        [name], last.output[0] = last.output, "before"
+        graph.node.append(helper.make_node("RandomUniformLike", ["before"], ["mask"]))
+        graph.node.append(helper.make_node("Mul", ["before", "mask"], [name]))
+        onnx.save(model, path)
+    words = "--torch net.py:load_model --input-shapes data:1x4x8 --format json"
+    done = polygraphy(f"polygraphy diagnose model.onnx {words}", cwd=tmp_path)
+    [culprit] = json.loads(done.out)["culprits"]
+    assert (culprit["cause"], done.code) == (fault, 1), culprit
+    assert culprit["party"] == ("exporter" if fault == "constant" else "model file")
+    if fault == "constant":
+        assert culprit["origin"] == "net.py:11 (layer.self_attn)"

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.forked import ForkServer
+
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 
@@ -163,7 +165,9 @@ def test_runners_may_have_processes_of_their_own(identity_dir: Path, polygraphy:
     assert again.code == 0
 
 
-def test_the_others_survive_the_crash_of_a_runner(identity_dir: Path) -> None:
+def test_the_others_survive_the_crash_of_a_runner(
+    identity_dir: Path, fork_server: ForkServer
+) -> None:
     program = """
 import os, signal
 from polygraphy import program
@@ -181,16 +185,10 @@ def main():
 
 program.run(main)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=identity_dir,
-    )
-    assert done.returncode == 3
-    assert "crashing crashed: its process was ended by SIGKILL" in done.stdout
-    assert "1 of 2 runners failed: crashing." in done.stderr
+    done = fork_server.run(["-c", program], identity_dir)
+    assert done.code == 3
+    assert "crashing crashed: its process was ended by SIGKILL" in done.out
+    assert "1 of 2 runners failed: crashing." in done.err
 
     from polygraphy.comparator import RunResults
 
@@ -213,11 +211,13 @@ def test_a_runner_that_hangs_is_ended(identity_dir: Path, polygraphy: Run) -> No
     assert (done.code, "--subprocess-timeout requires --use-subprocess" in done.err) == (2, True)
 
 
-def test_a_saved_program_does_what_the_command_does(identity_dir: Path, polygraphy: Run) -> None:
+def test_a_saved_program_does_what_the_command_does(
+    identity_dir: Path, polygraphy: Run, fork_server: ForkServer
+) -> None:
     polygraphy("polygraphy run identity.onnx --onnxrt --onnx --gen-script saved.py")
-    done = subprocess.run([sys.executable, "saved.py"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "PASSED | All outputs matched | Outputs: ['y']" in done.stdout
+    done = fork_server.run(["saved.py"], identity_dir)
+    assert done.code == 0
+    assert "PASSED | All outputs matched | Outputs: ['y']" in done.out
 
 
 def test_a_silent_run_still_writes_its_log_file(identity_dir: Path, polygraphy: Run) -> None:

@@ -121,14 +121,14 @@ def test_every_start_of_an_interpreter_is_safe() -> None:
         text = path.read_text(encoding="utf-8")
         if not _OPTION.search(text):
             continue
-        tree = ast.parse(text)
+        nodes = list(ast.walk(ast.parse(text)))
         safe = {
             id(inner)
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "safe_command"
             for inner in ast.walk(node)
         }
-        for node in ast.walk(tree):
+        for node in nodes:
             if not isinstance(node, ast.List | ast.Tuple) or id(node) in safe:
                 continue
             words = [each.value for each in node.elts if isinstance(each, ast.Constant)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, parser
 
+from tests.support.forked import ForkServer
 from tests.support.models import make, value
 
 Run = Callable[..., Any]
@@ -424,15 +423,14 @@ def test_the_node_that_makes_the_first_nan_is_named(
 
 
 def test_a_saved_program_shows_what_the_command_shows(
-    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, polygraphy: Run, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     several(tmp_path / "m.onnx", 5)
     command = "polygraphy run m.onnx --onnxrt --onnx"
     shown = polygraphy(command).out
     polygraphy(f"{command} --gen-script saved.py")
-    words = [sys.executable, "saved.py"]
-    saved = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    saved = fork_server.run(["saved.py"], tmp_path).out
     assert "PASSED  5 outputs" in shown
     times = re.compile(r"[\d.e+-]+ (ms|s)\b")
     assert times.sub("T", saved) == times.sub("T", shown)

@@ -93,6 +93,25 @@ def test_classes_are_numbered_by_all_their_folders(tmp_path: Path) -> None:
         Samples(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        (("c1", "c2", "c10"), "'c10' is number 1"),
+        (("ant", "Zebra"), "'Zebra' is number 0"),
+        (("c01", "c02", "c10"), None),
+    ],
+)
+def test_an_order_of_classes_that_may_surprise_is_a_note(
+    classes: tuple[str, ...], said: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "labels.txt").write_text("\n".join(classes))
+    console = RecordingConsole()
+    with bind(Console, console):
+        Samples("inputs.json", labels=str(tmp_path / "labels.txt"))
+    notes = [text for (text,) in console.arguments_of("note")]
+    assert len(notes) == (said is not None) and (said or "") in "".join(notes)
+
+
 def test_a_label_is_that_of_one_sample(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()

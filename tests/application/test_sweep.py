@@ -466,6 +466,12 @@ def test_a_file_that_flags_read_is_seen_to_change(run: Sweeps, flags: str) -> No
     (run.root / "helper.py").write_text("changed = True")
     run(plan, resume=True)
     assert len(run.cells()) == (0 if "samples" in flags else 4)
+    (run.root / "helper.py").write_text("read('numbers.csv')")
+    (run.root / "numbers.csv").write_text("1")
+    run(plan, resume=True)
+    (run.root / "numbers.csv").write_text("2")
+    run(plan, resume=True)
+    assert len(run.cells()) == (0 if "samples" in flags else 4)
 
 
 def test_a_known_failure_is_that_of_the_cell_it_names(run: Sweeps) -> None:

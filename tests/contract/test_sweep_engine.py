@@ -341,7 +341,7 @@ def test_an_interpreter_that_cannot_wait_harms_no_cell(tmp_path: Path, act: str)
     source = f"import os, time\ndef needed(words):\n    {act}\n"
     (tmp_path / "preloading.py").write_text(source)
     job = command_of_ours(tmp_path, "a", {})
-    limits = Limits(1, timeout=4 if "sleep" in act else 60)
+    limits = Limits(1, timeout=1 if "sleep" in act else 60)
     launched = launch(job, limits, None, shared=False, preload=PRELOAD)
     assert launched is not None
     while (record := launched.poll(0.1)) is None:
@@ -355,7 +355,7 @@ def test_an_interpreter_that_cannot_wait_harms_no_cell(tmp_path: Path, act: str)
 @pytest.mark.slow
 def test_a_fork_that_hangs_is_stopped_and_others_go_on(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.json")  # Nothing is ever written to it.
-    slow = launch(command_of_ours(tmp_path, "a", {}), Limits(2, timeout=8), None, shared=True)
+    slow = launch(command_of_ours(tmp_path, "a", {}), Limits(2, timeout=3), None, shared=True)
     next_one = launch(command_of_ours(tmp_path, "b", {}), LIMITS, None, shared=True)
     assert slow is not None
     assert next_one is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -15,23 +16,25 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from tests.support.engines import fake_machine, identity
+from tests.support.forked import ForkServer
+
+Run = Callable[..., list[str]]
 
 CLIENTS = Path(__file__).resolve().parents[2] / "examples" / "clients"
 DIGITS = CLIENTS.parent / "digits" / "digits.onnx"
 
 
-def run(program: str, *words: str, cwd: Path) -> list[str]:
-    """Run a program and return the lines that it prints itself."""
-    done = subprocess.run(
-        [sys.executable, str(CLIENTS / program), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    return [line for line in lines if line and not line.startswith(("[", " "))]
+@pytest.fixture
+def run(fork_server: ForkServer, tmp_path: Path) -> Callable[..., list[str]]:
+    """Return a function that runs a program and returns the lines that it prints itself."""
+
+    def lines_of(program: str, *words: str) -> list[str]:
+        done = fork_server.run([str(CLIENTS / program), *words], tmp_path)
+        assert done.code == 0, done.err
+        lines = done.out.splitlines()
+        return [line for line in lines if line and not line.startswith(("[", " "))]
+
+    return lines_of
 
 
 def foldable() -> onnx.ModelProto:
@@ -57,10 +60,10 @@ def infer(model: str, x: np.ndarray) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(("outputs", "nodes"), [((), ["Mul", "Relu"]), (("m",), ["Mul"])])
 def test_optimize_folds_and_selects(
-    tmp_path: Path, outputs: tuple[str, ...], nodes: list[str]
+    run: Run, tmp_path: Path, outputs: tuple[str, ...], nodes: list[str]
 ) -> None:
     onnx.save(foldable(), tmp_path / "model.onnx")
-    lines = run("optimize.py", "model.onnx", "optimized.onnx", *outputs, cwd=tmp_path)
+    lines = run("optimize.py", "model.onnx", "optimized.onnx", *outputs)
     assert lines[:3] == ["original: 5 nodes", "cleanup: 4 nodes", "fold constants: 2 nodes"]
     assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == nodes
     assert len(onnx.load(tmp_path / "model.onnx").graph.node) == 5
@@ -71,12 +74,12 @@ def test_optimize_folds_and_selects(
     np.testing.assert_allclose(found, scaled if outputs else np.maximum(scaled, 0), rtol=1e-5)
 
 
-def test_a_runner_of_ones_own_is_compared(tmp_path: Path) -> None:
-    assert run("own_runner.py", cwd=tmp_path) == ["equal", "not equal"]
+def test_a_runner_of_ones_own_is_compared(run: Run) -> None:
+    assert run("own_runner.py") == ["equal", "not equal"]
 
 
-def test_saved_inputs_and_results_are_compared(tmp_path: Path) -> None:
-    assert run("compare_saved.py", str(DIGITS), ".", cwd=tmp_path) == ["equal", "not equal"]
+def test_saved_inputs_and_results_are_compared(run: Run, tmp_path: Path) -> None:
+    assert run("compare_saved.py", str(DIGITS), ".") == ["equal", "not equal"]
     assert {path.name for path in tmp_path.iterdir()} == {"inputs.json", "results.json"}
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import importlib
+import importlib.util
 import io
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,19 @@ def network(example: Any) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def training(example: Any) -> ModuleType:
-    pytest.importorskip("sklearn")
-    return importlib.import_module("train")
+    """Import the training with the data of scikit-learn, whose import takes seconds."""
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        pytest.skip("scikit-learn is not installed")
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    rows = np.loadtxt(path, delimiter=",")
+    digits = SimpleNamespace(images=rows[:, :-1].reshape(-1, 8, 8), target=rows[:, -1].astype(int))
+    datasets = ModuleType("sklearn.datasets")
+    datasets.load_digits = lambda: digits  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "sklearn", ModuleType("sklearn"))
+        patch.setitem(sys.modules, "sklearn.datasets", datasets)
+        return importlib.import_module("train")
 
 
 def by_onnxruntime(model: onnx.ModelProto, images: Array) -> list[Array]:
@@ -181,10 +193,10 @@ class TestNetwork:
         np.testing.assert_allclose(probabilities, softmax, rtol=1e-4, atol=1e-6)
 
     @pytest.mark.slow
-    def test_two_epochs_already_learn_most_digits(self, training: ModuleType) -> None:
+    def test_an_epoch_already_learns_most_digits(self, training: ModuleType) -> None:
         (images, labels), held_out = training.load_data()
-        parameters = training.train(images, labels, epochs=2)
-        assert training.accuracy(parameters, *held_out) > 0.9
+        parameters = training.train(images[:800], labels[:800], epochs=1)
+        assert training.accuracy(parameters, *held_out) > 0.6
 
 
 @pytest.mark.parametrize("name", ["digits.onnx", "digits_inputs.json"])

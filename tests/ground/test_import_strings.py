@@ -12,7 +12,7 @@ import polygraphy
 
 ROOT = Path(polygraphy.__file__).parent
 _NAME = re.compile(r"polygraphy(\.\w+)+(:\w+)?")
-_QUOTED = re.compile(r"""["']polygraphy\.\w""")
+_QUOTED = re.compile(r"""["']polygraphy(\.\w+)+(:\w+)?["']""")
 ALLOWED = {
     "wiring.py": "binds ports to adapters",
     "adapters/processes/commands.py": "starts the module of the other process",
@@ -35,9 +35,9 @@ def named_modules(source: str) -> Iterator[str]:
     """
     if not _QUOTED.search(source):
         return
-    tree = ast.parse(source)
-    deferred = {id(part) for node in ast.walk(tree) if _defers(node) for part in ast.walk(node)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    deferred = {id(part) for node in nodes if _defers(node) for part in ast.walk(node)}
+    for node in nodes:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
         if id(node) not in deferred and _NAME.fullmatch(node.value) and _exists(node.value):

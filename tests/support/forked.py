@@ -74,8 +74,8 @@ class ForkServer:
         *,
         merged: bool = False,
     ) -> Ended:
-        """Run ``polygraphy ...``, ``pytest ...`` or ``/path/program.py ...`` in a folder, without
-        standard input.
+        """Run ``polygraphy ...``, ``pytest ...``, ``-c CODE ...`` or ``/path/program.py ...`` in a
+        folder, without standard input.
 
         What it prints may come merged, all as output, in the order in which a terminal shows it.
         """
@@ -159,6 +159,10 @@ def _code_of(words: list[str]) -> int:
         if words[0] in ("polygraphy", "pytest"):
             sys.path[0] = str(Path.cwd())
             runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        elif words[0] == "-c":
+            sys.path[0] = ""
+            del sys.argv[1]
+            exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
         else:
             sys.path[0] = str(Path(words[0]).parent)
             runpy.run_path(words[0], run_name="__main__")

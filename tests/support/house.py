@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -38,11 +39,15 @@ def modules() -> dict[str, ast.Module]:
     """Return the syntax trees of published modules and of those with classes, by path."""
     paths = sorted(path for path in ROOT.rglob("*.py") if "compiled" not in path.parts)
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
-    return {
-        path.relative_to(ROOT).as_posix(): ast.parse(text)
-        for path, text in texts.items()
-        if "class " in text or path.relative_to(ROOT).parts[0] not in _INSIDE
-    }
+    gc.disable()  # Trees are kept, and the collector would look at each again and again.
+    try:
+        return {
+            path.relative_to(ROOT).as_posix(): ast.parse(text)
+            for path, text in texts.items()
+            if "class " in text or path.relative_to(ROOT).parts[0] not in _INSIDE
+        }
+    finally:
+        gc.enable()
 
 
 @cache
@@ -104,10 +109,18 @@ def bases_of(owner: str) -> frozenset[str]:
 def _direct_bases() -> dict[str, set[str]]:
     direct: dict[str, set[str]] = {}
     for tree in modules().values():
-        for node in ast.walk(tree):
+        for node in _statements(tree):
             if isinstance(node, ast.ClassDef):
                 direct.setdefault(node.name, set()).update(map(_name, node.bases))
     return direct
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node, without looking into expressions."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for inner in getattr(node, name, ()):
+            yield inner
+            yield from _statements(inner)
 
 
 @cache

@@ -85,6 +85,17 @@ def test_numbers_of_the_diagnosis_say_what_they_are() -> None:
     assert not silent, "say in a string below it what it is, in which unit, and why"
 
 
+def test_errors_of_other_code_are_caught_in_one_place() -> None:
+    """An exporter may raise anything, but so does a mistake of ours, which must not be silent."""
+    broad = re.compile(r"^ *except (?:Base)?Exception\b", re.M)
+    texts = [
+        *(ROOT / "domain/diagnosis").rglob("*.py"),
+        *(ROOT / "application/diagnose").rglob("*.py"),
+    ]
+    names = [path.name for path in texts if broad.search(path.read_text(encoding="utf-8"))]
+    assert names == ["foreign_errors.py"], "use `foreign_errors`"
+
+
 def test_public_methods_are_documented_where_they_are_declared() -> None:
     missing = [
         f"{method.path}:{method.line} {method.owner}.{method.name}"

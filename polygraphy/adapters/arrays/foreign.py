@@ -25,7 +25,7 @@ DeviceBuffer = tuple[int, tuple[int, ...], Any]
 
 
 class Order(Protocol):
-    """In which order arrays on a device are read: that of a stream, or of the whole device.
+    """The order in which device arrays are read: that of a stream, or of the whole device.
 
     Attributes:
         ptr: the address of the stream; 1, which is the default stream, for the whole device.
@@ -36,7 +36,7 @@ class Order(Protocol):
     device: int
 
     def wait_for(self, stream: int) -> None:
-        """Read arrays after what is queued on a stream now."""
+        """Make reads wait for the work that is queued on a stream now."""
 
 
 _Reader = Callable[[Any, Order], Union[DeviceBuffer, None]]
@@ -50,7 +50,7 @@ _torch_kinds: dict[type, bool] = {}
 
 
 def device_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
-    """Return where an array lies on the device; None for one in host memory.
+    """Return the device buffer of an array; None if it is in host memory.
 
     Work that is still to be done on the array is done before what is queued on `stream` next.
 
@@ -76,7 +76,8 @@ def is_torch(array: Any) -> bool:
 
 
 def host_array(array: Any) -> np.ndarray[Any, Any]:
-    """Return a NumPy array with the elements of an array in host memory; shared where possible.
+    """Return a NumPy array with the elements of an array in host memory, sharing memory if
+    possible.
 
     Raises:
         InputError: it is nothing that can be read as an array.
@@ -95,7 +96,7 @@ def host_array(array: Any) -> np.ndarray[Any, Any]:
 
 
 def is_on_device(array: Any) -> bool:
-    """Return whether an array, or what an integer is the address of, lies in device memory."""
+    """Return whether an array, or the memory at an integer address, is in device memory."""
     if isinstance(array, (np.ndarray, int)):
         return isinstance(array, int)
     if is_torch(array):
@@ -106,7 +107,7 @@ def is_on_device(array: Any) -> bool:
 
 
 def host_copy(name: str, array: Any) -> np.ndarray[Any, Any]:
-    """Return a NumPy array with the elements of an array, wherever that lies.
+    """Return a NumPy array with the elements of an array in host or device memory.
 
     Args:
         name: of the input, for messages.
@@ -239,7 +240,7 @@ def _is_contiguous(described: dict[str, Any]) -> bool:
 
 
 def _contiguous(array: Any) -> Any:
-    """Return a copy in the order of the shape; arrays of CuPy and Numba can make one."""
+    """Return a contiguous copy, which arrays of CuPy and Numba can create."""
     try:
         copy = array.copy()
     except AttributeError:
@@ -253,7 +254,7 @@ def _contiguous(array: Any) -> Any:
 
 
 class _DLTensor(ctypes.Structure):
-    """The head of what a DLPack capsule points to."""
+    """The first fields of the structure that a DLPack capsule points to."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -300,7 +301,7 @@ def _dlpack_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
 
 
 def pack_bits(array: Array, bits: int) -> Array:
-    """Return the bytes (uint8) of elements of so many bits (1, 2 or 4), in C order."""
+    """Return the bytes (uint8) of elements with 1, 2 or 4 bits, in C order."""
     codes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     per_byte = 8 // bits
     computed_array = np.zeros(ceil(codes.size / per_byte), np.uint8)
@@ -330,13 +331,12 @@ def has_torch(arrays: Iterable[Any]) -> bool:
 
 def as_torch(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return outputs as PyTorch tensors that share their memory, on the CPU or the GPU; outputs
-    with a data type that PyTorch lacks stay as they are.
-    """
+    with a data type that PyTorch lacks are unchanged."""
     return {name: _torch_tensor(output) for name, output in outputs.items()}
 
 
 def torch_from_capsule(capsule: Any) -> Any:
-    """Return a tensor of PyTorch over the memory of a DLPack capsule, which it keeps."""
+    """Return a PyTorch tensor over the memory of a DLPack capsule, which it keeps alive."""
     return sys.modules["torch"].from_dlpack(capsule)
 
 
@@ -345,9 +345,8 @@ _SHARED = frozenset("efdbhilqB?")
 
 
 def _torch_tensor(output: Any) -> Any:
-    """Return an output as a PyTorch tensor, with shared memory where possible; what is not an
-    array stays.
-    """
+    """Return an output as a PyTorch tensor, sharing memory if possible; values that are not arrays
+    are unchanged."""
     if is_torch(output) or not hasattr(output, "nbytes"):
         return output
     if isinstance(output, np.ndarray) and output.dtype.char in _SHARED and output.flags.carray:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, Union
 from polygraphy import config, mod
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.calling import check_signature
+from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
 
 T = TypeVar("T")
@@ -16,7 +17,7 @@ Deferred = Union[T, Callable[[], T]]
 
 
 class BaseLoader:
-    """Keeps its arguments when it is made, and does its work each time it is called.
+    """Keeps its arguments, and does its work on each call.
 
     A loader of your own implements `call_impl`; callers always use the call operator.
     """
@@ -26,9 +27,8 @@ class BaseLoader:
         raise NotImplementedError(f"{type(self).__name__} does not implement call_impl")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Do the work and hand over the result; under internal checks, make sure that the loader
-        stays as it is, so that it does the same the next time.
-        """
+        """Return the loaded object. Under internal checks, also verify that loading does not change
+        the loader, so that the next call does the same."""
         if config.INTERNAL_CORRECTNESS_CHECKS:
             from polygraphy.func import check_unchanged
 
@@ -36,6 +36,7 @@ class BaseLoader:
         return self.call_impl(*args, **kwargs)
 
     def __repr__(self) -> str:
+        """Return the expression that creates the loader."""
         from reprlib import repr as short_repr
 
         arguments = ", ".join(
@@ -65,7 +66,7 @@ class BytesFromPath(BaseLoader):
         self._path = path
 
     def call_impl(self) -> bytes:
-        """Return the content of the file; FileError when it cannot be read."""
+        """Return the content of the file; raise FileError if it cannot be read."""
         G_LOGGER.progress(f"Loading bytes from {Path(self._path).absolute()}")
         path = readable_file(self._path)
         with translate_os_errors(path, "read"):
@@ -82,7 +83,7 @@ class SaveBytes(BaseLoader):
         self._path = path
 
     def call_impl(self) -> Any:
-        """Write the file, whole or not at all, and return the bytes."""
+        """Write the file, completely or not at all, and return the bytes."""
         content = evaluate(self._bytes)
         G_LOGGER.info(f"Saving bytes to {Path(self._path).absolute()}")
         with atomic_file(self._path) as stream:
@@ -104,11 +105,11 @@ class InvokeFromScript(BaseLoader):
 
     @property
     def script(self) -> str:
-        """The script and the name, as options have them."""
+        """Return the script and the name, as options have them."""
         return f"{self._path}:{self._name}"
 
     def symbol(self) -> Any:
-        """Return the symbol; of a class, an instance."""
+        """Return the symbol; for a class, an instance of it."""
         if not self._loaded:
             symbol = mod.import_from_script(self._path, self._name)
             if isinstance(symbol, type):
@@ -122,6 +123,11 @@ class InvokeFromScript(BaseLoader):
         accept them.
         """
         target = self.symbol()
+        if not callable(target):
+            raise UsageError(
+                f"{self.script}: {self._name} is a {type(target).__name__}, not a function.",
+                hint="Name a function that returns it.",
+            )
         if not kwargs:
             check_signature(
                 target, "function", *(f"a {type(argument).__name__}" for argument in args)
@@ -130,9 +136,12 @@ class InvokeFromScript(BaseLoader):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the return value of the symbol, for a script that loads data."""
-        return iter(self())
+        from polygraphy.domain.data.loading import iterate_feeds
+
+        return iterate_feeds(self())
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the symbol, which is imported on first use."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.symbol(), name)

@@ -53,6 +53,7 @@ class BaseRunner:
         self._accepted: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
+        """Return class and name of the runner, for debugging."""
         return f"{type(self).__name__}(name={self.name!r})"
 
     def activate_impl(self) -> None:
@@ -62,11 +63,11 @@ class BaseRunner:
         """Release everything that `activate_impl` acquired."""
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Run the model once and set `inference_time`."""
+        """Run the model once, set `inference_time`, and return the outputs by name."""
         raise NotImplementedError(f"{type(self).__name__} does not implement infer_impl")
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Describe the inputs, with our own data types."""
+        """Return the metadata of the inputs, with this package's data types."""
         raise NotImplementedError(
             f"{type(self).__name__} does not implement get_input_metadata_impl"
         )
@@ -123,16 +124,16 @@ class BaseRunner:
         self._accepted = None
 
     def __enter__(self: R) -> R:
-        """Activate."""
+        """Activate the runner and return it."""
         self.activate()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Deactivate."""
+        """Deactivate the runner."""
         self.deactivate()
 
     def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
-        """Describe the inputs, in the model's order.
+        """Return the metadata of the inputs, in the model's order.
 
         Args:
             use_numpy_dtypes: whether data types are NumPy's (as they were in old releases, and are
@@ -149,7 +150,7 @@ class BaseRunner:
     def infer(
         self, feed_dict: Mapping[str, Any], check_inputs: bool = True, *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        """Run the model once.
+        """Run the model once and return its outputs by name.
 
         Args:
             feed_dict: one array per input.
@@ -173,7 +174,8 @@ class BaseRunner:
         return self.infer_impl(feed_dict, *args, **kwargs)
 
     def _check(self, feed_dict: Mapping[str, Any]) -> None:
-        """Check the data, unless data of the same description passed in the call before."""
+        """Raise InputError unless the data fit the inputs; data that look like the last ones are
+        not checked again."""
         try:
             described = tuple(
                 [(name, array.dtype, array.shape) for name, array in feed_dict.items()]
@@ -194,14 +196,14 @@ class BaseRunner:
             )
 
     def last_inference_time(self) -> float | None:
-        """Return how long the last inference took, in seconds; None when the runner did not measure
-        it.
+        """Return the time of the last inference, in seconds; None if the runner did not
+        measure it.
         """
         return self.inference_time
 
 
 def _unique_name(prefix: str) -> str:
-    """Return a runner name of a prefix, a counter and the time, which no other runner has."""
+    """Return a unique runner name: a prefix, a counter and the time."""
     count = _runner_counts[prefix]
     _runner_counts[prefix] += 1
     seconds, fraction = divmod(time.time_ns(), 10**9)

@@ -32,6 +32,7 @@ class LogDiagnosisReports:
     """Implements the port `DiagnosisReports`."""
 
     def __init__(self) -> None:
+        """Start without steps."""
         self._steps: list[str] = []
 
     def show_attempt(self, attempt: Attempt) -> None:
@@ -99,9 +100,8 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
 
 
 def _draw(step: str) -> None:
-    """Show the last step on a terminal, in a line that the answer replaces; no step clears the
-    line.
-    """
+    """Show the last step on a terminal, in a line that the next output replaces; an empty step
+    clears it."""
     stream = sys.stderr
     if shows_answers() and stream is not None and shows_colors(stream):
         room = get_terminal_size().columns - 1

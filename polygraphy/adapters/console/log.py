@@ -34,14 +34,14 @@ _QUICK = 1 << 14
 
 
 class LogConsole:
-    """Writes what happens to the log.
+    """Writes events to the log.
 
     Attributes:
         explains: Whether it says in words what a comparison means; otherwise others do.
     """
 
     def __init__(self, *, draws: bool = True) -> None:
-        """Set whether distributions are drawn of outputs that fail."""
+        """Set whether distributions of failed outputs are drawn."""
         self._draws = draws
         self.explains = True
 
@@ -187,7 +187,7 @@ class LogConsole:
 
 
 def _is_quick(pair: PairResult) -> bool:
-    """Return whether an iteration takes so little time that its lines may be logged together."""
+    """Return whether an iteration takes so little time that its lines can be logged together."""
     size = 0
     for outputs in pair.outputs:
         for output in outputs.values():

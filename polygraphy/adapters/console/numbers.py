@@ -12,7 +12,7 @@ _BAR_WIDTH = 40
 
 
 def format_number(value: Any) -> str:
-    """Return a number with five significant digits; anything else as it is."""
+    """Return a number with five significant digits; other values unchanged."""
     if type(value) is float:  # Nearly always.
         return f"{value:.5g}"
     if isinstance(value, (bool, str)) or value is None:
@@ -46,7 +46,7 @@ def percentiles(summary: Summary) -> str:
 
 
 def histogram_bars(histogram: Histogram) -> str:
-    """Draw a histogram: one line per bin with its range, its count and a bar."""
+    """Return a histogram as text: one line per bin with its range, its count and a bar."""
     counts: Sequence[int] = [int(count) for count in histogram.counts]
     edges = [format_number(float(edge)) for edge in histogram.edges]
     low_width, high_width = max(map(len, edges[:-1])), max(map(len, edges[1:]))

@@ -32,12 +32,11 @@ _drawn: list[_Line] = []  # Two of them would draw over each other.
 
 
 class _Line:
-    """A line at the bottom of a terminal, on standard error, drawn again and again; what is written
-    meanwhile to a terminal appears above it.
-    """
+    """A line at the bottom of a terminal, redrawn on standard error; text written to the terminal
+    meanwhile appears above it."""
 
     def __init__(self, text: Callable[[], str]) -> None:
-        """Set what returns the text of the moment."""
+        """Set the function that returns the current text."""
         self._text = text
         self._stream = sys.stderr
         self._lock = RLock()
@@ -102,9 +101,10 @@ class _Line:
 
 
 class _Above:
-    """A stream of a terminal whose texts appear above a line."""
+    """A terminal stream whose text appears above the progress line."""
 
     def __init__(self, stream: Any, line: _Line) -> None:
+        """Wrap a stream, whose text appears above a line."""
         self.stream = stream
         self._line = line
 
@@ -113,14 +113,15 @@ class _Above:
         return self._line.write(self.stream, text)
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the stream."""
         return getattr(self.stream, name)
 
 
 class TerminalProgress:
-    """Draws a bar on standard error where that is a terminal, below the lines of the log."""
+    """Draws a progress bar below the lines of the log, if standard error is a terminal."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Take a clock, in seconds."""
+        """Set the clock, in seconds."""
         self._now = now
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
@@ -226,7 +227,7 @@ def _log_progress(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def _bar_text(what: str, steps: int, total: int | None, seconds: float) -> str:
-    """Return the progress of a job, its time so far and the estimated rest as text."""
+    """Return the progress of a job as text, with elapsed and estimated remaining time."""
     elapsed = _format_elapsed(seconds)
     if not total:
         return f"{what}  {steps}/?  {elapsed}"

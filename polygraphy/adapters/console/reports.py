@@ -64,7 +64,7 @@ class LogReports:
         G_LOGGER.info(path)
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
-        """Write about input data, or results of runners."""
+        """Write the report on input data or results of runners."""
         values = partial(
             np.array2string,
             threshold=sys.maxsize if num_items < 0 else 1000,
@@ -79,11 +79,11 @@ class LogReports:
             show_instead(text, _table_lines(report))
 
     def accuracy(self, results: AccuracyResults) -> None:
-        """Write about verdicts that were saved, which the console otherwise shows as a table."""
+        """Write saved verdicts; a console with answers shows them as a table."""
         log("\n".join(_accuracy_lines(results)))
 
     def environment(self, environment: Environment) -> None:
-        """Write about what is installed on this machine."""
+        """Write the versions and devices of this machine."""
         log("\n".join(_environment_lines(environment)))
         show(_environment_answer(environment))
 
@@ -143,9 +143,8 @@ class LogReports:
 
 
 def _table_lines(report: DataReport) -> Iterator[str]:
-    """Yield an answer, and the lines of a table for each runner; of many tensors, those with NaN
-    or infinities, and the first ones.
-    """
+    """Yield an answer, and a table for each runner; of many tensors, only those with NaN or
+    infinities and the first ones."""
     yield from wrap_text(_data_answer(report), 2)
     titles = short_names(run.runner or "inputs" for run in report.runs)
     for title, run in zip(titles, report.runs):
@@ -162,7 +161,7 @@ def _table_lines(report: DataReport) -> Iterator[str]:
 
 
 def _data_answer(report: DataReport) -> str:
-    """Return how much data there is, and whether it contains NaN or infinity."""
+    """Return a sentence with the amount of data, and whether it contains NaN or infinity."""
     runs = report.runs
     tensors = [tensor for run in runs for step in run.reports for tensor in step.tensors]
     odd = sum(bool(tensor.peculiarities) for tensor in tensors)

@@ -33,7 +33,7 @@ class RunView:
     """The `Console` of a program, and its `Findings`."""
 
     def __init__(self, command: str = "", model: str = "", reports: Sequence[str] = ()) -> None:
-        """Start.
+        """Start without events, for a command.
 
         Args:
             command: the command line that the program was made from, if it is known.
@@ -70,7 +70,7 @@ class RunView:
     # The frame of a program.
 
     def open(self, tell: Callable[[], object], *, banner: bool) -> None:
-        """Log the command line, if there is a banner."""
+        """Log the command line if there is a banner."""
         self._banner = banner
         if not _is_line_by_line():
             from polygraphy.adapters.console import screen
@@ -90,9 +90,7 @@ class RunView:
         return words.partition(" ")[0] if program == "polygraphy" else ""
 
     def _form(self) -> str:
-        """Return the form in which the console shows the log, before anything is known about the
-        program.
-        """
+        """Return the form of the log on the console, before the program has reported anything."""
         from polygraphy.adapters.console.screen import ANSWERS, EVERYTHING, WAITING, WARNINGS
 
         name = self._name()
@@ -129,7 +127,7 @@ class RunView:
         return self._screen is not None and self._failed and self._compared != 1
 
     def log_aside(self, tell: Callable[[], object]) -> None:
-        """Log lines that the console shows in its own way."""
+        """Log lines whose content the console shows in another form."""
         self._call_unshown(tell)
 
     def _call_unshown(self, tell: Callable[[], object]) -> None:
@@ -141,7 +139,7 @@ class RunView:
                 tell()
 
     def abandon(self) -> None:
-        """Show everything from now on."""
+        """Show all lines from now on."""
         if self._screen is not None and G_LOGGER.console_gate is self._screen:
             from polygraphy.adapters.console.screen import WAITING, WARNINGS
 
@@ -152,7 +150,7 @@ class RunView:
     # Events.
 
     def __getattr__(self, event: str) -> Callable[..., None]:
-        """Return what takes an event: it is recorded, and the log tells it."""
+        """Return a function that records and logs an event."""
         if event.startswith("_"):
             raise AttributeError(event)
 
@@ -227,13 +225,13 @@ class RunView:
         self._log_event("comparison_finished", result)
 
     def output_validated(self, runner: str, validity: Any) -> None:
-        """The values of an output were checked."""
+        """Record and log a validated output."""
         self._record("output_validated", runner, validity)
         self._failed = self._failed or bool(validity.nan or validity.inf)
         self._log_event("output_validated", runner, validity)
 
     def _settle_if_many(self, compared: int) -> None:
-        """Show only warnings from now on if there is more than one comparison."""
+        """Show only warnings from now on if there are several comparisons."""
         from polygraphy.adapters.console.screen import WAITING, WARNINGS
 
         if compared > 1 and self._screen is not None and self._screen.form == WAITING:
@@ -294,7 +292,9 @@ def _level() -> int:
 
 
 def _is_line_by_line() -> bool:
-    """Return whether the log is read line by line: by a program, or by a user who wants more."""
+    """Return whether the log is read line by line, by a program or by a user who requested
+    details.
+    """
     if G_LOGGER.json or G_LOGGER.use_python_logging_system:
         return True
     if G_LOGGER.legacy or config.CONSOLE == "log":

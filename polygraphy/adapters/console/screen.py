@@ -21,8 +21,8 @@ _INFO = "[I] "
 
 
 class Screen:
-    """Shows lines of the log, keeps them until it is known whether they are shown, or drops them;
-    used with the lock of the logger held.
+    """Shows lines of the log, holds them back until their form is known, or drops them; called with
+    the lock of the logger held.
 
     Attributes:
         form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, all but what a
@@ -31,7 +31,7 @@ class Screen:
     """
 
     def __init__(self, form: str, least: int) -> None:
-        """Set the form, and how severe lines are that are shown in any form but the first."""
+        """Set the form, and the least severity shown in forms other than the first."""
         self.form = form
         self._least = least
         self._held: list[tuple[Line, bool]] = []
@@ -40,7 +40,7 @@ class Screen:
             os.register_at_fork(after_in_child=self._hide_in_fork)
 
     def __call__(self, lines: list[Line]) -> list[Line]:
-        """Return the lines that are shown now."""
+        """Return the lines to show now."""
         if self.form == EVERYTHING:
             return lines
         if self.form == WAITING:
@@ -71,7 +71,7 @@ class Screen:
             self._tells = before
 
     def settle(self, form: str) -> None:
-        """Use a form of the log from now on, and show the kept lines that belong to it."""
+        """Use a form of the log from now on, and show the held lines that belong to it."""
         with G_LOGGER._lock:
             screen, self._held = self._held, []
             self.form = form
@@ -107,15 +107,14 @@ def keeps_lines() -> bool:
 
 
 def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> None:
-    """Print an answer on the console without the tags of the log, which gets it as a message;
-    `indent` is that of the second and later lines of a sentence.
-    """
+    """Print an answer without the tags of the log, which gets it as a message; `indent` applies to
+    the second and later lines of a sentence."""
     log(text, severity)
     show(text.split("\n") if indent is None else wrap_text(text, indent), severity)
 
 
 def log(text: str, severity: int = G_LOGGER.INFO) -> None:
-    """Log a message, which the console shows in another form if it shows answers."""
+    """Log a message; a console with answers shows it in another form."""
     with only_in_file() if shows_answers() else nullcontext():
         G_LOGGER.log(text, severity)
 
@@ -140,7 +139,7 @@ def show_instead(text: str, lines: Iterable[str]) -> None:
 
 @contextmanager
 def only_in_file() -> Iterator[None]:
-    """Write lines logged inside the block only to the log file."""
+    """Write lines logged inside the block to the log file only."""
     before = G_LOGGER.console_gate
     G_LOGGER.console_gate = _nothing
     try:
@@ -150,7 +149,7 @@ def only_in_file() -> Iterator[None]:
 
 
 def _nothing(lines: list[Line]) -> list[Line]:
-    """Return no lines."""
+    """Return an empty list."""
     return []
 
 

@@ -33,7 +33,7 @@ _CUT = ".."
 
 @frozen
 class Column:
-    """What stands in a column.
+    """A column of a table: its title and cells.
 
     Attributes:
         title: above it.
@@ -112,7 +112,7 @@ def columns_of(text: str) -> int:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the two ends of a long name: layers mostly differ at the end."""
+    """Return both ends of a long name, because names of layers mostly differ at the end."""
     head, tail = "", ""
     room = width - len(_CUT)
     for character in text:

@@ -33,7 +33,7 @@ _FEW = 20
 
 
 class Terminal:
-    """Shows what was recorded of a program."""
+    """Shows the record of a program on a terminal."""
 
     def __init__(self, recorder: Recorder, command: str, model: str, full_location: str) -> None:
         """Create the view of a complete record.
@@ -127,7 +127,8 @@ class Terminal:
         yield from ((line, INFO) for line in lines)
 
     def next_step(self) -> str:
-        """Return the command that shows more about a failure, or other advice; empty for none."""
+        """Return the command that shows more about a failure, or other advice; empty if there is
+        none."""
         from polygraphy.domain.report.summary import advice_on_outputs
 
         invalid = any(values["nan"] or values["inf"] for values in self._recorder.validation)
@@ -219,7 +220,8 @@ class Terminal:
             yield "rounding?", rounding
 
     def doubts(self) -> str:
-        """Return a sentence that names passed outputs whose check proves little; empty for none."""
+        """Return a sentence that lists passed outputs whose check proves little; empty if there are
+        none."""
         if not self.comparisons and not self._recorder.validation:
             return ""
         from polygraphy.domain.report.summary import doubts_in_words
@@ -228,9 +230,8 @@ class Terminal:
 
 
 def _suspects(every: Sequence[OutputRow]) -> list[Node]:
-    """Return the nodes that compute the first tensor that fails and, if it differs, the one where
-    errors jump.
-    """
+    """Return the nodes that compute the first failed tensor and, if it differs, the one at the
+    largest jump of errors."""
     from polygraphy.domain.accuracy.output_rows import largest_jump
 
     rows = [row for row in every if not row.worst.is_missing]

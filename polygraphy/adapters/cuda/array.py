@@ -33,7 +33,8 @@ class DeviceView:
     """
 
     def __init__(self, ptr: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> None:
-        """Describe memory; `dtype` is NumPy's, or one of `polygraphy.datatype.DataType`."""
+        """Create a view of device memory; `dtype` is NumPy's, or one of
+        `polygraphy.datatype.DataType`."""
         self.owner = owner
         self.ptr = int(ptr)
         self.shape = tuple(shape)
@@ -41,16 +42,17 @@ class DeviceView:
 
     @property
     def itemsize(self) -> int:
-        """Size of an element in bytes."""
+        """Return the size of an element in bytes."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Size of the array in bytes."""
+        """Return the size of the array in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Return the description of the memory for other libraries, such as CuPy and PyTorch."""
         return {
             "version": 3,
             "shape": self.shape,
@@ -63,7 +65,7 @@ class DeviceView:
     def copy_to(
         self, host_buffer: np.ndarray[Any, Any], stream: Stream | None = None
     ) -> np.ndarray[Any, Any]:
-        """Copy to a host array.
+        """Copy to a host array, and return it.
 
         Args:
             host_buffer: takes the elements if it has the same size and data type and is contiguous;
@@ -115,6 +117,7 @@ class DeviceView:
         return self.copy_to(np.empty(self.shape, self.dtype))
 
     def __repr__(self) -> str:
+        """Return address, shape and data type as text."""
         return f"{type(self).__name__}(ptr={self.ptr}, shape={self.shape}, dtype={self.dtype})"
 
 
@@ -207,7 +210,7 @@ class DeviceArray(DeviceView):
         return view
 
     def free(self) -> None:
-        """Free the memory; harmless when done twice."""
+        """Free the memory; later calls do nothing."""
         ptr, self.ptr = self.ptr, 0
         self.allocated_nbytes = 0
         self.shape = ()
@@ -215,12 +218,15 @@ class DeviceArray(DeviceView):
             wrapper().free(ptr)
 
     def __enter__(self: A) -> A:
+        """Return the array, which is freed at the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Free the memory."""
         self.free()
 
     def __del__(self) -> None:
+        """Free the memory if it was not freed before."""
         if getattr(self, "ptr", 0):
             G_LOGGER.warning(
                 f"{self!r} was not freed: {self.allocated_nbytes} bytes of device memory are lost."
@@ -229,7 +235,7 @@ class DeviceArray(DeviceView):
 
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """Return the NumPy data type for one of NumPy's or ours."""
+    """Return the NumPy data type for one of NumPy or this package."""
     entry = DataType.from_dtype(dtype)
     numpy: np.dtype[Any] = entry.numpy()
     return numpy

@@ -62,8 +62,8 @@ _NON_BLOCKING = 1
 
 
 class Stream:
-    """A queue of work on the current GPU, done in order. Work that was given to the default stream
-    before is done before.
+    """A queue of work on the current GPU, executed in order, after earlier work on the default
+    stream.
 
     Attributes:
         ptr: the address by which libraries know the stream; 0 once it is freed.
@@ -71,7 +71,7 @@ class Stream:
     """
 
     def __init__(self) -> None:
-        """Create the stream; BackendError without a GPU."""
+        """Create the stream; raise BackendError without a GPU."""
         self._use_handle(wrapper().create_stream())
 
     @classmethod
@@ -98,7 +98,7 @@ class Stream:
         self._on_device = kinds(int(MemcpyKind.DeviceToDevice))
 
     def synchronize(self) -> None:
-        """Wait until all work is done; BackendError when some of it failed."""
+        """Wait until all work is done; raise BackendError if some of it failed."""
         result = self._synchronize(self._handle)
         if result[0]:
             check_result(result, "finish the work on a stream")
@@ -122,7 +122,7 @@ class Stream:
             check_result(result, f"copy {nbytes} bytes on the GPU")
 
     def record(self, event: Any) -> None:
-        """Record an `Event`, which is reached when the work queued so far is done."""
+        """Record an event, which is reached when the work queued so far is done."""
         result = self._record(event.handle, self._handle)
         if result[0]:
             check_result(result, "record an event")
@@ -142,34 +142,39 @@ class Stream:
             event.free()
 
     def free(self) -> None:
-        """Destroy the stream; harmless when done twice."""
+        """Destroy the stream; later calls do nothing."""
         ptr, self.ptr = self.ptr, 0
         if ptr:
             wrapper().destroy_stream(ptr)
 
     def __enter__(self: S) -> S:
+        """Return the stream, which is destroyed at the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Destroy the stream."""
         self.free()
 
     def __repr__(self) -> str:
+        """Return the address of the stream as text."""
         return f"Stream(ptr={self.ptr:#x})"
 
 
 class Event:
-    """A moment on a stream.
+    """A point in the work of a stream.
 
     Attributes:
         handle: by which cudart knows the event; None once it is freed.
     """
 
     def __init__(self) -> None:
-        """Create the event; BackendError without a GPU."""
+        """Create the event; raise BackendError without a GPU."""
         self.handle: Any = value_of(cudart().cudaEventCreate(), "create an event")
 
     def seconds_since(self, earlier: Event) -> float:
-        """Return the time between two moments that have passed; BackendError if one has not."""
+        """Return the time between two events that were reached; raise BackendError if one
+        was not.
+        """
         elapsed = cudart().cudaEventElapsedTime(earlier.handle, self.handle)
         return float(value_of(elapsed, "measure the time between events")) / 1000
 
@@ -240,7 +245,7 @@ def _destroy_capture(captured: tuple[Any, ...]) -> None:
 
 
 class CudaDevice:
-    """The GPU that is current in the calling thread."""
+    """The current GPU of the calling thread."""
 
     def require(self) -> None:
         """Raise BackendError, with the reason, unless there is a GPU."""
@@ -309,7 +314,7 @@ class CudaDevice:
         return Pinned(nbytes)
 
     def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """Return an array of zeros in pinned memory, which lives as long as it is referred to."""
+        """Return an array of zeros in pinned memory, which is freed with the array."""
         nbytes = prod(shape) * dtype.itemsize
         address = wrapper().malloc_host(nbytes)
         memory = _host_memory(address, nbytes)
@@ -331,12 +336,12 @@ class CudaDevice:
         return Graph(work, stream)
 
     def view(self, address: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> DeviceView:
-        """Return an array over memory of the device, which keeps its owner."""
+        """Return an array over device memory that keeps its owner alive."""
         return DeviceView(address, shape, dtype, owner)
 
 
 class Pinned:
-    """Host memory that the GPU reads and writes by itself.
+    """Host memory that the GPU accesses directly.
 
     Attributes:
         address: where it starts.

@@ -19,7 +19,7 @@ _in_use: list[Any] = []
 
 
 def cudart() -> Any:
-    """Return the CUDA runtime module in use, imported the first time.
+    """Return the CUDA runtime module in use; it is imported on first use.
 
     Raises:
         MissingDependencyError: cuda-python is not installed, or cannot be imported.
@@ -31,9 +31,7 @@ def cudart() -> Any:
 
 
 def _with_driver(module: Any) -> Any:
-    """Return the module if there is a CUDA driver; raise the error of the runtime if there
-    is none.
-    """
+    """Return the module if there is a CUDA driver; else raise the error of the runtime."""
     try:
         module.cudaGetDeviceCount()
     except RuntimeError as error:
@@ -77,7 +75,7 @@ _DEFAULT = 0
 
 
 class MemcpyKind(IntEnum):
-    """From where to where memory is copied."""
+    """The direction of a copy."""
 
     HostToHost = 0
     HostToDevice = 1
@@ -87,7 +85,7 @@ class MemcpyKind(IntEnum):
 
 
 class MemoryType(IntEnum):
-    """Whose memory an address belongs to, as the CUDA runtime tells it."""
+    """The kind of memory at an address, as reported by the CUDA runtime."""
 
     UNKNOWN = 0
     HOST = 1
@@ -96,8 +94,8 @@ class MemoryType(IntEnum):
 
 
 class Cuda:
-    """Calls the CUDA runtime and turns its error codes into errors. Addresses are integers, sizes
-    are bytes, and 0 bytes are allocated as one, so that every allocation has an address.
+    """Calls the CUDA runtime and converts its error codes to errors. Addresses are integers, and
+    sizes are bytes; 0 bytes are allocated as one, so that every allocation has an address.
 
     Raises:
         MissingDependencyError: cuda-python is not installed (at the first call).
@@ -124,7 +122,7 @@ class Cuda:
         check_result(cudart().cudaSetDevice(index), f"use GPU {index}")
 
     def synchronize(self) -> None:
-        """Wait until the GPU has nothing to do."""
+        """Wait until the GPU is idle."""
         check_result(cudart().cudaDeviceSynchronize(), "finish its work")
 
     def memory_info(self) -> tuple[int, int]:
@@ -253,7 +251,7 @@ def check_result(result: tuple[Any, ...], doing: str) -> None:
 
 
 def value_of(result: tuple[Any, ...], doing: str) -> Any:
-    """Return the value of a call that has one; BackendError if the call failed."""
+    """Return the value of a call; raise BackendError if the call failed."""
     if result[0]:
         raise failure(result[0], doing)
     return result[1]

@@ -17,7 +17,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 
 
 class RecordingConsole:
-    """Remembers what was reported to it.
+    """Records the events that are reported to it.
 
     Attributes:
         events: the name of each method that was called, with its arguments, in order. With
@@ -26,7 +26,7 @@ class RecordingConsole:
     """
 
     def __init__(self, *, keep_arguments: bool = True) -> None:
-        """Set whether arguments are kept."""
+        """Set whether arguments are recorded."""
         self.events: list[tuple[str, tuple[Any, ...]]] = []
         self._keep_arguments = keep_arguments
 
@@ -43,83 +43,83 @@ class RecordingConsole:
         self.events.append((name, arguments if self._keep_arguments else ()))
 
     def note(self, text: str) -> None:
-        """Something was assumed that the user may want to know."""
+        """Record a note for the user."""
         self._record_event("note", text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
-        """Input data are about to be taken from a data loader."""
+        """Record where the input data come from."""
         self._record_event("data_chosen", source, seed, iterations)
 
     def runner_activating(self, runner: str) -> None:
-        """A runner is about to build or load its model."""
+        """Record that a runner builds or loads its model."""
         self._record_event("runner_activating", runner)
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
-        """A model is about to be run in segments of layers."""
+        """Record that a model runs in segments of layers."""
         self._record_event("segments_planned", segments, tensors, budget)
 
     def iteration_starting(self, index: int) -> None:
-        """All runners are about to take the data of an iteration."""
+        """Record the start of an iteration."""
         self._record_event("iteration_starting", index)
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner is fed with."""
+        """Record the inputs of a runner."""
         self._record_event("inputs_described", runner, metadata)
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner gave."""
+        """Record the outputs of a runner."""
         self._record_event("outputs_described", runner, metadata)
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
-        """A runner is done."""
+        """Record the times of a runner."""
         self._record_event("runner_completed", runner, list(runtimes))
 
     def loading_included(self, runner: str) -> None:
-        """The time of its only iteration includes loading."""
+        """Record that the time of the only iteration includes loading."""
         self._record_event("loading_included", runner)
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
-        """What a runner's device measured."""
+        """Record the times that a device measured."""
         self._record_event("device_times_measured", runner, list(times))
 
     def runner_failed(self, runner: str, reason: str) -> None:
-        """A runner failed where the others go on."""
+        """Record the error of a runner while others continue."""
         self._record_event("runner_failed", runner, reason)
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
-        """Two runs are about to be compared."""
+        """Record that two runs are compared."""
         self._record_event("comparison_starting", runner0, runner1)
 
     def iteration_compared(self, pair: PairResult) -> None:
-        """The outputs of one iteration of two runs were compared."""
+        """Record the comparison of one iteration."""
         self._record_event("iteration_compared", pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
-        """All iterations of all pairs of runs were compared."""
+        """Record the result of a comparison."""
         self._record_event("comparison_finished", result)
 
     def samples_compared(self, compared: SamplesCompared) -> None:
-        """All samples of a pair of runs were compared."""
+        """Record the comparison of samples."""
         self._record_event("samples_compared", compared)
 
     def steps_compared(self, compared: StepsCompared) -> None:
-        """See `Console`."""
+        """Record the comparison of steps."""
         self._record_event("steps_compared", compared)
 
     def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
-        """Runners were profiled."""
+        """Record a table of profiles."""
         self._record_event("nodes_profiled", table, order, rows)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
-        """Outputs are about to be checked."""
+        """Record that outputs are checked."""
         self._record_event("validation_starting", list(runners))
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
-        """One output was checked."""
+        """Record the check of one output."""
         self._record_event("output_validated", runner, validity)
 
     def validation_finished(self, passed: bool) -> None:
-        """All outputs of an iteration were checked."""
+        """Record that all outputs of an iteration were checked."""
         self._record_event("validation_finished", passed)
 
 
@@ -128,9 +128,7 @@ T = TypeVar("T")
 
 @define
 class FollowedJob:
-    """A job: what it is called, how many steps it takes and took, whether it ended, and what was
-    done in it.
-    """
+    """A job: its name, number of steps, steps taken, whether it ended, and its stages."""
 
     what: str
     total: int | None
@@ -139,19 +137,19 @@ class FollowedJob:
     parts: list[str] = Factory(list)
 
     def step(self) -> None:
-        """Count a step; a job that has ended takes none."""
+        """Count a step; after the end of the job, do nothing."""
         assert not self.has_ended, f"{self.what} goes on after its end"
         self.steps += 1
 
     def tell(self, part: str) -> None:
-        """Note what is done; a job that has ended does nothing."""
+        """Record the stage of the job; after its end, do nothing."""
         assert not self.has_ended, f"{self.what} goes on after its end"
         self.parts.append(part)
 
 
 @define
 class RecordingProgress:
-    """Keeps the jobs that it followed, in order."""
+    """Records the jobs that it followed, in order."""
 
     jobs: list[FollowedJob] = Factory(list)
 

@@ -22,7 +22,7 @@ from polygraphy.ports.diagnosing import Compute, Decision, Exporter
 
 
 class FakeNarrowModel:
-    """A chain of nodes that hand on ``x``, which becomes ``y``; implements the port `NarrowModel`.
+    """A chain of nodes that pass ``x`` on, which becomes ``y``; implements the port `NarrowModel`.
 
     Some of them lose everything in the narrower type. Each reads ``x`` or what the node before it
     makes, and makes ``NAME_out``, the last one ``y``.
@@ -38,7 +38,7 @@ class FakeNarrowModel:
         self._range = Range.of(dtype)
 
     def facts(self) -> Facts:
-        """Return that nothing is known."""
+        """Return empty facts."""
         return ModelFacts()
 
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
@@ -62,7 +62,7 @@ class FakeNarrowModel:
         return {"y": np.array(feed["x"], np.float32)}
 
     def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], list[NodeLoss]]:
-        """Return the input, and what each node loses: all or nothing."""
+        """Return the input, and the loss of each node: everything or nothing."""
         value = np.array(feed["x"], np.float32)
         losses = []
         read = "x"
@@ -76,7 +76,7 @@ class FakeNarrowModel:
 
 
 class FakeNarrowModels:
-    """Opens such a model, whatever it is given; implements the port `NarrowModels`."""
+    """Opens a fake model for any argument; implements the port `NarrowModels`."""
 
     def __init__(
         self, nodes: Sequence[str], losing: Collection[str] = (), dtype: DataTypeEntry | None = None
@@ -90,7 +90,7 @@ class FakeNarrowModels:
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> FakeNarrowModel:
-        """Return the model; nodes that are not among `only` stay in float32."""
+        """Return the model; nodes outside `only` stay in float32."""
         chosen = [name for name in self._nodes if only is None or name in only]
         narrow_model = FakeNarrowModel(chosen, self._losing & set(chosen), dtype)
         self.opened.append(narrow_model)
@@ -111,7 +111,7 @@ class FakeNarrowModels:
     def roughly(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
-        """Return a function that returns its input twice, moved."""
+        """Return a function that returns its input twice, perturbed."""
         return lambda feed: [
             {"y": move_by_epsilons(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)
         ]
@@ -123,8 +123,7 @@ class FakeNarrowModels:
 
 @define
 class FakeProgram:
-    """Functions that run one after the other; implements the ports `SourceProgram` and
-    `OpenedProgram`.
+    """A sequence of functions; implements the ports `SourceProgram` and `OpenedProgram`.
 
     Attributes:
         inputs: the names of its inputs.
@@ -159,14 +158,14 @@ class FakeProgram:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The operations of the program."""
+        """Return the operations of the program."""
         return [
             Node(tensor, op, "", tuple(reads), (tensor,), origin=Origin("net.py", line))
             for line, (tensor, (op, reads, _)) in enumerate(self.steps.items(), 1)
         ]
 
     def open(self, feed: Mapping[str, Any]) -> FakeProgram:
-        """Return itself, if there are as many data as inputs."""
+        """Return this program, if there are as many data as inputs."""
         if len(feed) != len(self.inputs):
             raise InputError(f"The program takes {len(self.inputs)} inputs, not {len(feed)}.")
         return self
@@ -190,19 +189,19 @@ class FakeProgram:
         return compute(*wide)
 
     def condition_of(self, name: str) -> str:
-        """Return the condition that the fake was given."""
+        """Return the configured condition."""
         return self.branches.get(name, "")
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
-        """Return what it was given."""
+        """Return the configured decisions."""
         return self.decided(feed)
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
-        """Yield the exports that the fake was given."""
+        """Yield the configured exports."""
         yield from self.others
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return the export and the name of its exporter that the fake was given."""
+        """Return the configured export and the name of its exporter."""
         if exporter.decides is not None:
             return self.otherwise[exporter.decides[1]], ""
         if self.again is None:

@@ -24,7 +24,7 @@ Timeline = list[tuple[str, str]]
 
 
 class FakeRunner(BaseRunner):
-    """Answers with what it was given, and remembers how it was used.
+    """Returns configured outputs, and records its calls.
 
     Attributes:
         events: what happened, in order, as ``(runner name, what)`` with ``activate``, ``infer``
@@ -49,7 +49,7 @@ class FakeRunner(BaseRunner):
         keep_feeds: bool = True,
         events: Timeline | None = None,
     ) -> None:
-        """Set how the runner behaves.
+        """Set the outputs, the inputs, and when the runner fails.
 
         Args:
             outputs: what an inference returns: the arrays, or a function of the data that makes
@@ -86,16 +86,16 @@ class FakeRunner(BaseRunner):
         self._iteration = 0
 
     def deactivate_impl(self) -> None:
-        """Record the deactivation and let go of the buffers."""
+        """Record the deactivation and release the buffers."""
         self.events.append((self.name, "deactivate"))
         self._buffers = {}
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Return the metadata of the inputs that the fake was given."""
+        """Return the configured inputs."""
         return TensorMetadata(self._inputs)
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Record the data and answer."""
+        """Record the data and return the outputs."""
         self.events.append((self.name, "infer"))
         if self._keep_feeds:
             self.feeds.append({name: own_copy(data) for name, data in feed_dict.items()})
@@ -112,7 +112,7 @@ class FakeRunner(BaseRunner):
         return {name: self._fill_buffer(name, array) for name, array in outputs.items()}
 
     def _failure(self, what: str) -> BaseException:
-        """Return the exception that the fake was asked to raise."""
+        """Return the configured exception."""
         if self._error is not None:
             return self._error
         return BackendError(f"{self.name} {what}, as requested.", backend="fake")
@@ -130,21 +130,21 @@ class FakeRunner(BaseRunner):
 
 
 class FakeLoader(BaseLoader):
-    """Hands over the value that it was given, and counts how often it was asked.
+    """Returns a configured value, and counts its calls.
 
     Attributes:
         calls: how often the loader was called, failures included.
     """
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Set what a call returns, or raises."""
+        """Set the value or the error of a call."""
         self._calls: list[None] = []
         self._value = value
         self._error = error
 
     @property
     def calls(self) -> int:
-        """The number of calls of the loader."""
+        """Return the number of calls."""
         return len(self._calls)
 
     def call_impl(self) -> Any:
@@ -161,7 +161,7 @@ _UNWRITTEN = 0xA5
 
 
 class HostMemory:
-    """Stands in for the memory of a device, and refuses what a device would only do by accident.
+    """Stands in for device memory, and rejects errors that a real device might not report.
 
     Addresses are made up, so that none can be followed by mistake, and are never used twice, so
     that one that was freed is noticed. As on a device, an address may point into the middle of an
@@ -169,18 +169,20 @@ class HostMemory:
     """
 
     def __init__(self, capacity: int | None = None) -> None:
-        """Set how many bytes there are (default: no limit)."""
+        """Set the number of bytes (default: no limit)."""
         self._capacity = capacity
         self._next_address = _FIRST_ADDRESS
         self._buffers: dict[int, np.ndarray[Any, Any]] = {}
 
     @property
     def outstanding(self) -> dict[int, int]:
-        """The sizes in bytes of the memory that was allocated and not freed, by address."""
+        """Return the size in bytes of each allocation that was not freed, by address."""
         return {address: buffer.nbytes for address, buffer in self._buffers.items()}
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of `nbytes` of new memory; BackendError when there is not enough."""
+        """Return the address of `nbytes` of new memory; raise BackendError if there is not
+        enough.
+        """
         if nbytes < 0:
             raise BackendError(f"{nbytes} bytes is not a valid memory size.", backend="fake")
         in_use = sum(self.outstanding.values())
@@ -198,7 +200,7 @@ class HostMemory:
         return address
 
     def free(self, address: int) -> None:
-        """Give memory back; an address that is not allocated is a BackendError."""
+        """Free memory; raise BackendError for an address that is not allocated."""
         if address not in self._buffers:
             raise BackendError(
                 f"Address {address:#x} cannot be freed: it is not allocated, or is freed already.",
@@ -207,12 +209,14 @@ class HostMemory:
         del self._buffers[address]
 
     def copy_to_device(self, address: int, source: np.ndarray[Any, Any]) -> None:
-        """Copy a contiguous host array into memory; BackendError when it does not fit."""
+        """Copy a contiguous host array into memory; raise BackendError if it does not fit."""
         target = self._span(address, source)
         target[...] = source.reshape(-1).view(np.uint8)
 
     def copy_to_host(self, target: np.ndarray[Any, Any], address: int) -> None:
-        """Fill a contiguous host array from memory; BackendError when there are too few bytes."""
+        """Fill a contiguous host array from memory; raise BackendError if there are too few
+        bytes.
+        """
         source = self._span(address, target)
         if not target.flags.writeable:
             raise BackendError("The host array cannot be written.", backend="fake")
@@ -248,14 +252,13 @@ class FunctionCommands:
     """
 
     def __init__(self, answer: Callable[[Sequence[str]], int | str]) -> None:
-        """Set the function that gets a command's words, and returns an exit code, or the output of
-        a command that exits with 0.
-        """
+        """Set the function that accepts the words of a command, and returns an exit code, or the
+        output of a successful command."""
         self.commands: list[list[str]] = []
         self._answer = answer
 
     def prepare(self, command: Sequence[str]) -> None:
-        """Do nothing: there is no process."""
+        """Do nothing, because there is no process."""
 
     def start(
         self,
@@ -281,27 +284,28 @@ class FunctionCommands:
 
 @frozen
 class FinishedCommand:
-    """A command that has come to its end already."""
+    """A command that has already ended."""
 
     done: Finished
 
     def wait(self) -> Finished:
-        """Return how it ended."""
+        """Return the end of the command."""
         return self.done
 
     def stop(self) -> None:
-        """Do nothing: it has ended."""
+        """Do nothing, because the command has ended."""
 
 
 class InlineIsolation:
-    """Calls functions right here, and remembers what for; fails instead for what it is set to.
+    """Calls functions in this process, and records their purpose; it can be set to fail for some of
+    them.
 
     Attributes:
         calls: what was called, with the time it was allowed.
     """
 
     def __init__(self, crashes: dict[str, Exception] | None = None) -> None:
-        """Set the error with which each named action ends."""
+        """Set the error for each action that should fail."""
         self.calls: list[tuple[str, float | None]] = []
         self._crashes = crashes or {}
 
@@ -313,7 +317,7 @@ class InlineIsolation:
         timeout: float | None = None,
         is_silent: bool = False,
     ) -> T:
-        """Call a function, or raise the error that was prepared for it."""
+        """Return the result of a function, or raise the error set for it."""
         self.calls.append((what, timeout))
         if what in self._crashes:
             raise self._crashes[what]
@@ -321,14 +325,14 @@ class InlineIsolation:
 
 
 class MeanDistance:
-    """Takes the mean absolute difference for how different images look."""
+    """Uses the mean absolute difference as the perceptual distance of images."""
 
     def __init__(self, *, is_available: bool = True) -> None:
-        """Set whether it can be used at all."""
+        """Set whether the metric is available."""
         self._is_available = is_available
 
     def prepare(self) -> None:
-        """Make sure that it can be used.
+        """Raise MissingDependencyError unless the metric is available.
 
         Raises:
             BackendError: it cannot.
@@ -347,14 +351,15 @@ class MeanDistance:
 
 
 class ScriptedEngine:
-    """Implements the port `SweepEngine`: what comes of a job is what a function says.
+    """Implements the port `SweepEngine`: a function returns the result of each job.
 
     Attributes:
         jobs: what was run, in order.
     """
 
     def __init__(self, answer: Callable[[Job], Mapping[str, Any]]) -> None:
-        """Set the function that returns how the record of a job differs from one that passed."""
+        """Set the function that returns the fields in which the record of a job differs from a
+        passing one."""
         self.jobs: list[Job] = []
         self._answer = answer
 
@@ -364,7 +369,7 @@ class ScriptedEngine:
         limits: Limits,
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
-        """Answer every job in order, without limits."""
+        """Report the result of every job in order, without limits."""
         for job in jobs:
             self.jobs.append(job)
             passed = {"summary": "1 output matched.", "verdict": "passed", "inference": 0.01}
@@ -401,7 +406,7 @@ class FakeNodeProfiler:
         self.runs += 1
 
     def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
-        """Return the profiles; a run that did not happen is a BackendError."""
+        """Return the profiles; raise BackendError if a run is missing."""
         if any(number >= self.runs for group in groups for number in group):
             raise BackendError("There was no such run.", backend="fake")
         total = sum(self._times.values())

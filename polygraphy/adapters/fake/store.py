@@ -26,13 +26,13 @@ _TOKEN = "memory:"
 
 @frozen
 class _Folder:
-    """What stands for a folder: its items, one per iteration."""
+    """A folder: its items, one per iteration."""
 
     items: tuple[Any, ...]
 
 
 class MemoryResultStore:
-    """Keeps values, copied, in a dictionary; implements the port `ResultStore`.
+    """Stores copies of values in a dictionary; implements the port `ResultStore`.
 
     Open files and JSON text hold a token in place of the value, which only this store can read.
 
@@ -42,12 +42,13 @@ class MemoryResultStore:
     """
 
     def __init__(self) -> None:
+        """Create an empty store."""
         self.values: dict[str, Any] = {}
         self.comparisons: dict[str, Mapping[str, Any]] = {}
         self._tokens: dict[str, Any] = {}
 
     def save(self, value: Any, dest: PathOrFile) -> None:
-        """Keep a copy of `value`; FileError when a folder is in the way."""
+        """Store a copy of `value`; raise FileError if the path is a folder."""
         if not isinstance(dest, (str, PathLike)):
             token = self.dumps(value)
             dest.write(token if isinstance(dest, TextIOBase) else token.encode())
@@ -57,7 +58,7 @@ class MemoryResultStore:
         self.values[_path_key(dest)] = deepcopy(value)
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
-        """Return a copy of what was saved; FileError when that is nothing, or no `kind`."""
+        """Return a copy of a saved value; raise FileError if it is missing or not of a `kind`."""
         if not isinstance(source, (str, PathLike)):
             source.seek(0)
             token = source.read()
@@ -155,7 +156,10 @@ class MemoryResultStore:
 
 
 class _MemoryWriter(Generic[T]):
+    """Collects items for a file or folder."""
+
     def __init__(self) -> None:
+        """Start without items."""
         self.items: list[T] = []
         self.has_failed = False
 
@@ -173,6 +177,7 @@ class _MemoryStored:
     """Implements the port `Stored`."""
 
     def __init__(self, source: str, items: tuple[Any, ...]) -> None:
+        """Set the path for messages, and the stored items."""
         self._items = items
         first = items[0] if items else None
         kinds: dict[type, type] = {

@@ -126,7 +126,7 @@ def _summary(
     outputs: list[OutputRow],
     result: AccuracyResult,
 ) -> dict[str, Any]:
-    """Return for other readers how each output fared, and which failed first."""
+    """Return, for other readers, the result of each output and the first failure."""
     return {
         "runners": list(pair),
         "first_failure": failed
@@ -243,7 +243,7 @@ _UNENCODED_STARTS = ("\x93NUMPY", "PK\x03\x04")
 
 @frozen(eq=False)
 class LazyArray:
-    """An output of an iteration, as it is saved; it is read as its `values`, an array or tensor."""
+    """A saved output of an iteration; its `values`, an array or tensor, are read on access."""
 
     values: Any
 
@@ -308,7 +308,7 @@ def _decode_payload(text: SlicedText) -> Array:
 
 @Encoder.register(np.generic)
 def _encode_scalar(scalar: np.generic) -> Any:
-    """Return a number, or for a scalar that JSON does not have an array without dimensions."""
+    """Return a scalar as a number, or as an array without dimensions if JSON has no such number."""
     is_number = isinstance(scalar, (np.bool_, np.integer, np.floating)) and scalar.itemsize <= 8
     return scalar.item() if is_number or isinstance(scalar, np.str_) else np.asarray(scalar)
 
@@ -389,7 +389,7 @@ def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
 
 
 def _layouts(saved: Any) -> dict[str, Layout]:
-    """Return how outputs are joined from parts, as far as a file says so."""
+    """Return the saved layouts of outputs."""
     try:
         return {str(name): Layout.of_fields(layout) for name, layout in dict(saved or {}).items()}
     except (ValueError, TypeError):

@@ -48,7 +48,7 @@ def quantize_again(request: Requantization) -> list[ModelProto] | None:
 
 
 def _options(request: Requantization) -> dict[str, Any]:
-    """Return the options that a model was quantized with, as far as it shows them."""
+    """Return the options with which a model was quantized, as far as the model shows them."""
     schemes = [site.scheme for site in request.sites if site.scheme is not None]
     kinds = {scheme.dtype for scheme in schemes}
     half = onnx.TensorProto.FLOAT16

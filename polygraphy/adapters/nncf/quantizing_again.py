@@ -51,7 +51,7 @@ def quantize_again(request: Requantization) -> list[ModelProto] | None:
 
 
 def _weight_options(request: Requantization) -> dict[str, Any]:
-    """Return the options that compress weights as a model has them, by names of NNCF."""
+    """Return the options with which NNCF compresses weights as in a model."""
     schemes = [site.scheme for site in request.sites if site.kind in ("weight", "operator")]
     few = [scheme for scheme in schemes if scheme is not None and "8" not in scheme.dtype]
     first = next((scheme for scheme in (*few, *schemes) if scheme is not None), None)
@@ -129,9 +129,8 @@ def _scope(without: Sequence[str]) -> dict[str, Any]:
 def _matching_options(
     reference: ModelProto, model: ModelProto, feeds: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return the options with which NNCF quantizes the tensors that a model quantizes, and most of
-    them in the same types; None if there are none. One input is enough to see that.
-    """
+    """Return the options with which NNCF quantizes the same tensors as a model, most of them in the
+    same types; None if there are none. One input is enough for this test."""
     own = _placement(model)
     types: list[str | None] = [None, "TRANSFORMER"]
     if any(node.op_type in _TRANSFORMERS for node in reference.graph.node):

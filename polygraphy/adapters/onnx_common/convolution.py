@@ -93,7 +93,7 @@ def conv(
 
 
 def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
-    """Raise if the numbers of channels and groups do not match the weight."""
+    """Raise ModelError if the numbers of channels and groups do not match the weight."""
     if found != wanted or outer % group:
         raise ValueError(
             f"the input has {found} channels, the weight expects {wanted} in {group} group(s)"
@@ -161,7 +161,7 @@ def conv_transpose(
 
 @frozen
 class _Windows:
-    """Where the windows of a pooling lie."""
+    """The positions of the windows of a pooling operator."""
 
     kernel: list[int]
     strides: list[int]
@@ -170,7 +170,7 @@ class _Windows:
     counts: list[int]
 
     def taps(self, x: Array, fill: Any) -> Any:
-        """Yield, for each element of a window, the elements of `x` at it; `fill` outside of `x`."""
+        """Yield, for each element of a window, the elements of `x` there, or `fill` outside `x`."""
         room = [
             (count - 1) * stride + (size - 1) * dilation + 1
             for count, stride, size, dilation in zip(

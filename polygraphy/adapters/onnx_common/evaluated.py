@@ -21,10 +21,11 @@ _now = time.perf_counter
 
 
 class NodeError(Exception):
-    """What went wrong at one node of a graph."""
+    """An error at a node of a graph."""
 
     def __init__(self, node: str, error: BaseException) -> None:
-        """Create the error of a node, named in words, with the exception of its implementation."""
+        """Create the error from the description of the node, and the exception of its
+        implementation."""
         super().__init__(node, error)
         self.node = node
         self.error = error
@@ -39,7 +40,7 @@ def describe_failure(error: BaseException) -> str:
 
 @contextmanager
 def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iterator[None]:
-    """Turn any error inside the block, which can come from the NumPy code of any operator, into a
+    """Convert any error inside the block, which can come from the NumPy code of any operator, to
     BackendError.
 
     Args:
@@ -64,10 +65,8 @@ def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iter
 
 
 class EvaluatedRunner(BaseRunner):
-    """Runs what evaluates an ONNX graph: `_evaluator` has the model (`proto_`), the names of its
-    outputs (`output_names`), and computes them (`run`). A derived class makes it when the
-    runner is activated.
-    """
+    """Base class of runners that evaluate an ONNX graph. A derived class sets `_evaluator` on
+    activation, with the model (`proto_`), its `output_names`, and `run`."""
 
     outputs_are_fresh = True
     leaves_inputs_alone = True

@@ -107,8 +107,8 @@ def formula_evaluator(model: onnx.ModelProto) -> Evaluator:
 def _in_float64(
     formula: Callable[..., Any], is_typed: bool, *inputs: Any, outputs: int, **attributes: Any
 ) -> tuple[Any, ...]:
-    """Return the results of a formula in the type of its inputs that are not integers, or in its
-    own type if it has one.
+    """Return the results of a formula, computed in float64, in the type of its floating-point
+    inputs, or in the formula's own type.
 
     Raises:
         NotImplementedError: they are whole numbers, of which the standard makes another type; or
@@ -146,9 +146,8 @@ def _cast_result(made: Any, floats: Sequence[Any], first: Any) -> Any:
 
 
 class Evaluator(ReferenceEvaluator):
-    """Evaluates a model, a function or a subgraph; makes evaluators of its class for those inside,
-    which may import other opsets.
-    """
+    """Evaluates a model, a function or a subgraph. Subgraphs and functions, which may import other
+    opsets, get evaluators of the same class."""
 
     replaced: ClassVar[tuple[type[OpRun], ...]] = ()
     watched: ClassVar[tuple[Watch, ...]] = ()
@@ -193,23 +192,25 @@ class Evaluator(ReferenceEvaluator):
 
 
 def _ignore_log(pattern: str, *values: Any) -> None:
-    """Ignore the log of a node, which is for its developers."""
+    """Ignore log messages of a node, which are for its developers."""
 
 
 class _Release:
-    """Stands among the nodes of an evaluator, and makes nothing of tensors that are not needed any
-    more: the evaluator itself keeps whatever a node makes.
-    """
+    """A pseudo-node that replaces tensors that are no longer needed with None, because the
+    evaluator keeps the outputs of all nodes."""
 
     op_type, input, has_linked_attribute = "Release", (), False
 
     def __init__(self, names: Sequence[str]) -> None:
+        """Set the names of the tensors to release."""
         self.output = names
 
     def need_context(self) -> bool:
+        """Return False, because the node has no subgraphs."""
         return False
 
     def run(self) -> tuple[None, ...]:
+        """Return None for each tensor."""
         return (None,) * len(self.output)
 
 

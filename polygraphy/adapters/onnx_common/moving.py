@@ -476,9 +476,10 @@ _MOST = 1 << 28
 
 
 class _Windows:
-    """Where the windows of an operator lie along each axis of an image ``[N, C, ...]``."""
+    """The positions of the windows of an operator along each axis of an image ``[N, C, ...]``."""
 
     def __init__(self, shape: Sequence[int], kernel: Sequence[int], attributes: Any) -> None:
+        """Compute the positions from shape, kernel and attributes."""
         rank = len(shape)
         self._shape, self._kernel = shape, kernel
         self._strides = attributes.get("strides") or [1] * rank
@@ -508,9 +509,8 @@ class _Windows:
             self.counts.append(count)
 
     def taps(self, x: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield for each place of the kernel the elements of all windows there, a mask of those in
-        the image, and a mask of those in the image or its padding.
-        """
+        """Yield, for each element of the kernel, the elements of all windows there, a mask of those
+        in the image, and a mask of those in the image or its padding."""
         for tap in np.ndindex(*self._kernel):
             where, inside, padded = [], np.ones((), bool), np.ones((), bool)
             for axis, size in enumerate(self._shape):

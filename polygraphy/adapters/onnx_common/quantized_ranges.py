@@ -35,7 +35,7 @@ def activation_scales(model: ModelProto) -> dict[str, tuple[Array, Array | None]
 
 
 def copy_ranges(made: ModelProto, model: ModelProto, reference: ModelProto) -> None:
-    """Give a model the ranges of activations that another has, and its corrected biases.
+    """Copy the activation ranges and corrected biases of one model to another.
 
     Args:
         made: the model, which is changed.
@@ -65,7 +65,7 @@ def copy_ranges(made: ModelProto, model: ModelProto, reference: ModelProto) -> N
 
 
 def _copy_biases(made: ModelProto, model: ModelProto, reference: ModelProto) -> None:
-    """Give a model the biases that another has, where they are not those of the reference."""
+    """Copy biases of a model that differ from the reference's to another model."""
     theirs, exact = (
         {weight.name: weight for weight in each.graph.initializer} for each in (model, reference)
     )

@@ -34,10 +34,8 @@ def _activation_functions(
     betas: Sequence[float] | None,
     clip: float | None,
 ) -> list[_Function]:
-    """Return the activation functions of all directions, with their constants in order. The state
-    of a cell is not clipped, as in ONNX Runtime: of three functions in a direction, the last is
-    not.
-    """
+    """Return the activation functions of all directions, with their constants in order. As in ONNX
+    Runtime, the third function of a direction, for the cell state, is not clipped."""
     constants: tuple[Iterator[float], ...] = (iter(alphas or ()), iter(betas or ()))
     activation_functions = []
     for number, name in enumerate(names):
@@ -85,7 +83,7 @@ def _unroll(
     clip: float | None = None,
     **_: Any,
 ) -> list[Array]:
-    """Return Y [T, D, N, H] and the last states [D, N, H], with N first where `layout` says so.
+    """Return Y [T, D, N, H] and the last states [D, N, H], with N first if `layout` is 1.
 
     Args:
         x: the input [T, N, I], or [N, T, I].

@@ -232,7 +232,7 @@ def grid_sample(
 def _pad_indices(
     indices: Array, weights: Array, size: int, padding_mode: str, align_corners: int
 ) -> tuple[Array, Array]:
-    """Return indices that exist, and their weights."""
+    """Return valid indices, and the weights after padding."""
     if padding_mode == "zeros":
         weights = np.where((indices < 0) | (indices > size - 1), 0, weights)
     elif padding_mode == "reflection":

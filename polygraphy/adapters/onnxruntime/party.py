@@ -71,7 +71,7 @@ class OnnxrtParty:
         provider_libraries: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> None:
-        """Set how models are run: see `SessionFromOnnx`; and what the party is called."""
+        """Set the options of sessions (see `SessionFromOnnx`), and the name of the party."""
         self.name = name or type(self).name
         self._libraries = dict(provider_libraries or {})
         self._providers = ["cpu"] if providers is None else list(providers)
@@ -114,7 +114,7 @@ class OnnxrtParty:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return how sessions are created: see the port."""
+        """Return the options that create sessions; see the port."""
         level = session_options(self._level).graph_optimization_level.name
         options = {
             "provider_libraries": self._libraries,
@@ -127,7 +127,7 @@ class OnnxrtParty:
 
     @property
     def lowers_to(self) -> str | None:
-        """Return ``tf32`` if float32 operators are computed in it; see the port."""
+        """Return ``tf32`` if float32 operators are computed in it, else None; see the port."""
         return None if self.compute_precision is None else self.compute_precision.dtype
 
     @property
@@ -191,12 +191,12 @@ class OnnxrtParty:
         return at, dict(matched[at][1])
 
     def start(self) -> None:
-        """Run a convolution, with which a device loads its libraries; see the port."""
+        """Run a convolution, so that a device loads its libraries; see the port."""
         if self.uses_device:
             self.load(onnx.parser.parse_model(_CONVOLUTION))({"x": np.ones((1, 1, 3, 3), "f")})
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        """Make a session; see the port."""
+        """Return a function that runs a session; see the port."""
         runner = OnnxrtRunner(self._session(model, _PLAIN if plain else None, without))
         runner.activate()
         return partial(runner.infer, check_inputs=False)

@@ -44,7 +44,7 @@ def place_nodes(
     providers: Sequence[Provider],
     provider_libraries: Mapping[str, str] | None = None,
 ) -> Placements:
-    """Return which provider runs each node; see the port."""
+    """Return the provider of each node; see the port."""
     from polygraphy.adapters.onnxruntime.session import load_session, session_options
 
     matched = match_providers(list(providers), dict(provider_libraries or {}))
@@ -77,13 +77,14 @@ def place_nodes(
 
 
 def record_placements(options: SessionOptions) -> None:
-    """Make a session record which provider runs which node, if this ONNX Runtime can."""
+    """Set the options with which a session records the provider of each node, if this ONNX Runtime
+    can."""
     options.add_session_config_entry(_RECORDS, "1")
 
 
 def placements_of(session: InferenceSession, wanted: str) -> Placements:
-    """Return which provider runs each node of a session's graph; empty if the session did not
-    record that.
+    """Return the provider of each node of a session's graph; empty if the session did not record
+    it.
 
     Args:
         session: the session, made with options for `record_placements`.
@@ -141,7 +142,7 @@ def _providers_of_log(log: str, session: InferenceSession, count: int) -> dict[i
 
 
 def _reasons(log: str) -> dict[int, str]:
-    """Return by position why nodes do not run on the requested provider."""
+    """Return, by position, why nodes do not run on the requested provider."""
     reasons: dict[int, str] = {}
     for match in _NO_KERNEL.finditer(log):
         reasons[int(match[2])] = f"{match[1]} has no kernel for this operator and these types"
@@ -153,7 +154,8 @@ def _reasons(log: str) -> dict[int, str]:
 
 
 def _capture_log(call: Callable[[], T]) -> tuple[T, str]:
-    """Return the result of a call, and what the C++ library writes to standard error meanwhile."""
+    """Return the result of a call, and the text that the C++ library wrote to standard error during
+    it."""
     onnxrt.set_default_logger_severity(_INFO)
     try:
         dup = os.dup(2)

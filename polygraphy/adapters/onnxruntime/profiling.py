@@ -42,7 +42,7 @@ class SessionProfiler:
         session: InferenceSession,
         run: Callable[[InferenceSession], Callable[..., Any]],
     ) -> None:
-        """Make the session.
+        """Create a session that profiles.
 
         Args:
             source: what the runner was given: a loader, or a session.
@@ -97,7 +97,7 @@ class SessionProfiler:
         return inference_session
 
     def _change_options(self, options: SessionOptions, *, keeps_graph: bool) -> None:
-        """Make session options write a trace, and the executed graph if asked."""
+        """Set the session options that write a trace and, optionally, the executed graph."""
         options.enable_profiling = True
         options.profile_file_prefix = str(self._folder / "trace")
         # Idle threads would take time from the runner whose turn is next.
@@ -114,7 +114,7 @@ class SessionProfiler:
             self._run(self._names, feed)
 
     def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
-        """Read the trace; see the port."""
+        """Return the profiles in the trace; see the port."""
         assert self._session is not None
         path = self._session.end_profiling()
         self._session = None

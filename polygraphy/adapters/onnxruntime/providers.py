@@ -77,7 +77,7 @@ _HINTS = (
 def translate_errors(
     doing: str, model: str = "", node_inputs: Callable[[str, str], str] | None = None
 ) -> Iterator[None]:
-    """Turn an error of ONNX Runtime inside the block into one of this package that names the
+    """Convert an error of ONNX Runtime inside the block to one of this package that names the
     action.
 
     Args:
@@ -106,7 +106,7 @@ def translate_errors(
 def _node_error(
     text: str, node: tuple[str, str], doing: str, node_inputs: Callable[[str, str], str] | None
 ) -> BackendError:
-    """Return the error of a node that failed: the data had passed for the model's inputs."""
+    """Return the error for a node that failed although the data fit the model's inputs."""
     op, name = node
     reason = point_of(text.rpartition(_STATUS)[2])
     inputs_text = node_inputs(op, name) if node_inputs is not None else ""
@@ -153,12 +153,12 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
 
 
 def point_of(message: str) -> str:
-    """Return the message of an error without where in ONNX Runtime it was raised."""
+    """Return the message of an error without its source location in ONNX Runtime."""
     return _CONDITION.sub("", _SOURCE.sub("", _LOADING.sub("", message)))
 
 
 def _hint(text: str) -> str:
-    """Return what the user can do about an error of ONNX Runtime; empty if that is unknown."""
+    """Return advice on an error of ONNX Runtime; empty if there is none."""
     return next((advice for sign, advice in _HINTS if sign in text), "")
 
 
@@ -180,7 +180,7 @@ _DEVICE = "device"
 
 @frozen
 class _Library:
-    """A plugin that ONNX Runtime has loaded; it keeps that until the process ends.
+    """A plugin library that ONNX Runtime has loaded, until the process ends.
 
     Attributes:
         path: the library.
@@ -256,7 +256,7 @@ def session_arguments(options: SessionOptions, providers: Sequence[Provider]) ->
 
 
 def plugin_packages() -> list[tuple[str, str]]:
-    """Return the installed packages that bring plugins, with their versions, and their modules."""
+    """Return name and module with version of the installed packages that provide plugins."""
     from importlib import metadata  # It reads mails, archives and tables: 10 ms.
 
     versions = {
@@ -283,8 +283,7 @@ def devices_of(name: str, source: str) -> list[str]:
 
 
 def library_of(source: str) -> str:
-    """Return the path of a plugin library, which may be given as a path or as a module that knows
-    it.
+    """Return the path of a plugin library, from a path or from a module that provides it.
 
     Raises:
         MissingFileError: there is neither.
@@ -351,7 +350,7 @@ def _register_library(name: str, source: str) -> None:
 
 
 def _library_error(name: str, path: str, text: str) -> BackendError:
-    """Return the error of a library that ONNX Runtime does not take."""
+    """Return the error for a library that ONNX Runtime cannot load."""
     reason = " ".join(text.split()).rpartition(" with error: ")[2].removeprefix(f"{path}: ")
     if "CreateEpFactories" in reason:
         reason = "it is not a provider library: the function CreateEpFactories is missing"
@@ -370,7 +369,7 @@ def _plugin_providers() -> Iterator[str]:
 
 
 def _device(provider: str, wanted: str) -> OrtEpDevice:
-    """Return the first device of a provider, or the first that is called so."""
+    """Return the first device of a provider, or the first with a given name."""
     devices = [device for device in onnxrt.get_ep_devices() if device.ep_name == provider]
     called = {wanted.lower()}
     for device in devices:
@@ -383,7 +382,7 @@ def _device(provider: str, wanted: str) -> OrtEpDevice:
 
 
 def _plugin_provider(name: str) -> str | None:
-    """Return the provider that the name of a plugin stands for; None if it is not one.
+    """Return the provider of a plugin by the plugin's name; None if there is none.
 
     Raises:
         BackendError: there is no device for it here.
@@ -444,9 +443,8 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
 
 
 def _provider_of_other_builds(wanted: str) -> str:
-    """Return the full name of the matching provider in other builds of ONNX Runtime; None without a
-    match.
-    """
+    """Return the full name of the matching provider in other builds of ONNX Runtime; empty without
+    a match."""
     known_names: Sequence[str] = getattr(onnxrt, "get_all_providers", list)()
     matches = [name for name in known_names if wanted.lower() in name.lower()]
     return min(matches, key=len, default="")

@@ -26,7 +26,7 @@ from polygraphy.adapters.onnx_common.messages import copy_of, identity_of, input
 from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, run_terminable
 from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
-from polygraphy.domain.data.loading import describe_model, fit_feed
+from polygraphy.domain.data.loading import describe_model, fit_feed, iterate_feeds
 from polygraphy.domain.errors import (
     BackendError,
     DataTypeConversionException,
@@ -67,7 +67,7 @@ calibrate = mod.lazy_import("onnxruntime.quantization.calibrate")
 def measure(
     model: ModelProto, tensors: Sequence[str], data: Iterable[Mapping[str, Any]], method: str
 ) -> dict[str, tuple[float, float]]:
-    """Run a model on all data and return the ranges of some of its tensors.
+    """Return the ranges of some tensors, measured by running a model on all data.
 
     Args:
         model: whose tensors; it stays as it is.
@@ -108,7 +108,7 @@ def _measuring_session(model: ModelProto, tensors: Sequence[str]) -> Any:
 
 
 def _with_outputs(model: ModelProto, tensors: Sequence[str]) -> ModelProto:
-    """Return a copy of a model in which some tensors are outputs, too."""
+    """Return a copy of a model with additional tensors as outputs."""
     copy: ModelProto = copy_of(model)
     names = {value.name for value in copy.graph.output}
     copy.graph.output.extend(
@@ -122,7 +122,7 @@ def _fit_feeds(
 ) -> Iterator[dict[str, Any]]:
     """Yield calibration feeds in the types and shapes of the inputs; warn of changes."""
     noted: set[str] = set()
-    for index, feed_dict in enumerate(data):
+    for index, feed_dict in enumerate(iterate_feeds(data)):
         missing = [name for name in metadata if name not in feed_dict]
         if missing:  # Calibrating with what has another name would be a guess.
             raise InputError(
@@ -154,9 +154,10 @@ def _input_dtype(value: ValueInfoProto) -> Any:
 
 
 class _MinMax:
-    """Keeps the smallest and the largest finite value."""
+    """Records the smallest and the largest finite value of each tensor."""
 
     def __init__(self) -> None:
+        """Start without values."""
         self._seen: dict[str, tuple[float, float]] = {}
 
     def add(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -169,14 +170,15 @@ class _MinMax:
             self._seen[name] = (low, high)
 
     def ranges(self) -> dict[str, tuple[float, float]]:
-        """The smallest and largest value of each tensor."""
+        """Return the smallest and largest value of each tensor."""
         return self._seen
 
 
 class _Histograms:
-    """Keeps histograms, from which ONNX Runtime chooses the ranges."""
+    """Records histograms, from which ONNX Runtime chooses the ranges."""
 
     def __init__(self, method: str) -> None:
+        """Start without values; `method` selects the ranges at the end."""
         self._collector = calibrate.HistogramCollector(
             method=method,
             symmetric=True,
@@ -224,7 +226,7 @@ _LARGEST_FLOAT8 = 448.0  # of the type E4M3FN
 
 @frozen
 class Scheme:
-    """How a model is quantized to a type.
+    """The way to quantize a model to a type.
 
     Attributes:
         member: the name of the type in ``onnxruntime.quantization.QuantType``.
@@ -269,16 +271,15 @@ def opset_of(model: ModelProto) -> int:
 
 
 def is_quantized(node: NodeProto, kept_names: Collection[str]) -> bool:
-    """Return whether a node computes with quantized inputs; `kept_names` are the nodes that do not,
-    although they might.
-    """
+    """Return whether a node computes with quantized inputs; `kept_names` are nodes excluded from
+    quantization."""
     return node.op_type in QUANTIZED_OPS and node.name not in kept_names
 
 
 def with_qdq(
     model: ModelProto, ranges: Ranges, dtype: DataTypeEntry, kept_names: Collection[str]
 ) -> ModelProto:
-    """Return a model in which operators read their operands through Q/DQ pairs.
+    """Return a model in which operators read their inputs through Q/DQ pairs.
 
     Args:
         model: each node has a name, and each weight is an initializer; may be changed.
@@ -363,7 +364,7 @@ def _largest(values: np.ndarray[Any, Any]) -> float:
 
 
 def _float_types(model: ModelProto) -> dict[str, Any]:
-    """Return the NumPy types of the tensors that are float16, by name: scales are of that type."""
+    """Return the NumPy types of float16 tensors, by name, because their scales have that type."""
     half = onnx.TensorProto.FLOAT16
     if not any(tensor.data_type == half for tensor in model.graph.initializer):
         return {}
@@ -405,7 +406,9 @@ def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | Non
 def save_ranges(
     cache: CalibrationCache, ranges: dict[str, tuple[float, float]], method: str
 ) -> None:
-    """Write ranges to a cache, whole or not at all; FileError when it cannot be written."""
+    """Write ranges to a cache, completely or not at all; raise FileError if it cannot be
+    written.
+    """
     if cache is None:
         return
     document = {
@@ -514,7 +517,7 @@ def quantize(
 
 
 def _data(calibration: Any) -> Any:
-    """Return feed dictionaries, which a function may make."""
+    """Return feed dictionaries, from a function if one is given."""
     is_iterable = hasattr(calibration, "__iter__") or hasattr(calibration, "__getitem__")
     return calibration if is_iterable else evaluate(calibration)
 
@@ -554,7 +557,7 @@ def _remove_added_names(model: ModelProto) -> ModelProto:
 
 
 def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
-    """Return a model of a late enough operator set."""
+    """Return a model with an operator set that supports the data type."""
     scheme, version = scheme_for(model, dtype), opset_of(model)
     model.ir_version = max(model.ir_version, scheme.ir_version)
     if version >= scheme.opset:
@@ -581,9 +584,8 @@ def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
 
 
 def _lift_constants(model: ModelProto) -> None:
-    """Make initializers of the Constant nodes that hold weights: ONNX Runtime looks for ranges of
-    what nodes compute.
-    """
+    """Convert Constant nodes with weights to initializers, because ONNX Runtime would look for
+    their ranges."""
     weights = {
         name for node in model.graph.node if node.op_type in QUANTIZED_OPS for name in node.input
     }

@@ -33,7 +33,7 @@ in another order on each machine.
 
 
 def quantize_again(request: Requantization) -> list[ModelProto] | None:
-    """Return models that are quantized without some nodes; see the port."""
+    """Return models quantized without some nodes; see the port."""
     name = request.producer
     quantize = _QUANTIZERS[_quantizer_name(request.sites) if name in _CALLERS else name]
     with _mute_logging():
@@ -49,7 +49,7 @@ def _quantizer_name(sites: Sequence[Site]) -> str:
 
 @contextlib.contextmanager
 def _mute_logging() -> Iterator[None]:
-    """Mute the logging of other packages in a block, and what they print."""
+    """Mute the logging and standard output of other packages inside the block."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -60,16 +60,16 @@ def _mute_logging() -> Iterator[None]:
 
 
 def _tensor(name: str) -> str:
-    """Return the tensor of the reference that a site has another name for, as outputs do."""
+    """Return the reference's name of a tensor, for which a site may have another name, as outputs
+    do."""
     if name.endswith("//float"):
         name = name.removesuffix("//float").removesuffix("_quantized")
     return name.removesuffix("_QuantizeLinear_Input")
 
 
 def _quantize_statically(request: Requantization) -> list[ModelProto]:
-    """Return models quantized again with static ranges, by the options that quantize the tensors
-    that the model quantizes; none if the sites do not allow it.
-    """
+    """Return models quantized again with static ranges, by the options that quantize the same
+    tensors; empty if the sites do not allow it."""
     names = {_tensor(site.name) for site in request.sites if site.kind == "activation"}
     best: tuple[int, Mapping[str, Any], ModelProto] | None = None
     for options in _static_options(request):
@@ -215,9 +215,8 @@ def _quantize_dynamic(
 
 
 def _quantize_blocks(request: Requantization) -> list[ModelProto]:
-    """Return models quantized again in blocks, by the algorithm that gives the codes of the model;
-    none if none does.
-    """
+    """Return models quantized again in blocks, by the algorithm that reproduces the codes of the
+    model; empty if none does."""
     own = _block_codes(request.model)
     for configure in _block_algorithms(request):
         found: list[ModelProto] = []
@@ -297,9 +296,8 @@ def _block_codes(model: ModelProto) -> dict[str, Any]:
 
 
 def _has_codes(model: ModelProto, codes: Mapping[str, Any]) -> bool:
-    """Return whether a model has the given codes, but for a few, by name or else by position; it
-    may have more, which no output depends on.
-    """
+    """Return whether a model has the given codes except for a few, by name or else by position;
+    additional ones that no output depends on are allowed."""
     own = _block_codes(model)
     if codes.keys() <= own.keys():
         pairs = [(own[name], array) for name, array in codes.items()]
@@ -315,10 +313,11 @@ def _has_codes(model: ModelProto, codes: Mapping[str, Any]) -> bool:
 def _one_by_one(
     quantize: Callable[[ModelProto, Sequence[Site], Sequence[str]], ModelProto | None],
 ) -> Callable[[Requantization], list[ModelProto]]:
-    """Return a function that quantizes for each set of nodes; it returns none if one fails."""
+    """Return a function that quantizes for each set of nodes; it returns an empty list if one
+    fails."""
 
     def quantize_all(request: Requantization) -> list[ModelProto]:
-        """Return the models; none if the sites do not allow it."""
+        """Return the models; empty if the sites do not allow it."""
         made = [
             quantize(copy_of(request.reference), request.sites, list(names))
             for names in request.excluded

@@ -74,8 +74,8 @@ def _is_numeric(native: str) -> bool:
 
 
 class BoundRuns:
-    """Runs a session that computes on a GPU. Each result has memory of its own: no later one
-    overwrites it.
+    """Runs a session that computes on a GPU. Each result has its own memory, which later ones do
+    not overwrite.
 
     A binding and a session of ONNX Runtime are wrapped in Python, which takes 10 us of an
     inference; what is called each time is called on what they wrap.
@@ -173,7 +173,7 @@ class BoundRuns:
         return value.numpy() if output.is_numpys else self._view(output, value).numpy()
 
     def _on_device(self, output: _Output, value: Any, as_torch: bool) -> Any:
-        """Return an output on the device: a PyTorch tensor if asked, else a view."""
+        """Return an output on the device: a PyTorch tensor if requested, else a view."""
         if as_torch and output.has_dlpack and hasattr(value, "to_dlpack"):
             return torch_from_capsule(value.to_dlpack())
         return self._view(output, value)
@@ -221,35 +221,37 @@ class BoundRuns:
 
 
 class _WholeDevice:
-    """Stands for a stream where the work on all streams of a device is waited for."""
+    """Replaces a stream if the whole device is synchronized instead."""
 
     ptr = 1  # The default stream, of which no library needs to know more.
 
     def __init__(self, device: int) -> None:
+        """Set the number of the device."""
         self.device = device
 
     def wait_for(self, stream: int) -> None:
-        """Do nothing: the device is synchronized in any case."""
+        """Do nothing, because the device is synchronized anyway."""
 
 
 class _Bound(NamedTuple):
-    """A binding, and by the names of inputs the addresses and shapes that are bound in it."""
+    """A binding, with the addresses and shapes bound in it, by input."""
 
     binding: Any
     places: dict[str, tuple[int, tuple[int, ...]]]
 
 
 class _Input:
-    """What a session asks for as an input, as far as it is looked up once."""
+    """The requirements of a session for an input, looked up once."""
 
     def __init__(self, dtype: DataTypeEntry, shape: Any) -> None:
+        """Set data type and shape of the input."""
         self.dtype = dtype
         self.shape = shape
         self._allowed: set[Any] = set()
 
     @cached_property
     def element_type(self) -> Any:
-        """The element type that ONNX Runtime binds."""
+        """Return the element type that ONNX Runtime binds."""
         return _element_type(self.dtype)
 
     def check(self, name: str, dtype: Any) -> None:
@@ -270,9 +272,10 @@ _DLPACK = ("f", "i", "u")
 
 
 class _Output:
-    """An output of a session, as far as it is looked up once."""
+    """The properties of an output of a session, looked up once."""
 
     def __init__(self, tensor: Any) -> None:
+        """Look up the properties of an output."""
         dtype = DataType.from_dtype(tensor.type)
         self.numpy_dtype = dtype.numpy()
         self.is_numpys = _is_numpy_dtype(dtype)
@@ -337,7 +340,7 @@ def run_values(
 
 
 def _run_function(session: InferenceSession) -> Callable[..., list[Any]]:
-    """Return what runs a session, with names of outputs and a feed dictionary."""
+    """Return the function that runs a session, given output names and a feed dictionary."""
     return partial(run_values, session) if needs_values(session) else session.run
 
 
@@ -347,7 +350,9 @@ def _is_numpy_dtype(dtype: DataTypeEntry) -> bool:
 
 
 def _value_of(array: Any) -> tuple[OrtValue, Any]:
-    """Return a value with the elements of an array, and what keeps their memory."""
+    """Return a value with the elements of an array, and the object that keeps their memory
+    alive.
+    """
     dtype = DataType.from_dtype(array.dtype)
     if _is_numpy_dtype(dtype):
         contiguous = np.require(array, requirements=["C"])
@@ -368,7 +373,7 @@ def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:
 
 
 def _array_of(value: OrtValue) -> Any:
-    """Return the elements of a value that lies in the host's memory."""
+    """Return the elements of a value in host memory."""
     dtype = _TYPES.from_native(value.data_type())
     if dtype is None or _is_numpy_dtype(dtype):
         return value.numpy()
@@ -413,7 +418,7 @@ class OnnxrtRunner(BaseRunner):
         self._bound: BoundRuns | None = None
 
     def activate_impl(self) -> None:
-        """Make the session."""
+        """Create the session."""
         self.sess = evaluate(self._session)
         outputs = self.sess.get_outputs()
         check_has_outputs(outputs)
@@ -426,7 +431,7 @@ class OnnxrtRunner(BaseRunner):
 
     @property
     def uses_device(self) -> bool:
-        """Whether the session computes on a device."""
+        """Return whether the session computes on a device."""
         assert self.sess is not None
         return not are_on_host(self.sess.get_providers()[:1])
 
@@ -436,7 +441,7 @@ class OnnxrtRunner(BaseRunner):
         return facts_of(self.sess)
 
     def open_profiler(self) -> NodeProfiler:
-        """Make the session again, with the profiler of ONNX Runtime; only while active.
+        """Return a profiler with a new session of the same model; only while active.
 
         Raises:
             BackendError: the session was made elsewhere, of a model that it does not keep.
@@ -455,7 +460,7 @@ class OnnxrtRunner(BaseRunner):
         del self._run
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Describe the session's inputs."""
+        """Return the metadata of the session's inputs."""
         assert self.sess is not None
         types = OnnxrtDataTypes()
         metadata = TensorMetadata()
@@ -470,7 +475,7 @@ class OnnxrtRunner(BaseRunner):
     def infer_impl(
         self, feed_dict: Mapping[str, Any], copy_outputs_to_host: bool | None = None
     ) -> dict[str, Any]:
-        """Run the session once.
+        """Run the session once and return its outputs.
 
         Args:
             feed_dict: one array per input. An integer is the address of device memory.
@@ -518,13 +523,12 @@ class OnnxrtRunner(BaseRunner):
         return inputs_of_node(self.sess, op, name, shapes)
 
     def _run_interruptibly(self, run: Callable[[RunOptions], T]) -> T:
-        """Return the outputs of a run that ctrl-C can end: the first run, and each after a long
-        one.
-        """
+        """Return the outputs of a run that Ctrl-C can end: the first run, and each run after a long
+        one."""
         return run_terminable(partial(self._measure_run, run))
 
     def _measure_run(self, run: Callable[..., T], *options: RunOptions) -> T:
-        """Run, keep the time that it took, and return the outputs."""
+        """Return the outputs of a run, and record its time."""
         start = _now()
         outputs = run(*options)
         self.inference_time = _now() - start
@@ -568,7 +572,7 @@ class OnnxrtRunner(BaseRunner):
 
 
 def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:
-    """Return the data types of outputs of eight bits that ONNX Runtime may hand out as bytes."""
+    """Return the data types of 8-bit outputs that ONNX Runtime may return as bytes."""
     entries = {tensor.name: OnnxrtDataTypes().from_native(tensor.type) for tensor in outputs}
     return {
         name: entry.numpy()
@@ -578,7 +582,7 @@ def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:
 
 
 def _as_string_array(objects: Any) -> Any:
-    """Return an array of strings; of objects if NumPy's strings would lose NULs at the end."""
+    """Return an array of strings; of objects if NumPy's strings would lose final NULs."""
     if any(text.endswith("\0") for text in objects.flat):
         return objects
     return objects.astype(np.str_)

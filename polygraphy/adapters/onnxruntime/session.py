@@ -69,7 +69,7 @@ _scalars: MutableMapping[InferenceSession, Collection[str]] = WeakKeyDictionary(
 
 @mod.export(funcify=True)
 class SessionFromOnnx(BaseLoader):
-    """Makes an ONNX Runtime inference session from an ONNX model."""
+    """Creates an ONNX Runtime inference session from an ONNX model."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class SessionFromOnnx(BaseLoader):
         disabled_optimizers: Sequence[str] | None = None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> None:
-        """Describe the session.
+        """Set the model and the options of the session.
 
         Args:
             model_bytes: a serialized model, the path of one, the model itself, or a loader that
@@ -129,7 +129,7 @@ class SessionFromOnnx(BaseLoader):
         return self.create(lambda options: None)
 
     def create(self, change: Callable[[SessionOptions], object]) -> InferenceSession:
-        """Return a session of the model, with options that `change` changed."""
+        """Return a session of the model, with options changed by `change`."""
         providers = match_providers(self._providers, self._provider_libraries)
         options = session_options(self._graph_optimization_level)
         options.enable_cpu_mem_arena = self._memory_arena
@@ -171,7 +171,7 @@ DEVICE = OneProcess("ONNX Runtime on a device")
 
 
 def _note_started_cuda() -> None:
-    """Note that this process used the GPU, if CUDA was started."""
+    """Record that this process used the GPU, if CUDA was started."""
     if has_started_cuda():
         DEVICE.note()
 
@@ -204,9 +204,8 @@ def load_session(
     providers: Sequence[Provider],
     without: Sequence[str] = (),
 ) -> InferenceSession:
-    """Return a session of a serialized model or a path, perhaps without some rewrites; ctrl-C ends
-    loading within seconds from ONNX Runtime 1.31 on, which lets other threads of Python run
-    meanwhile.
+    """Return a session of a serialized model or a path, optionally without some rewrites. From ONNX
+    Runtime 1.31, Ctrl-C ends loading within seconds, because other Python threads can run.
 
     Raises:
         UnavailableError: a provider does not start, and the CPU provider is not in the list.
@@ -241,7 +240,7 @@ def load_session(
 
 
 def run_terminable(call: Callable[[RunOptions], T]) -> T:
-    """Call a function with run options, and return its result; ctrl-C ends it soon.
+    """Return the result of a function called with run options; Ctrl-C ends it soon.
 
     That takes 4 microseconds: half of what a tiny model does.
     """
@@ -272,14 +271,15 @@ def _remember_model(session: InferenceSession, model: Any) -> InferenceSession:
 
 
 def compute_precision(session: InferenceSession) -> ComputePrecision | None:
-    """Return how a session computes operators on float32 tensors, if not in float32."""
+    """Return the precision of a session's operators on float32 tensors; None if it is float32."""
     if CUDA not in session.get_providers():
         return None
     return cuda_precision(session.get_provider_options().get(CUDA, {}))
 
 
 def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
-    """Return how the CUDA provider computes operators on float32 tensors, if not in float32.
+    """Return the precision of the CUDA provider's operators on float32 tensors; None if it is
+    float32.
 
     Args:
         options: of the provider.
@@ -304,7 +304,7 @@ def scalars_of(session: InferenceSession) -> Collection[str]:
 
 
 def facts_of(session: InferenceSession) -> Facts:
-    """Return the facts about the model of a session; no facts if it was created elsewhere."""
+    """Return the facts about the model of a session; empty if it was created elsewhere."""
     return _facts.get(session, ModelFacts())
 
 
@@ -393,7 +393,7 @@ _OTHER_NAMES = {"float64": "double", "float32": "float", "float4": "float4e2m1"}
 
 
 class OnnxrtDataTypes:
-    """Translates between our data types and ONNX Runtime's names for tensors of them."""
+    """Converts between this package's data types and ONNX Runtime's names of tensor types."""
 
     _to_native = {
         entry: f"tensor({_OTHER_NAMES.get(entry.name, entry.name)})" for entry in DataType
@@ -401,7 +401,7 @@ class OnnxrtDataTypes:
     _from_native = {native: entry for entry, native in _to_native.items()}
 
     def to_native(self, entry: DataTypeEntry) -> Any:
-        """Return ``tensor(...)``."""
+        """Return the name, such as ``tensor(float)``."""
         return self._to_native.get(entry)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:

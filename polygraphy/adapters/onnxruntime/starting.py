@@ -52,7 +52,7 @@ Start = Callable[[Sequence[Provider]], "InferenceSession"]
 
 
 def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSession:
-    """Create a session in which every requested provider runs.
+    """Return a session in which every requested provider runs.
 
     If the CPU provider is in the list, it may replace providers that do not start; a warning says
     so.
@@ -104,7 +104,9 @@ def names_of(providers: Sequence[Provider]) -> list[str]:
 
 
 def _start_session(start: Start, providers: Sequence[Provider]) -> InferenceSession:
-    """Create a session; if libraries of CUDA are missing, look for them in Python packages."""
+    """Return a session; if CUDA libraries are missing, they are loaded from Python packages
+    first.
+    """
     session = start(providers)
     missing = set(names_of(providers)) - set(session.get_providers())
     if missing.isdisjoint(_NVIDIA) or not _preload():
@@ -203,7 +205,8 @@ def _explain_failure(provider: str, message: str = "") -> tuple[str, str]:
 
 
 def _missing_library(provider: str) -> str:
-    """Return the name of the library that keeps the library of a provider from being loaded."""
+    """Return the name of the missing library that prevents a provider from loading; empty if
+    unknown."""
     key = _LIBRARIES.get(provider)
     if key is None:
         return ""

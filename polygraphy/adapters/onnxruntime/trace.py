@@ -38,7 +38,7 @@ _COPIES = frozenset({"MemcpyFromHost", "MemcpyToHost"})
 
 @define
 class _TimedEvent:
-    """An event of a node, and what is needed to find what ran inside it, and on the device."""
+    """An event of a node, with the data needed to assign inner and device events to it."""
 
     event: NodeEvent
     start: float
@@ -47,7 +47,7 @@ class _TimedEvent:
 
     @property
     def end(self) -> float:
-        """The time at which the event ends, in microseconds."""
+        """Return the time at which the event ends, in microseconds."""
         return self.start + self.event.microseconds
 
 
@@ -68,7 +68,7 @@ class TraceRun:
 
 @frozen
 class Trace:
-    """A trace.
+    """The runs in a trace file.
 
     Attributes:
         runs: what ran, in order.
@@ -106,7 +106,8 @@ def read_trace(path: str | Path, most: int | None = None) -> Trace:
 
 
 def _events(stream: TextIO, path: str, notes: list[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the events of a file. Only a small part of it is in memory, however long its lines are.
+    """Yield the events of a file. Only a small part of it is in memory, regardless of the length of
+    its lines.
 
     After a damaged event, it goes on in the next line.
     """
@@ -164,7 +165,7 @@ def split_runs(events: Iterable[Mapping[str, Any]]) -> Iterator[TraceRun]:
 
 
 def _as_float(value: Any) -> float:
-    """Return a number as a float; 0 for what is not a number."""
+    """Return a number as a float; 0 for other values."""
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
@@ -175,7 +176,7 @@ def _with_node(
     duration: float,
     arguments: Mapping[str, Any],
 ) -> list[_TimedEvent]:
-    """Return the pending events with a node added, which takes the events inside it."""
+    """Return the pending events with a node added, which contains the events inside its time."""
     op = str(arguments.get("op_name") or name.removesuffix(_SUFFIX))
     TimedEvent = _TimedEvent(
         NodeEvent(
@@ -206,7 +207,7 @@ def _append_event(waiting: list[_TimedEvent], timed_event: _TimedEvent) -> list[
 
 
 def _add_kernel(waiting: list[_TimedEvent], parent: str, name: str, duration: float) -> None:
-    """Add a kernel of a device to the node that launched it: the one that it names, or the last."""
+    """Add a device kernel to the node that launched it: the one it names, or the last."""
     for timed_event in reversed(waiting):
         if not parent or timed_event.event.name == parent:
             timed_event.kernels.append((name, duration))
@@ -227,8 +228,7 @@ def _with_device_time(timed: _TimedEvent) -> NodeEvent:
 def profile_runs(
     runs: Sequence[TraceRun], graph: ModelNodes | None, *, waits: bool = False
 ) -> ExecutionProfile:
-    """Return the profile of some runs; kernels of a device that was seen in some runs only are
-    those of the device.
+    """Return the profile of some runs; times of a device count only if it was active in all runs.
 
     Args:
         runs: the runs.
@@ -282,9 +282,8 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
 def _input_shapes(
     run: TraceRun, profile: ExecutionProfile, graph: ModelNodes | None
 ) -> dict[str, list[int]]:
-    """Return the shapes of the inputs that the first node of a run reads; without a graph, of all
-    that it reads.
-    """
+    """Return the shapes of the inputs of a run, from its first node; without a graph, of all inputs
+    of that node."""
     first = run.events[0].name
     reads = next((node.reads for node in profile.nodes if node.name == first), ())
     shapes: dict[str, list[int]] = {}

@@ -44,9 +44,10 @@ T = TypeVar("T")
 
 
 class OnnxrtValue(TrialValue):
-    """A value that ONNX Runtime holds; in another process None is left of what is no array."""
+    """A value held by ONNX Runtime; values other than arrays become None in another process."""
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle stores: data type, shape and an array, or None for other values."""
         try:
             raw = _array(self)
         except Exception:  # A sequence, or a data type that NumPy does not have.
@@ -55,7 +56,7 @@ class OnnxrtValue(TrialValue):
 
 
 class OnnxrtTrial:
-    """Loads models and runs each once."""
+    """Loads models and runs each of them once."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class OnnxrtTrial:
         graph_optimization_level: str | None = None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> None:
-        """Set how models are run: see `SessionFromOnnx`."""
+        """Set the options of sessions; see `SessionFromOnnx`."""
         self._providers = providers
         self._graph_optimization_level = graph_optimization_level
         self._libraries = provider_libraries
@@ -112,7 +113,7 @@ class OnnxrtTrial:
 
 
 def _limit_time(call: Callable[[Any], T]) -> T:
-    """Return the result of a call that runs a session, which is ended when its time is over.
+    """Return the result of a call that runs a session, which is stopped after a time limit.
 
     Raises:
         InconclusiveError: it is.
@@ -123,10 +124,12 @@ def _limit_time(call: Callable[[Any], T]) -> T:
     is_over = Event()
 
     def run_timed(options: Any) -> T:
-        """Call with run options that end the run when its time is over."""
+        """Return the result of the call, with run options that stop the run after the time
+        limit.
+        """
 
         def end() -> None:
-            """End the run, because its time is over."""
+            """Stop the run, because its time limit was reached."""
             is_over.set()
             options.terminate = True
 
@@ -184,7 +187,7 @@ def _is_string_array(value: Any) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Return a value as NumPy has it."""
+    """Return a value as a NumPy array."""
     raw = value.raw if isinstance(value, OnnxrtValue) else np.asarray(value)
     if isinstance(raw, np.ndarray):
         return raw.astype(object) if raw.dtype.kind in "US" else raw
@@ -192,7 +195,7 @@ def _array(value: Any) -> Any:
 
 
 def _ort_value(value: Any) -> Any:
-    """Return a value as ONNX Runtime takes it."""
+    """Return a value in the form that ONNX Runtime accepts."""
     if isinstance(value, OnnxrtValue):
         raw = value.raw
         return _ort_value(raw) if isinstance(raw, np.ndarray) else raw
@@ -241,9 +244,8 @@ sympy = mod.lazy_import("sympy")
 
 
 def infer_symbolic_shapes(model: Any) -> Any:
-    """Return a model with more shapes; MissingDependencyError without `sympy` or ONNX Runtime,
-    BackendError when the tool gives up.
-    """
+    """Return a model with more shapes; raise MissingDependencyError without `sympy` or ONNX
+    Runtime, or BackendError if the tool fails."""
     for module, name in ((onnxrt, "onnxruntime"), (sympy, "sympy")):
         if not module.is_installed():
             install = sympy.install_command()  # The other, too.
@@ -276,15 +278,16 @@ def infer_symbolic_shapes(model: Any) -> Any:
 
 
 class _WithoutFiles:
-    """The onnx package as the tool sees it: when it gives up, it would leave the model behind in
-    the current folder.
-    """
+    """A stand-in for the onnx package that does not save models: the tool would leave one in the
+    current folder when it fails."""
 
     def __init__(self, package: Any) -> None:
+        """Wrap the onnx package."""
         self._package = package
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the onnx package."""
         return getattr(self._package, name)
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
-        """Save nothing."""
+        """Do nothing."""

@@ -49,7 +49,7 @@ _LAYERS_THAT_MOVE = frozenset({"Input", "Output", "Const", "Reorder", "Convert"}
 
 @frozen
 class Known:
-    """What is known of a compiled model that was made here.
+    """The known facts about a model that this process compiled.
 
     Attributes:
         inputs: the names of its inputs in the ONNX model, in order.
@@ -82,7 +82,7 @@ class CompiledModelFromOnnx(BaseLoader):
         float32_tensors: Sequence[str] | None = None,
         fuse: bool | None = None,
     ) -> None:
-        """Describe what is compiled, and how.
+        """Set the model, and the options to compile it with.
 
         Args:
             path: the path of a model, its bytes, the model itself, or a loader that makes any of
@@ -118,7 +118,7 @@ class CompiledModelFromOnnx(BaseLoader):
         self._fuse = fuse is not False
 
     def call_impl(self) -> CompiledModel:
-        """Return the model, read and compiled.
+        """Return the compiled model.
 
         Raises:
             FileError: the model file is missing or empty.
@@ -212,20 +212,22 @@ class CompiledModelFromOnnx(BaseLoader):
 
 
 class _LoweredFacts:
-    """What a model tells, with what OpenVINO computes its outputs in."""
+    """The facts about a model, with the data types in which OpenVINO computes its outputs."""
 
     def __init__(self, facts: Facts, lowered: Mapping[str, str]) -> None:
+        """Set the facts of the model, and the data types of its outputs."""
         self._facts = facts
         self._lowered = lowered
 
     def __getattr__(self, name: str) -> Any:
+        """Return another fact about the model."""
         if name.startswith("_"):  # Before it is restored in another process.
             raise AttributeError(name)
         return getattr(self._facts, name)
 
     @property
     def compute_dtypes(self) -> Mapping[str, str]:
-        """The data types in which outputs are computed, by name."""
+        """Return the data type in which each output is computed, by name."""
         dtypes = self._facts.compute_dtypes
         lowered: dict[str, str] = {}
         for name, dtype in self._lowered.items():
@@ -243,8 +245,8 @@ def read_facts(compiled: CompiledModel) -> Known:
 
 
 def core_of_process() -> Any:
-    """Return OpenVINO's `Core`, one per process. Each installs signal handlers; several that end in
-    another order crash at ctrl-C.
+    """Return OpenVINO's `Core`, one per process. Each installs signal handlers, and several that
+    end in another order crash at Ctrl-C.
 
     Raises:
         MissingDependencyError: OpenVINO is not installed.
@@ -265,7 +267,7 @@ def core_of_process() -> Any:
 
 
 def precision_of(compiled: CompiledModel) -> str:
-    """Return the type that a compiled model was asked to compute in, by OpenVINO's name."""
+    """Return the requested compute type of a compiled model, by OpenVINO's name."""
     precision_name = _precision_name(compiled.get_property)
     if precision_name is None:  # AUTO and HETERO do not say what the device that they chose does.
         lowered = (layer.precision for layer in layers_of(compiled) if layer.lowered)
@@ -296,7 +298,7 @@ def _precision_name(get: Callable[[str], Any]) -> str | None:
 
 
 def _read(source: bytes | str) -> Any:
-    """Return a model read as ONNX: by itself, OpenVINO tries all formats, some of which log
+    """Return a model read as ONNX; OpenVINO's own detection tries all formats, and some log
     errors.
     """
     from openvino.frontend import FrontEndManager
@@ -306,7 +308,7 @@ def _read(source: bytes | str) -> Any:
 
 
 def _check_device(core: Any, device: str) -> None:
-    """Raise if a device does not exist."""
+    """Raise UnknownNameError if a device does not exist."""
     if device == "CPU":  # To ask which there are loads what drives the others.
         return
     available_devices = core.available_devices
@@ -319,9 +321,8 @@ def _check_device(core: Any, device: str) -> None:
 
 
 def _output_name(port: Any) -> str:
-    """Return the name of an output in the ONNX model: equal tensors share several names, one of
-    which is in the name of the output.
-    """
+    """Return the name of an output in the ONNX model. Equal tensors share several names, one of
+    which is in the name of the output."""
     called: str = port.node.friendly_name
     if called.endswith(_SINK):
         return called[: -len(_SINK)]
@@ -381,7 +382,7 @@ def _in_float32(core: Any, model: Any, tensors: Sequence[str], folder: str) -> A
 
 @frozen
 class Layer:
-    """A layer of the graph that is really run.
+    """A layer of the executed graph.
 
     Attributes:
         name: what it is called there.
@@ -400,12 +401,14 @@ class Layer:
     output: str = ""
 
     def is_compiled_of(self, names: Collection[str]) -> bool:
-        """Return whether it is code generated for several operators, including one of these."""
+        """Return whether the layer is generated code for several operators, including one
+        of these.
+        """
         return self.kind == "Subgraph" and not {*names}.isdisjoint(self.names)
 
     @property
     def lowered(self) -> bool:
-        """Return whether it was asked to compute in less than float32, and does."""
+        """Return whether the layer computes in less than float32."""
         return self.precision in ("bf16", "f16") and self.kind not in _LAYERS_THAT_MOVE
 
 
@@ -438,7 +441,9 @@ def _layer(op: Any) -> Layer:
 
 
 def _output_precisions(layers: Sequence[Layer]) -> dict[str, str]:
-    """Return by output the coarsest type on the way to it, if that is less than float32."""
+    """Return, by output, the least precise type in its computation, if that is less than
+    float32.
+    """
     visited: dict[str, str] = {}
     for layer in layers:
         before = [visited[name] for name in layer.reads if name in visited]

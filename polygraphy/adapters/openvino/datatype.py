@@ -24,7 +24,8 @@ _NAMES = {
 
 
 class OpenvinoDataTypes:
-    """Translates between our data types and those of OpenVINO whose arrays NumPy can hold."""
+    """Converts between this package's data types and OpenVINO types that NumPy arrays can
+    represent."""
 
     def to_native(self, entry: DataTypeEntry) -> Any:
         """Return the ``openvino.Type``; None if arrays of it cannot be passed."""
@@ -32,9 +33,8 @@ class OpenvinoDataTypes:
         return None if name is None else getattr(openvino.Type, name)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for strings, and for types that are packed into less than a
-        byte.
-        """
+        """Return this package's data type; None for strings, and for types packed into less than a
+        byte."""
         return _ENTRIES.get(dtype.get_type_name()) if hasattr(dtype, "get_type_name") else None
 
 
@@ -42,7 +42,7 @@ _ENTRIES = {native: getattr(DataType, name.upper()) for name, native in _NAMES.i
 
 
 def data_type(name: str, native: Any) -> DataTypeEntry:
-    """Return our data type of an input or output.
+    """Return this package's data type of an input or output.
 
     Raises:
         BackendError: its arrays cannot be handed over.
@@ -64,9 +64,8 @@ def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def tensor_of(array: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
-    """Return an ``openvino.Tensor`` that shares the memory of a contiguous array if possible; it
-    does not keep the array alive.
-    """
+    """Return an ``openvino.Tensor`` that shares the memory of a contiguous array if possible,
+    without keeping the array alive."""
     if dtype != DataType.BFLOAT16 and array.size:
         return openvino.Tensor(array, shared_memory=True)
     tensor = openvino.Tensor(OpenvinoDataTypes().to_native(dtype), list(array.shape))

@@ -50,7 +50,7 @@ _HINTS = (
 
 @contextmanager
 def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
-    """Turn an error of OpenVINO inside the block into one of this package that names the failed
+    """Convert an error of OpenVINO inside the block to one of this package that names the failed
     action.
 
     Args:

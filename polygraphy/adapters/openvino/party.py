@@ -18,7 +18,7 @@ from polygraphy.adapters.openvino.compiled import (
 )
 from polygraphy.adapters.openvino.runner import OpenvinoRunner
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.logger import G_LOGGER
 
@@ -88,9 +88,8 @@ class OpenvinoParty:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Return how models are compiled: see the port. Settings that change the graph need this
-        package.
-        """
+        """Return the compile settings for other environments; see the port. Settings that change
+        the graph need this package."""
         how = self._how
         named = {HINT: how["precision_hint"], "INFERENCE_NUM_THREADS": how["threads"]}
         properties = {name: value for name, value in named.items() if value is not None}
@@ -104,7 +103,7 @@ class OpenvinoParty:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return how models are compiled: see the port."""
+        """Return the options that compile models in this way; see the port."""
         how = self._how
         options = {
             "openvino_device": how["device"],
@@ -118,7 +117,8 @@ class OpenvinoParty:
 
     @property
     def lowers_to(self) -> str | None:
-        """Return the type it computes in if that is not float32: as requested, or by default."""
+        """Return the compute type if it is less precise than float32, as requested or by default;
+        else None."""
         precision = self._how["precision_hint"] or self._how["properties"].get(HINT)
         if precision is None:
             precision = default_precision(self._how["device"] or "CPU")
@@ -151,7 +151,7 @@ class OpenvinoParty:
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the model with one node for each group that runs as one; None if unknown."""
+        """Return the model with one node for each fused group; None if the groups are unknown."""
         proto = onnx.load(model) if isinstance(model, str) else model
         how = {**self._options_without(plain=False, without=without), "precision_hint": "f32"}
         layers = layers_of(compiled_model_from_onnx(proto, **how))
@@ -212,7 +212,8 @@ def _fuse_nodes(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
     ]
     names = {name: name for node in nodes for name in node.makes}
     names |= {node.label: node.makes[0] for node in nodes if node.label and node.makes}
-    order = {name: index for index, node in enumerate(nodes) for name in node.makes}
+    graph = Graph(nodes=tuple(nodes))
+    order = graph.producers
     surviving = {value.name for value in (*proto.graph.output, *proto.graph.input)}
     for layer in layers:
         new_names = [names[name] for name in layer if name in names]
@@ -227,7 +228,7 @@ def _fuse_nodes(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
     del fused.graph.node[:]
     for index, node in enumerate(proto.graph.node):
         for name in (name for name in node.output if name in surviving):
-            region = region_before(nodes, name, surviving)
+            region = region_before(graph, name, surviving)
             if region == [index]:
                 fused.graph.node.append(node)
                 break

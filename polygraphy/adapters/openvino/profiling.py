@@ -105,7 +105,7 @@ class CompiledModelProfiler:
 
 
 def _execution_devices(compiled: Any) -> list[str]:
-    """Return the devices that run a model; none if OpenVINO does not say."""
+    """Return the devices that run a model; empty if OpenVINO does not report them."""
     try:
         return [str(device) for device in compiled.get_property("EXECUTION_DEVICES")]
     except RuntimeError:
@@ -115,10 +115,9 @@ def _execution_devices(compiled: Any) -> list[str]:
 def times_of_runs(
     runs: Sequence[Sequence[NodeEvent]], group: Sequence[int]
 ) -> list[list[NodeEvent]]:
-    """Return the events of some runs with the times of these runs. What OpenVINO counts on a CPU is
-    the average of all runs since the model was compiled, with the slow first one, in whole
-    microseconds. So the time of run number n is known to n microseconds, and each time is the mean
-    of as many successive runs as it takes to know it to a tenth.
+    """Return the events of some runs with the time of each run. OpenVINO counts on a CPU are
+    averages over all runs, in whole microseconds, so consecutive runs are averaged until the
+    error is below a tenth.
 
     Args:
         runs: the events of all runs, with these averages.
@@ -158,7 +157,7 @@ def _block_times(totals: Sequence[float], inaccuracy: float) -> list[float]:
 
 
 def _successive(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and the last of each range of successive numbers."""
+    """Return the first and the last number of each range of consecutive numbers."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:

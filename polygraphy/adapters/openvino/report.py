@@ -44,7 +44,7 @@ class _Row:
 
 
 def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
-    """Return the profile in a report: inference requests are runs. See the port.
+    """Return the profile in a report, in which inference requests are runs; see the port.
 
     Raises:
         UsageError: the report contains no executed node.
@@ -115,7 +115,7 @@ def _tables_in_text(stream: Iterable[str], notes: list[str]) -> tuple[list[list[
 
 
 def _read_row(line: str) -> _Row | None:
-    """Return a row of a table; None for other lines."""
+    """Return the row in a line of a table; None for other lines."""
     match = _LINE.match(line)
     if match is not None:
         time = float(match["time"]) * (1e3 if match["unit"] == "ms" else 1.0)
@@ -156,7 +156,7 @@ def _nodes_with_times(tables: Sequence[Sequence[_Row]], *, is_sorted: bool) -> l
 
 
 def _keys(table: Iterable[_Row]) -> Iterator[tuple[str, str, int]]:
-    """Yield name, operator and occurrence of each row: cut names may be equal."""
+    """Yield name, operator and occurrence of each row, because truncated names may be equal."""
     seen_values: dict[tuple[str, str], int] = {}
     for row in table:
         count = seen_values[row.name, row.op] = seen_values.get((row.name, row.op), -1) + 1

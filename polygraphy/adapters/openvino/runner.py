@@ -38,7 +38,7 @@ _now = time.perf_counter
 
 @mod.export()
 class OpenvinoRunner(BaseRunner):
-    """Runs a model that OpenVINO compiled.
+    """Runs a model compiled by OpenVINO.
 
     Inputs are arrays of NumPy, PyTorch, or of any library that knows DLPack; outputs are arrays of
     NumPy, or tensors of PyTorch if an input is one.
@@ -82,7 +82,7 @@ class OpenvinoRunner(BaseRunner):
         self._may_take_long = True
 
     def _last_words(self, doing: str) -> AbstractContextManager[None]:
-        """Return a context manager that prints a line if OpenVINO ends the process."""
+        """Return a context that prints a line if OpenVINO ends the process."""
         return last_words(_CRASHED.format(doing)) if self.is_watched else nullcontext()
 
     def open_profiler(self) -> NodeProfiler:

@@ -17,18 +17,18 @@ def is_fork_safe() -> bool:
 
 
 class OneProcess:
-    """The process in which a library computes: one that is forked of it would wait for ever for
-    threads that it does not have, and is refused.
-    """
+    """The process in which a library computes. A fork of it would wait forever for threads that it
+    does not have, and is refused."""
 
     def __init__(self, library: str) -> None:
+        """Set the name of the library."""
         self._library = library
         self._pid: int | None = None
         _libraries.add(self)
 
     def enter(self) -> None:
-        """Record that the library is about to compute in this process; raise if it computed before
-        a fork.
+        """Record that the library is about to compute in this process; raise an error if it
+        computed before a fork.
 
         Raises:
             UsageError: it did so in the process from which this one was forked.
@@ -44,11 +44,11 @@ class OneProcess:
 
     @property
     def is_entered(self) -> bool:
-        """Whether the library has computed here, or was about to."""
+        """Return whether the library has computed here, or was about to."""
         return self._pid == os.getpid()
 
     def check(self) -> None:
-        """Raise as `enter` does."""
+        """Raise the error of `enter`, if any."""
         if self._pid not in (None, os.getpid()):
             raise UsageError(
                 f"{self._library} ran in the parent process before this one was forked, and would"
@@ -61,9 +61,8 @@ _CUDA_DRIVER = "libcuda.so.1"
 
 
 def has_started_cuda() -> bool:
-    """Return whether anything in this process, such as PyTorch, has started CUDA; it does not
-    survive a fork.
-    """
+    """Return whether any library in this process, such as PyTorch, has started CUDA, which does not
+    survive a fork."""
     try:
         # Without RTLD_NOLOAD, asking would load it.
         driver = ctypes.CDLL(_CUDA_DRIVER, mode=getattr(os, "RTLD_NOLOAD", 0))

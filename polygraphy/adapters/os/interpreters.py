@@ -25,7 +25,7 @@ _INTERPRETERS = ("bin/python", "Scripts/python.exe", "python.exe")
 
 
 def interpreter_of(path: str) -> str:
-    """Return the path of the interpreter in a virtual environment; other paths stay."""
+    """Return the path of the interpreter in a virtual environment; other paths are unchanged."""
     if not os.path.isdir(path):  # noqa: PTH112
         if not os.access(path, os.X_OK):
             raise FileError(f"{path} is not an executable interpreter.", path=path)
@@ -46,7 +46,7 @@ def output_of(
     timeout: float = _SECONDS,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Return what a command wrote.
+    """Return the output of a command.
 
     Raises:
         BackendError: it failed; with its last line, and the path that it is about.
@@ -72,7 +72,7 @@ class OtherEnvironment:
     """An interpreter with a version of a backend; see the port `OtherEnvironment`."""
 
     def __init__(self, path: str, package: str, title: str, program: str) -> None:
-        """Ask the interpreter of the environment for the version of a package.
+        """Look up the version of a package in the environment.
 
         Args:
             path: of the interpreter, or the folder of a virtual environment.

@@ -28,9 +28,8 @@ STAYS_OPEN = fcntl is not None
 
 
 def create_temporary_file(target: Path) -> tuple[int, str]:
-    """Create a temporary file beside a path; return its descriptor, which holds the lock, and its
-    path.
-    """
+    """Create a temporary file next to a path; return its descriptor, which holds the lock, and its
+    path."""
     import tempfile
 
     _sweep(target)
@@ -45,9 +44,8 @@ def create_temporary_file(target: Path) -> tuple[int, str]:
 
 
 def create_temporary_folder(target: Path) -> tuple[int | None, Path]:
-    """Create a temporary folder beside a path; return the descriptor that holds its lock, if any,
-    and its path.
-    """
+    """Create a temporary folder next to a path; return the descriptor that holds its lock, if any,
+    and its path."""
     import tempfile
 
     _sweep(target)
@@ -71,7 +69,7 @@ def short_name(target: Path) -> str:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Return whether no living process writes a file or folder; False where that is not known."""
+    """Return whether no living process writes a file or folder; False if that is unknown."""
     if fcntl is None:
         return False
     try:
@@ -88,14 +86,14 @@ def is_abandoned(path: Path) -> bool:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock an open file for this process, where the system can."""
+    """Lock an open file for this process, if the system can."""
     if fcntl is not None:
         with suppress(OSError):  # Not every file system has locks.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def _sweep(target: Path) -> None:
-    """Remove the parts of a file that processes left which have ended."""
+    """Remove the temporary files that ended processes left for a file."""
     for path in _leftover_files(target):
         if not is_abandoned(path):
             continue
@@ -119,7 +117,7 @@ _CHUNK = 1 << 22
 
 
 def check_size(path: str | Path, most: int, hint: str) -> None:
-    """Raise FileError if a file that is read as a whole has more than `most` bytes."""
+    """Raise FileError if a file that must be read as a whole has more than `most` bytes."""
     size = Path(path).stat().st_size
     if size > most:
         raise FileError(
@@ -176,8 +174,8 @@ def _path_hint(path: Path) -> str:
 def translate_os_errors(
     path: str | Path, doing: str, *, unless_of_others: bool = False
 ) -> Iterator[None]:
-    """Turn an operating-system error inside the block into a FileError that says what was being
-    done to which file.
+    """Convert an operating-system error inside the block to a FileError with the action and the
+    path.
 
     Args:
         path: the file.
@@ -198,9 +196,8 @@ def translate_os_errors(
 
 
 def _is_beside(name: object, path: str | Path) -> bool:
-    """Return whether an error is about a file in the folder of `path`, or does not say; the disk is
-    full, for example.
-    """
+    """Return whether an error is about a file in the folder of `path`, or does not name a file,
+    such as for a full disk."""
     if not isinstance(name, str):
         return True
     folders = (os.path.realpath(path) for path in (Path(name).parent, Path(path).parent))
@@ -209,7 +206,7 @@ def _is_beside(name: object, path: str | Path) -> bool:
 
 
 def ensure_parent(path: str | Path) -> Path:
-    """Make the folder that `path` lies in, and return `path`."""
+    """Create the folder of `path`, and return `path`."""
     path = Path(path)
     with translate_os_errors(path.parent, "create the folder"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -274,7 +271,7 @@ def scratch_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 class StagedFile:
-    """A file that is complete before it takes its place.
+    """A file that is complete before it moves to its path.
 
     Attributes:
         stream: what it is written to.
@@ -283,6 +280,7 @@ class StagedFile:
     """
 
     def __init__(self, stream: IO[Any], target: Path, part: Path | None) -> None:
+        """Set the open temporary file, and its target."""
         self.stream = stream
         self.target = target
         self.part = part
@@ -337,7 +335,7 @@ def stage_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
 
 
 def is_empty_file(path: str | Path) -> bool:
-    """Return whether a file is there that holds nothing."""
+    """Return whether an existing file is empty."""
     with suppress(OSError):
         found_stat = Path(path).stat()
         return stat.S_ISREG(found_stat.st_mode) and found_stat.st_size == 0
@@ -345,7 +343,8 @@ def is_empty_file(path: str | Path) -> bool:
 
 
 def _fill_target(target: Path, part: Path) -> bool:
-    """Copy a part into its target if that is an empty file that can be written; return whether."""
+    """Copy a temporary file into its target if that is an empty writable file; return whether it
+    was."""
     if not is_empty_file(target):
         return False
     try:
@@ -364,7 +363,7 @@ def _fill_target(target: Path, part: Path) -> bool:
 
 
 def _mode_for(target: Path) -> int:
-    """Return the permissions of the file that is replaced, or those that a new file gets."""
+    """Return the permissions of the replaced file, or those of a new file."""
     try:
         return target.stat().st_mode & 0o7777
     except OSError:

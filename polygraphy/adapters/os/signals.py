@@ -28,8 +28,8 @@ _NONE = -1
 
 
 def watch_signals(on_signal: Callable[[int], None], call: Callable[[], T]) -> T:
-    """Return what a call returns, and hear of the signals that come meanwhile, without waiting for
-    their handlers.
+    """Return the result of a call; `on_signal` gets signals at once, without waiting for their
+    handlers.
 
     It is not a context manager, because a handler that raises must not find anything left open,
     wherever it does.
@@ -56,14 +56,15 @@ def watch_signals(on_signal: Callable[[int], None], call: Callable[[], T]) -> T:
 
 
 class _Listener:
-    """The thread that hears of signals. It stays, because to start one takes 0.3 ms, and several
-    where other threads keep the processors busy: longer than to load a small model.
+    """The thread that receives signals. It is kept, because starting a thread takes 0.3 ms, and
+    several on a busy machine, longer than loading a small model.
 
     Attributes:
         written: the descriptor to which Python writes the numbers of signals.
     """
 
     def __init__(self) -> None:
+        """Start the thread."""
         self._heard, self.written = os.pipe()
         os.set_blocking(self._heard, False)
         os.set_blocking(self.written, False)
@@ -73,8 +74,7 @@ class _Listener:
 
     def enter(self, on_signal: Callable[[int], None], before: int) -> int:
         """Register a call and the signal descriptor in use before it; return the number of nested
-        calls.
-        """
+        calls."""
         with self._lock:
             if before != self.written:  # Of calls that a handler broke off, some may be left.
                 self._calls.clear()
@@ -82,7 +82,7 @@ class _Listener:
             return len(self._calls) - 1
 
     def leave(self, depth: int) -> None:
-        """Handle what has come until now, and forget a call."""
+        """Handle the signals received so far, and unregister a call."""
         with self._lock:
             self._notify_calls()
             del self._calls[depth:]
@@ -128,7 +128,7 @@ _listeners: list[_Listener] = []
 
 
 def _running_listener() -> _Listener:
-    """Return the listener of this process, which is started in the first call."""
+    """Return the listener of this process; it is started at the first call."""
     if not _listeners:
         _listeners.append(_Listener())
     return _listeners[0]
@@ -145,7 +145,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
-    """Return the result of a call, or raise its exception; ctrl-C calls `cancel` and raises
+    """Return the result of a call, or raise its exception; Ctrl-C calls `cancel` and raises
     KeyboardInterrupt.
 
     Args:
@@ -163,9 +163,8 @@ def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
 
 
 def _ends_call(number: int) -> bool:
-    """Return whether a signal asks for the end: ctrl-C unless it is handled in another way, and any
-    SIGTERM that does not end the process by itself.
-    """
+    """Return whether a signal requests the end: Ctrl-C unless it has another handler, and a SIGTERM
+    that does not end the process by itself."""
     handler = signal.getsignal(number)
     if number == signal.SIGINT:
         return handler in (signal.default_int_handler, interrupt_program)
@@ -179,7 +178,7 @@ _witnesses: list[subprocess.Popen[bytes]] = []
 
 @contextmanager
 def last_words(text: str) -> Iterator[None]:
-    """Write a line to standard error if the process ends inside the block, for any reason.
+    """Write a line to standard error if the process ends inside the block for any reason.
 
     Where there is no shell, nothing is written.
     """
@@ -247,7 +246,8 @@ def user_frame(error: BaseException) -> str:
 
 
 def _is_users(file: str) -> bool:
-    """Return whether a file is the user's; a name in angle brackets means code without a file."""
+    """Return whether a file belongs to the user; a name in angle brackets means code without a
+    file."""
     if file.startswith(("<", _OURS, _STANDARD_LIBRARY)):
         return False
     return not any(name in file for name in _INSTALLED)

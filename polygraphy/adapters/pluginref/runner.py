@@ -85,9 +85,8 @@ _NOT_ATTRIBUTES = ("attributes", "bindings", "context")
 
 
 def evaluator_of(model: ModelProto, references: Mapping[str, Reference]) -> ReferenceEvaluator:
-    """Return an evaluator of a model in which references stand for the nodes of their types, also
-    in subgraphs and functions.
-    """
+    """Return an evaluator of a model in which references compute the nodes of their types,
+    including in subgraphs and functions."""
     from polygraphy.adapters.onnx_common.evaluator import evaluator_of as evaluator_with
 
     types = {
@@ -102,7 +101,7 @@ def evaluator_of(model: ModelProto, references: Mapping[str, Reference]) -> Refe
 
 
 def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
-    """Return a class of the evaluator's that calls a reference; its name has to be the type."""
+    """Return an evaluator class that calls a reference; its name must be the operator."""
 
     def run(self: OpRun, *inputs: Any, **given: Any) -> tuple[Any, ...]:
         # Of its own: what it wrote to, other nodes would read, and the next inference.
@@ -173,9 +172,8 @@ _translated_errors = partial(
 
 @mod.export()
 class PluginRefRunner(EvaluatedRunner):
-    """Runs an ONNX model in NumPy: operators that have a reference by that, the others in the
-    reference evaluator of the onnx package, so that a model with a single plugin runs whole.
-    """
+    """Runs an ONNX model in NumPy: operators with a reference by that, and the others in the
+    reference evaluator of the onnx package, so that a model with plugins can run as a whole."""
 
     outputs_are_fresh = True
     leaves_inputs_alone = True

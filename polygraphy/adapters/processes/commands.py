@@ -36,7 +36,7 @@ def can_fork() -> bool:
 
 
 class WarmInterpreter:
-    """Runs command lines in forks of a waiting interpreter, which is started when first needed.
+    """Runs command lines in forks of a waiting interpreter, which starts on first use.
 
     `preload` names the function that returns which modules a command line needs, as
     ``module:function``; by default only what earlier command lines needed is imported.
@@ -64,11 +64,11 @@ class WarmInterpreter:
 
     @staticmethod
     def cold_command() -> list[str]:
-        """Return how this package is run in a new interpreter."""
+        """Return the command that runs this package in a new interpreter."""
         return safe_command([sys.executable, "-m", "polygraphy"])
 
     def prepare(self, words: Sequence[str] = ()) -> None:
-        """Start the interpreter, unless it runs, and import the modules that a command line
+        """Start the interpreter unless it runs, and import the modules that a command line
         needs.
         """
         self._start(words)
@@ -152,7 +152,7 @@ class WarmInterpreter:
         return self._answers.pop(number)
 
     def stop(self, number: int) -> Mapping[str, Any]:
-        """End the command of a request, and return its answer; an empty one if the interpreter has
+        """End the command of a request, and return its answer; empty if the interpreter has
         ended.
         """
         with suppress(BackendError):
@@ -204,9 +204,10 @@ class WarmInterpreter:
 
 
 class WarmCommand:
-    """A command line that was started; what it writes goes to a file."""
+    """A running command line; its output goes to a file."""
 
     def __init__(self, interpreter: WarmInterpreter, number: int, output: IO[bytes]) -> None:
+        """Set the interpreter, the number of the request, and the output file."""
         self._interpreter, self._number, self._output = interpreter, number, output
         self._start = time.perf_counter()
 
@@ -257,15 +258,15 @@ def _own_path(interpreter: str) -> str:
 
 
 class ProcessCommands:
-    """Runs commands; those of this package in an interpreter that has it imported already, and
-    what `preload` returns for them, see `WarmInterpreter`.
-    """
+    """Runs commands; those of this package run in an interpreter that has already imported it and
+    the modules from `preload`; see `WarmInterpreter`."""
 
     def __init__(self, preload: str = "") -> None:
+        """Set the function that returns modules to import in advance."""
         self._warm = WarmInterpreter(preload)
 
     def prepare(self, command: Sequence[str]) -> None:
-        """Start the interpreter for a command of this package, which imports what that needs."""
+        """Start the interpreter for a command of this package, with the modules that it needs."""
         if command[0] == _OURS and can_fork():
             self._warm.prepare(command)
 
@@ -300,7 +301,7 @@ class ProcessCommands:
 
 
 class _ProcessCommand:
-    """A command in a process, and a session, of its own."""
+    """A command in a separate process and session."""
 
     def __init__(
         self,
@@ -309,6 +310,7 @@ class _ProcessCommand:
         folder: str | None,
         environment: Mapping[str, str] | None,
     ) -> None:
+        """Start the command."""
         self._timeout = timeout
         self._start = time.perf_counter()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # Closed by `wait` or `stop`.

@@ -31,6 +31,8 @@ _NEEDED = (
 )  # fmt: skip
 """What this package requires, for a clone without metadata."""
 _INSTALLING = 3600.0
+_PIP_WITH_OPTION_PYTHON = (22, 3)
+"""The first version of pip with the option `--python`."""
 _OF_CELLS = {
     "PYTHONSAFEPATH": "1",
     "POLYGRAPHY_EXIT_CODES": "",
@@ -95,12 +97,31 @@ def install_environment(requirements: str, folder: str) -> str:
             if complete.exists():
                 return str(target)
             shutil.rmtree(target, ignore_errors=True)
-            output_of(safe_command([sys.executable, "-m", "venv", str(target)]), requirements)
-            command = [interpreter_of(str(target)), "-m", "pip", "install", "--quiet"]
-            command += ["--disable-pip-version-check", "-r", requirements, *needed]
+            has_pip = _pip_serves_others()
+            venv = [sys.executable, "-m", "venv", *(["--without-pip"] if has_pip else [])]
+            output_of(safe_command([*venv, str(target)]), requirements)
+            interpreter = interpreter_of(str(target))
+            pip = (
+                [sys.executable, "-m", "pip", "--python", interpreter]
+                if has_pip
+                else [interpreter, "-m", "pip"]
+            )
+            command = [*pip, "install", "--quiet", "--disable-pip-version-check"]
+            command += ["-r", requirements, *needed]
             output_of(safe_command(command), requirements, timeout=_INSTALLING)
             complete.touch()
     return str(target)
+
+
+def _pip_serves_others() -> bool:
+    """Return whether the pip of this interpreter can install for another: copying pip into a new
+    environment takes seconds.
+    """
+    try:
+        major, minor = metadata.version("pip").split(".")[:2]
+        return (int(major), int(minor)) >= _PIP_WITH_OPTION_PYTHON
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
 
 
 def _import_variables(folder: Path) -> dict[str, str]:

@@ -31,15 +31,17 @@ _WRITTEN_AT_ONCE = 1 << 30
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles models as they are serialized, without a copy in between."""
+    """Pickles models in their serialized form, without an additional copy."""
 
     def __init__(
         self, file: io.BytesIO, parts: list[pickle.PickleBuffer], exit_stack: ExitStack
     ) -> None:
+        """Set the list for large parts, and the stack that removes files."""
         super().__init__(file, protocol=5, buffer_callback=parts.append)
         self._held = exit_stack
 
     def reducer_override(self, value: Any) -> Any:
+        """Return how to pickle a model in its serialized form; NotImplemented for other values."""
         if isinstance(value, type) or not hasattr(value, "SerializeToString"):
             return NotImplemented
         source = self._held.enter_context(loadable(value))
@@ -61,9 +63,10 @@ def _load_model(path: str) -> Any:
 
 
 class Message:
-    """An object on its way to another process, inside a `with` block until it was read there."""
+    """An object for another process, valid inside a `with` block until it was read there."""
 
     def __init__(self, value: Any) -> None:
+        """Pickle an object."""
         self._held = ExitStack()
         self._parts: list[pickle.PickleBuffer] = []
         file = io.BytesIO()
@@ -75,9 +78,11 @@ class Message:
         self._pickled = file.getbuffer()
 
     def __enter__(self) -> Message:
+        """Return the message, whose files exist until the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Remove the files of the message."""
         self.close()
 
     def close(self) -> None:
@@ -85,7 +90,7 @@ class Message:
         self._held.close()
 
     def send(self, channel: socket.socket) -> None:
-        """Write it to a socket.
+        """Write the message to a socket.
 
         Raises:
             OSError: nobody reads there, or there is no memory for it.
@@ -109,7 +114,7 @@ class Message:
 
 
 def receive(channel: socket.socket) -> list[memoryview]:
-    """Return the parts of a message, which `load` turns into an object.
+    """Return the parts of a message, which `load` converts to an object.
 
     Raises:
         EOFError: nobody writes there any more.
@@ -141,13 +146,13 @@ def load(message: Sequence[memoryview]) -> Any:
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
-    """Return where parts of these sizes begin, so that elements are aligned."""
+    """Return the start positions of parts of these sizes, aligned for their elements."""
     ends = accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
     return [0, *ends][:-1]
 
 
 def _memory_file() -> Any:
-    """Return an open file in memory, or a temporary file where the system has none."""
+    """Return an open file in memory, or a temporary file if the system has none."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("polygraphy"), "wb", buffering=0)
     return tempfile.TemporaryFile(buffering=0)

@@ -41,7 +41,7 @@ def call_isolated(
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
-    """Call a function in a new process; see the port."""
+    """Return the result of a function called in a new process; see the port."""
     if not hasattr(os, "fork"):
         raise UsageError("Runners in subprocesses require an operating system with fork.")
     sys.stdout.flush()  # What is buffered now would be written by both processes.
@@ -72,9 +72,8 @@ def call_isolated(
 
 
 def _fork() -> int:
-    """Fork, without garbage collection in the child: it might collect a session that waits for
-    threads that only the parent has. Return the process ID.
-    """
+    """Fork and return the process ID. Garbage collection is disabled in the child, because it might
+    collect a session that waits for threads of the parent."""
     is_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -124,9 +123,7 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _wait(pid: int, timeout: float | None) -> int | None:
-    """Wait for a process; return its status, None if it is still running after `timeout`
-    seconds.
-    """
+    """Wait for a process; return its status, or None if it still runs after `timeout` seconds."""
     if timeout is None:
         return os.waitpid(pid, 0)[1]
     deadline = time.monotonic() + timeout

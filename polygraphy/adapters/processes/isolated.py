@@ -20,7 +20,7 @@ def call_isolated(
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
-    """Return the result of a function that runs in its own process; raise BackendError if that
+    """Return the result of a function called in a separate process; raise BackendError if that
     crashes.
 
     That is a fork, which needs nothing to be pickled, unless a library in this process does not

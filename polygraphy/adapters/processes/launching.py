@@ -121,7 +121,7 @@ def _machine_facts() -> Mapping[str, Any]:
 
 
 class _Used(NamedTuple):
-    """How a process ended, and what it used: seconds of the processor, and bytes."""
+    """The end of a process: exit code, CPU seconds, and peak memory in bytes."""
 
     code: int
     cpu: float
@@ -129,9 +129,10 @@ class _Used(NamedTuple):
 
 
 class _Fresh:
-    """A new process of an interpreter, or of anything else."""
+    """A process of a new interpreter, or of another program."""
 
     def __init__(self, job: Job, variables: Mapping[str, str], output: int, lock: _Lock) -> None:
+        """Start the process of a job."""
         try:
             is_ours = job.command[1:3] == _OURS
             self._process = start_command(
@@ -164,9 +165,8 @@ class _Fresh:
         return os.waitid(os.P_PID, self._process.pid, how) is not None
 
     def _use_if_ended(self) -> _Used | None:
-        """Return the resources that the process used, if it has ended, on systems where waiting
-        ends it: macOS before Python 3.13, and Windows, which does not report them.
-        """
+        """Return the resources of the process if it has ended, on systems where waiting ends it
+        (macOS before Python 3.13, and Windows, which does not report them); else None."""
         if not hasattr(os, "wait4"):
             code = self._process.poll()
             return None if code is None else _Used(code, 0.0, 0)
@@ -193,13 +193,13 @@ class _Fresh:
 
 
 class _Forked:
-    """A fork of a waiting interpreter; where that ends without an answer, as when an import crashes
-    it, a new process takes the place of the fork.
-    """
+    """A fork of a waiting interpreter; a new process replaces it if the interpreter ends without an
+    answer, for example because an import crashes it."""
 
     def __init__(
         self, waiting: WarmInterpreter, number: int, instead: Callable[[], _Process]
     ) -> None:
+        """Set the request to the waiting interpreter, and the process to start instead."""
         self._waiting, self._number, self._instead = waiting, number, instead
         self._answer: Mapping[str, Any] | None = None
         self._other: _Process | None = None
@@ -245,6 +245,7 @@ class LaunchedProcess:
         begin: Callable[[Job, str | None, int, _Lock], _Process],
         lock: _Lock,
     ) -> None:
+        """Start the process of a job, with a time limit."""
         self._job, self._limits, self._lock, self._facts = job, limits, lock, facts
         self._peak, self._next_look = 0, 0.0
         self._start = time.monotonic()
@@ -331,6 +332,7 @@ class _Lock:
     """A lock file that this process holds, and so do commands that inherit its descriptors."""
 
     def __init__(self, path: str, descriptor: int) -> None:
+        """Set the path, and the descriptor that holds the lock."""
         self._path, self._descriptor = path, descriptor
         self.descriptors: tuple[int, ...] = (descriptor,)
 
@@ -346,9 +348,10 @@ class _Lock:
 
 
 class _ProcessLock(_Lock):
-    """The lock of a system without `fcntl`, which ends with this process and is not inherited."""
+    """The lock on systems without `fcntl`; it ends with this process and is not inherited."""
 
     def __init__(self, path: str, lock: filelock.BaseFileLock) -> None:
+        """Set the path, and the lock."""
         self._path, self._held = path, lock
         self.descriptors = ()
 
@@ -394,9 +397,8 @@ def _load_summary(path: str) -> dict[str, Any] | None:
 
 
 def resident(pid: int) -> int:
-    """Return how many bytes of memory a process and its descendants have resident; 0 where the
-    system does not tell, as on Windows.
-    """
+    """Return the resident memory of a process and its descendants in bytes; 0 if the system does
+    not report it, as on Windows."""
     if not Path("/proc/self/statm").exists():
         return _resident_of(pid, _process_table())
     total, waiting = 0, [pid]
@@ -411,9 +413,8 @@ def resident(pid: int) -> int:
 
 
 def _process_table() -> list[tuple[int, int, int]]:
-    """Return the number, the parent and the resident KiB of each process, as POSIX's `ps` lists
-    them; nothing without `ps`.
-    """
+    """Return process ID, parent ID and resident KiB of each process, as listed by POSIX `ps`; empty
+    without `ps`."""
     command = ["ps", "-A", "-o", "pid=", "-o", "ppid=", "-o", "rss="]
     try:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

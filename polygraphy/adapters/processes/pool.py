@@ -21,15 +21,16 @@ _PATIENCE = 0.02
 
 
 class _Running(NamedTuple):
+    """A job that runs, with its process and GPU."""
+
     job: Job
     launched: Launched
     device: str | None
 
 
 class LocalPool:
-    """Implements the port `SweepEngine`. One thread starts and watches all processes: they end with
-    the thread that started them.
-    """
+    """Implements the port `SweepEngine`. One thread starts and watches all processes, which end
+    with that thread."""
 
     def run(
         self,
@@ -77,7 +78,7 @@ class LocalPool:
 
 
 def _can_start(job: Job, running: Sequence[_Running], count: int) -> bool:
-    """Return whether a job can start next to those that run."""
+    """Return whether a job can start in addition to the running ones."""
     if job.exclusive or any(row.job.exclusive for row in running):
         return not running
     return len(running) < count
@@ -92,7 +93,7 @@ def _visible_devices() -> list[str]:
 
 
 def _device_for(job: Job, devices: Sequence[str], running: Sequence[_Running]) -> str | None:
-    """Return the GPU that the fewest use, or none for a job that needs none."""
+    """Return the GPU that the fewest jobs use; None for a job that needs none."""
     if not job.gpu:
         return ""
     device_for = [row.device for row in running]

@@ -42,32 +42,35 @@ _CHANGING = frozenset({"PYTEST_CURRENT_TEST"})
 
 
 class Kept:
-    """Something that a process keeps; there, it is that.
+    """A handle of an object in a persistent process; inside the process, it is that object.
 
     Attributes:
         is_there: whether the process has it still; not after a crash.
     """
 
     def __init__(self, owner: WarmProcess, number: int) -> None:
+        """Set the process, and the number of the object in it."""
         self._owner, self._number = owner, number
         self._generation = owner.generation
         finalize(self, owner.release, number, self._generation).atexit = False
 
     @property
     def is_there(self) -> bool:
-        """Whether the process still keeps the object; False after a crash."""
+        """Return whether the process still has the object; False after a crash."""
         return self._owner.is_running and self._generation == self._owner.generation
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle stores, from which the process finds its object."""
         return _object_by_number, (self._number,)
 
 
 class WarmProcess:
-    """Implements the port `WarmProcess`; the process is started when it is first needed, and after
-    a crash again.
+    """Implements the port `WarmProcess`; the process starts on first use, and again after a
+    crash.
     """
 
     def __init__(self, what: str) -> None:
+        """Set the name for messages; the process starts on first use."""
         self._what = what
         self.generation = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,21 +86,22 @@ class WarmProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process runs and belongs to this process."""
+        """Return whether the process runs and was started by this process."""
         return self._process is not None and self._owner == os.getpid()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of a function that the process calls."""
+        """Return the result of a function called in the process."""
         return self._request(function, arguments, None)
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> Kept:
-        """Call a function in the process, which keeps the result; return a handle of it."""
+        """Return a handle of the result of a function called in the process, which stores the
+        result."""
         number = next(self._numbers)
         self._request(function, arguments, number)
         return Kept(self, number)
 
     def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> Kept:
-        """Start a call in the process, which keeps the result; return a handle of it."""
+        """Return a handle of a result that the process is still computing."""
         number = next(self._numbers)
         with self._lock:
             self._finish_begun()
@@ -107,7 +111,7 @@ class WarmProcess:
             return to_keep
 
     def release(self, number: int, generation: int) -> None:
-        """Let the process drop an object with the next call; may be called at any time."""
+        """Let the process drop an object with the next call; can be called at any time."""
         if generation == self.generation:
             self._released.append(number)
 
@@ -166,7 +170,7 @@ class WarmProcess:
         return message
 
     def _receive(self, message: Message, timeout: float | None) -> tuple[bool, Any]:
-        """Return whether a call that was sent succeeded, and its result or its exception."""
+        """Return whether a call succeeded, and its result or its exception."""
         with message, self._closing_on_failure():
             succeeded, answer, lines = load(self._answer(timeout))
         for text, severity in lines:
@@ -174,7 +178,7 @@ class WarmProcess:
         return succeeded, answer
 
     def _finish_begun(self) -> None:
-        """Wait for the call that was begun; raise its exception."""
+        """Wait for the call in progress; raise its exception."""
         begun, self._begun = self._begun, None
         if begun is None:
             return
@@ -189,7 +193,7 @@ class WarmProcess:
 
     @contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
-        """Close the process if an exchange with it fails, with an error that says why."""
+        """Close the process if an exchange with it fails, and raise an error with the reason."""
         try:
             yield
         except (EOFError, ConnectionError) as error:
@@ -205,7 +209,7 @@ class WarmProcess:
             raise
 
     def _answer(self, timeout: float | None) -> Any:
-        """Return the parts of the answer; BackendError if it takes longer than the limit."""
+        """Return the parts of the answer; raise BackendError if it exceeds the time limit."""
         if timeout is not None and not select.select([self._channel], [], [], timeout)[0]:
             self.close()
             raise BackendError(
@@ -368,7 +372,7 @@ def _redirect_output(descriptor: int) -> None:
 
 
 def _message(answer: tuple[bool, Any], lines: Sequence[tuple[str, int]]) -> Message:
-    """Return an answer as a message; as text where it cannot be pickled."""
+    """Return an answer as a message; as text if it cannot be pickled."""
     try:
         return Message((*answer, lines))
     except Exception as error:

@@ -51,7 +51,7 @@ _MOST_FILES = 64
 
 
 class _Running(NamedTuple):
-    """A command line in a process of its own."""
+    """A command line in a separate process."""
 
     pid: int
     report: int
@@ -165,9 +165,8 @@ def _start_command_line(
 
 
 def _collect_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield the answer about each command line that has ended, or whose time is over, and the
-    modules that it needed.
-    """
+    """Yield the answer for each command line that has ended or exceeded its time limit, and the
+    modules that it imported."""
     for number, running in list(_running.items()):
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         has_ended = os.waitid(os.P_PID, running.pid, how) is not None
@@ -188,7 +187,7 @@ def _collect_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
 
 
 def peak_memory(usage: Any) -> int:
-    """Return the peak resident memory of a process in bytes, from what `os.wait4` returns."""
+    """Return the peak resident memory of a process in bytes, from the result of `os.wait4`."""
     return int(usage.ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -40,9 +40,7 @@ _RETRIES = 3
 
 
 class RayEngine:
-    """Implements the port `SweepEngine`: with the cluster of RAY_ADDRESS, or with one that is
-    started for the sweep.
-    """
+    """Implements the port `SweepEngine` on the cluster of RAY_ADDRESS, or on a new one."""
 
     def run(
         self,
@@ -80,14 +78,15 @@ class RayEngine:
 
 
 def _whole(needs_gpu: bool) -> int:
-    """Return the processors of the largest host, which a job that takes as many has to itself."""
+    """Return the number of CPU cores of the largest host; a job that requests as many has the host
+    to itself."""
     hosts = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     fit = [host for host in hosts if not needs_gpu or host.get("GPU", 0) >= 1]
     return max(1, int(max((host.get("CPU", 1) for host in fit), default=1)))
 
 
 def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
-    """Return the record of a task that ended, from the folder.
+    """Return the record that an ended task left in the folder.
 
     Raises:
         BackendError: it could not be run: its host died more often than it is repeated.
@@ -113,7 +112,7 @@ def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
 
 
 def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tuple[str, int]:
-    """Run a job on this host to its end, in a task of Ray; return its key and exit code."""
+    """Run a job on this host to its end, in a Ray task; return its key and exit code."""
     new_job, given_limits = Job(**{**job, "command": tuple(job["command"])}), Limits(**limits)
     if given_limits.memory is None:
         given_limits = evolve(given_limits, memory=free_memory() // 2 // cores())
@@ -133,7 +132,7 @@ def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tupl
 
 @contextmanager
 def _in_folder(path: str) -> Iterator[None]:
-    """Make a folder the current one in a block."""
+    """Change the current folder inside the block."""
     before = Path.cwd()
     os.chdir(path)
     try:

@@ -18,13 +18,14 @@ from polygraphy.ports.reporting import Console
 
 
 class Everyone:
-    """Passes every call on to each of some listeners, in order."""
+    """Passes each call on to several listeners, in order."""
 
     def __init__(self, listeners: Sequence[Any]) -> None:
         """Set the listeners to which calls are passed on."""
         self._listeners = listeners
 
     def __getattr__(self, name: str) -> Callable[..., None]:
+        """Return a function that calls the method of this name of each listener."""
         methods = [getattr(listener, name) for listener in self._listeners]
 
         def call_all(*args: Any, **kwargs: Any) -> None:
@@ -39,8 +40,7 @@ class Everyone:
 @contextmanager
 def write_faults(path: str) -> Iterator[None]:
     """Append a line of JSON to a file when the program ends: for each judged output None if it
-    passed, else its largest difference.
-    """
+    passed, else its largest difference."""
     heard = OutputFaults()
     with bind(Console, Everyone([resolve(Console), heard])):
         try:
@@ -59,9 +59,11 @@ class OutputFaults:
     """
 
     def __init__(self) -> None:
+        """Start without outputs."""
         self.faults: dict[str, float | None] = {}
 
     def iteration_compared(self, pair: PairResult) -> None:
+        """Record the largest difference of each output that failed."""
         if pair.is_judged:
             for name, result in pair.results.items():
                 self._add_fault(
@@ -79,6 +81,7 @@ class OutputFaults:
             self.faults[name] = fault
 
     def __getattr__(self, event: str) -> Callable[..., None]:
+        """Return a function that ignores an event."""
         return _ignore_event
 
 

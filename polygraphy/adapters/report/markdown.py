@@ -200,7 +200,7 @@ _IN_TITLES = {**_ESCAPES, ":": "%3A", ",": "%2C"}
 
 
 def annotate(document: Document) -> None:
-    """Write the Markdown summary and error annotations if GitHub runs the program."""
+    """Write the Markdown summary and error annotations, if the program runs in GitHub Actions."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     path = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -214,7 +214,7 @@ def annotate(document: Document) -> None:
 
 
 def error_lines(document: Document) -> list[str]:
-    """Return GitHub's annotation lines for what did not pass."""
+    """Return GitHub's annotation lines for failed checks."""
     failed = [check for check in checks_of(document) if check.outcome in (FAILED, ERROR)]
     model = next((_path_in_checkout(file.path) for file in document.files
                   if format_named(file.path)), "")  # fmt: skip
@@ -232,7 +232,7 @@ def error_lines(document: Document) -> list[str]:
 
 
 def _path_in_checkout(path: str) -> str:
-    """Return the path of a file from the root of the checkout, as GitHub shows files."""
+    """Return the path of a file relative to the root of the checkout, as GitHub shows it."""
     root, file = Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve(), Path(path).resolve()
     return file.relative_to(root).as_posix() if root in file.parents else Path(path).as_posix()
 

@@ -75,7 +75,7 @@ def environment() -> Environment:
 
 
 def file_facts(paths: Sequence[str]) -> list[FileFacts]:
-    """Return size and hash of files; neither of a folder, and of what cannot be read."""
+    """Return size and hash of files; None for folders and unreadable files."""
     return [_facts_of(path) for path in dict.fromkeys(paths)]
 
 
@@ -114,7 +114,7 @@ def first_model(paths: Sequence[str]) -> Model | None:
 
 
 class ReportsRecorder:
-    """Turns every report into a finding."""
+    """Records every report as a finding."""
 
     def __init__(self, findings: Findings) -> None:
         """Set the recorder of the findings."""
@@ -158,7 +158,7 @@ class ReportsRecorder:
     # Models.
 
     def loading(self, path: str) -> None:
-        """Keep the path of the model that the next reports are about."""
+        """Record the path of the model that the next reports are about."""
         self._path = path
 
     def model(self, description: Any, detail: Detail) -> None:
@@ -212,7 +212,7 @@ class ReportsRecorder:
         self._record_event("page", path=path)
 
     def page_served(self, address: str) -> None:
-        """Record nothing: a page is open at this address."""
+        """Ignore the address of a page."""
 
     # Builds.
 
@@ -319,7 +319,7 @@ def _surrounding_elements(
 
 
 class Session:
-    """One program that is recorded."""
+    """The record of one program, with its reports."""
 
     def __init__(
         self,
@@ -356,7 +356,7 @@ class Session:
         self._bind(shows_reports=format == "text")
 
     def _bind(self, *, shows_reports: bool) -> None:
-        """Record reports, which are not shown where the document is printed."""
+        """Record reports; they are not shown if the document is printed."""
         reports = ReportsRecorder(self._recorder)
         for port in (Reports, ModelReports):
             heard = Everyone([resolve(port), reports]) if shows_reports else cast("Any", reports)
@@ -428,7 +428,7 @@ _NUMBERS = re.compile(r"\[\n\s+-?[\d.e+-]+(,\n\s+-?[\d.e+-]+)*\n\s+\]")
 
 
 def json_of(document: Document) -> str:
-    """Return a document as JSON text, which any encoding has."""
+    """Return a document as JSON text in ASCII."""
     text = json.dumps(document.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
     text = _NUMBERS.sub(lambda match: " ".join(match[0].split()), text)
     text = _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -437,7 +437,7 @@ def json_of(document: Document) -> str:
 
 
 def _report_text(document: Document, model: Model | None, path: str) -> str:
-    """Return the text of a report, in the format that the file extension names."""
+    """Return the text of a report, in the format of the file extension."""
     format = format_of_report(path)
     if format == "html":
         return report_page(document, model, str(PurePath(path).parent))
@@ -453,9 +453,8 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _take_standard_output() -> TextIO | None:
-    """Return a stream for the document alone: other output of this process and its children goes to
-    standard error from now on.
-    """
+    """Return a stream for the document alone; other output of this process and its children goes to
+    standard error from now on."""
     stdout: TextIO | None = sys.stdout  # None where it was closed before the start.
     if stdout is None:
         return None
@@ -471,7 +470,7 @@ def _take_standard_output() -> TextIO | None:
 
 
 def _print_text(stream: TextIO, text: str) -> None:
-    """Write a text to a stream; commands to GitHub in it are made harmless."""
+    """Write a text to a stream, with GitHub's workflow commands in it disabled."""
     with suppress(BrokenPipeError):  # Who would have read it went away.
         if os.environ.get("GITHUB_ACTIONS") == "true":
             text = without_commands(text, hash_sign="\\u0023")  # The same text as JSON.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Unrecorded:
-    """Implements the port `Findings`, and keeps nothing."""
+    """Implements the port `Findings` without recording anything."""
 
     def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Ignore a finding."""

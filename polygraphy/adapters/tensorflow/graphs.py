@@ -60,7 +60,7 @@ def input_tensors(graph: tensorflow.Graph) -> list[Any]:
 
 
 def tensor_names(graph: tensorflow.Graph) -> list[str]:
-    """Return the names of all tensors that can be fetched, but for inputs and constants."""
+    """Return the names of all tensors that can be fetched, except inputs and constants."""
     unusable = _NOT_COMPUTED | _SIDE_EFFECTS
     conditional = _conditional_ops(graph)
     return [
@@ -73,9 +73,8 @@ def tensor_names(graph: tensorflow.Graph) -> list[str]:
 
 
 def _conditional_ops(graph: tensorflow.Graph) -> set[str]:
-    """Return the names of the operations inside loops and branches of TensorFlow 1 control flow:
-    they run any number of times, and cannot be fetched.
-    """
+    """Return the names of the operations inside loops and branches of TensorFlow 1 control flow,
+    which run any number of times and cannot be fetched."""
     inside: set[str] = set()
     for entrance, ends in _ENTRANCES.items():
         waiting = [op for op in graph.get_operations() if op.type == entrance]
@@ -90,8 +89,7 @@ def _conditional_ops(graph: tensorflow.Graph) -> set[str]:
 
 
 def final_tensors(graph: tensorflow.Graph, ignored: Iterable[str] = ()) -> list[str]:
-    """Return the names of the tensors that nothing in the graph uses: its outputs, as far as the
-    graph shows.
+    """Return the names of tensors that no operation reads: the outputs, as far as the graph shows.
 
     Args:
         ignored: names of operations that are no outputs.
@@ -119,7 +117,7 @@ def final_tensors(graph: tensorflow.Graph, ignored: Iterable[str] = ()) -> list[
 
 
 def _is_array(tensor: Any) -> bool:
-    """Return whether the elements of a tensor have one of our data types."""
+    """Return whether the elements of a tensor have a known data type."""
     try:
         DataType.from_dtype(tensor.dtype, "tensorflow")
     except DataTypeConversionException:
@@ -163,12 +161,12 @@ modify_graph_outputs: Callable[..., GraphAndOutputs]
 
 @mod.export(funcify=True)
 class ModifyGraphOutputs(BaseLoader):
-    """Makes other tensors of a TensorFlow graph its outputs."""
+    """Sets the outputs of a TensorFlow graph."""
 
     def __init__(
         self, graph: Deferred[GraphAndOutputs], outputs: Sequence[str] | str | None = None
     ) -> None:
-        """Set which tensors become outputs.
+        """Set the graph and its new outputs.
 
         Args:
             graph: a graph and the names of its outputs, or a loader that makes them.
@@ -241,9 +239,8 @@ def without_passthroughs(definition: Any, kept_names: Collection[str]) -> Any:
 
 
 def without_control_dependencies(definition: Any) -> Any:
-    """Return a copy of a `GraphDef` in which no operation waits for one whose result it does not
-    read. This changes nothing if no operation has a state or a side effect.
-    """
+    """Return a copy of a `GraphDef` without control dependencies, which has the same results if no
+    operation has a state or a side effect."""
     shorter = type(definition)()
     shorter.CopyFrom(definition)
     for node in shorter.node:
@@ -265,7 +262,7 @@ optimize_graph: Callable[..., GraphAndOutputs]
 
 @mod.export(funcify=True)
 class OptimizeGraph(BaseLoader):
-    """Freezes a TensorFlow graph, and removes what its outputs do not need."""
+    """Freezes a TensorFlow graph, and removes nodes that its outputs do not need."""
 
     def __init__(self, graph: Deferred[GraphAndOutputs]) -> None:
         """Create a loader that optimizes a graph with its output names, or those from a loader."""

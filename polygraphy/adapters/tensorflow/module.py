@@ -40,7 +40,7 @@ def tensorflow_module() -> Any:
 
 
 def register_logger_callback() -> None:
-    """Set TensorFlow's log level to that of our log now, and whenever that changes."""
+    """Keep TensorFlow's log level equal to that of this package's log."""
     G_LOGGER.register_callback(_apply_log_level)
 
 
@@ -68,7 +68,7 @@ _CAUSE = "Exception encountered: "
 
 @contextmanager
 def translate_errors(doing: str, model: object = "") -> Iterator[None]:
-    """Turn an error of TensorFlow inside the block into one of this package.
+    """Convert an error of TensorFlow inside the block to one of this package.
 
     Args:
         doing: what was being done: ``load``, ``run``, ``convert``.
@@ -93,7 +93,7 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
 
 
 def _translate_error(error: Exception, doing: str, model: object) -> PolygraphyException:
-    """Return an error of TensorFlow as one of ours."""
+    """Return the error of this package for one of TensorFlow."""
     text = _first_line(error)
     hint = next((advice for sign, advice in _HINTS if sign.lower() in str(error).lower()), "")
     if doing == "run" and _is_about_data(error):
@@ -141,15 +141,15 @@ _ENTRIES = {NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType
 
 
 class TensorFlowDataTypes:
-    """Translates between our data types and the members of `tensorflow.dtypes`."""
+    """Converts between this package's data types and the members of `tensorflow.dtypes`."""
 
     def to_native(self, entry: DataTypeEntry) -> Any:
-        """Return the `tf.DType`; None where this release of TensorFlow has none."""
+        """Return the `tf.DType`; None if this release of TensorFlow has none."""
         try:
             return tensorflow_module().as_dtype(NUMPY_NAMES.get(entry.name, entry.name))
         except TypeError:
             return None
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for quantized types, resources and variants."""
+        """Return this package's data type; None for quantized types, resources and variants."""
         return _ENTRIES.get(getattr(dtype, "name", ""))

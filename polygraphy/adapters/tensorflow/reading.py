@@ -37,7 +37,7 @@ graph_from_frozen: Callable[..., GraphAndOutputs]
 
 @mod.export(funcify=True)
 class GraphFromFrozen(BaseLoader):
-    """Loads a TensorFlow graph from a file that holds a `GraphDef` (.pb, .graphdef)."""
+    """Loads a TensorFlow graph from a file with a `GraphDef` (.pb, .graphdef)."""
 
     def __init__(self, path: str) -> None:
         """Create a loader of the graph in a file."""
@@ -135,7 +135,7 @@ class GraphFromSavedModel(BaseLoader):
 
 
 def _require_saved_model(name: str) -> Path:
-    """Return the path of a SavedModel; raise if it is not one."""
+    """Return the path of a SavedModel; raise an error for other paths."""
     path = Path(name)
     if path.name in ("saved_model.pb", "saved_model.pbtxt"):
         path = path.parent
@@ -164,7 +164,7 @@ graph_from_ckpt: Callable[..., GraphAndOutputs]
 
 @mod.export(funcify=True)
 class GraphFromCkpt(BaseLoader):
-    """Loads a TensorFlow graph from a checkpoint and the ``.meta`` file beside it."""
+    """Loads a TensorFlow graph from a checkpoint and the ``.meta`` file next to it."""
 
     def __init__(self, dir: str, name: str | None = None) -> None:
         """Create a loader of a checkpoint folder.
@@ -278,9 +278,7 @@ class GraphFromKeras(BaseLoader):
 
 @contextmanager
 def _version_named(path: Path) -> Iterator[None]:
-    """Add to an error the Keras version that wrote the file, if it differs from the
-    installed one.
-    """
+    """Add the Keras version that wrote the file to errors, if it differs from the installed one."""
     try:
         yield
     except PolygraphyException as error:

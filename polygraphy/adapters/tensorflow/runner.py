@@ -35,7 +35,7 @@ _XLA_ON_CPU = "--tf_xla_cpu_global_jit"
 
 @mod.export(funcify=True)
 class CreateConfig(BaseLoader):
-    """Makes the configuration of a TensorFlow session."""
+    """Creates the configuration of a TensorFlow session."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class CreateConfig(BaseLoader):
         allow_growth: bool | None = None,
         use_xla: bool | None = None,
     ) -> None:
-        """Describe the session.
+        """Set the options of the session.
 
         Args:
             gpu_memory_fraction: the share of the GPU's memory that the process may take
@@ -86,7 +86,7 @@ def _allow_xla_on_cpu() -> None:
 
 @mod.export(funcify=True)
 class SessionFromGraph(BaseLoader):
-    """Makes a TensorFlow session that runs a graph."""
+    """Creates a TensorFlow session that runs a graph."""
 
     def __init__(self, graph: Deferred[GraphAndOutputs], config: Deferred[Any] = None) -> None:
         """Create a loader of a session for a graph, with an optional configuration.
@@ -115,7 +115,7 @@ _now = time.perf_counter
 
 @mod.export()
 class TfRunner(BaseRunner):
-    """Runs a TensorFlow session; arrays go in and come out as NumPy arrays.
+    """Runs a TensorFlow session, with NumPy arrays as inputs and outputs.
 
     Inputs and outputs are called like the tensors of the graph, with the number of the operation's
     output at the end: ``x:0``.
@@ -197,7 +197,7 @@ class TfRunner(BaseRunner):
 
 
 def _plain(output: Any, feed_dict: Mapping[str, Any]) -> Any:
-    """Return an output as an array that the caller owns; strings come as bytes in object arrays."""
+    """Return an output as an array that the caller owns; strings become bytes in object arrays."""
     array = numpy.asarray(output)
     if array.dtype == object:
         texts = [value.decode("utf-8", "surrogateescape") for value in array.ravel().tolist()]

@@ -33,7 +33,7 @@ use_tf_trt: Callable[..., GraphAndOutputs]
 
 @mod.export(funcify=True)
 class UseTfTrt(BaseLoader):
-    """Replaces parts of a TensorFlow graph by TensorRT engines, with TensorFlow's own converter.
+    """Replaces parts of a TensorFlow graph with TensorRT engines, using TensorFlow's converter.
 
     TensorFlow's packages hold it up to 2.17, on Linux with CUDA; those for the CPU never did.
     """
@@ -123,7 +123,7 @@ class OnnxFromTfGraph(BaseLoader):
         opset: int | None = None,
         optimize: bool | None = None,
     ) -> None:
-        """Describe the conversion.
+        """Set the graph, and the options of the conversion.
 
         Args:
             graph: a graph and the names of its outputs, or a loader that makes them.
@@ -157,9 +157,8 @@ class OnnxFromTfGraph(BaseLoader):
 
 
 def _convert_graph(graph: Any, opset: int, inputs: list[str], outputs: list[str]) -> Any:
-    """Return tf2onnx's own graph. Nodes that no output needs are removed first: they might not be
-    convertible.
-    """
+    """Return the converted graph of tf2onnx. Nodes that no output needs are removed first, because
+    they might not be convertible."""
     tf = tensorflow_module()
     definition = prune_graph(graph.as_graph_def(), outputs)
     needed = tf.Graph()
@@ -171,7 +170,8 @@ def _convert_graph(graph: Any, opset: int, inputs: list[str], outputs: list[str]
 
 
 def _refuse_foreign_operators(model: ModelProto) -> None:
-    """Raise if TensorFlow operators remain in a model: tf2onnx only warns about them."""
+    """Raise BackendError if TensorFlow operators remain in a model, because tf2onnx only warns
+    about them."""
     foreign = {
         node.op_type
         for node in all_nodes(model.graph)
@@ -190,7 +190,7 @@ save_graph: Callable[..., GraphAndOutputs]
 
 @mod.export(funcify=True)
 class SaveGraph(BaseLoader):
-    """Saves a TensorFlow graph, and passes it on."""
+    """Saves a TensorFlow graph and returns it."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class SaveGraph(BaseLoader):
         tensorboard_dir: str | None = None,
         engine_dir: str | None = None,
     ) -> None:
-        """Set what is saved, and where.
+        """Set the graph and the paths to write.
 
         Args:
             graph: a graph and the names of its outputs, or a loader that makes them.

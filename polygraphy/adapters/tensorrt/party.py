@@ -56,7 +56,7 @@ class TrtParty:
         builder_optimization_level: int | None = None,
         name: str | None = None,
     ) -> None:
-        """Set how engines are built: see `CreateConfig`; and what the party is called."""
+        """Set the options of engines (see `CreateConfig`), and the name of the party."""
         self.name = name or type(self).name
         self._half = "fp16" if fp16 else "bf16" if bf16 else None
         self._settings: dict[str, Any] = {
@@ -74,7 +74,7 @@ class TrtParty:
 
     @property
     def lowers_to(self) -> str | None:
-        """The precision below float32 in which it computes; None for float32."""
+        """Return the precision below float32 in which it computes; None for float32."""
         precision = self.compute_precision
         return self._half or (None if precision is None else precision.dtype)
 
@@ -87,7 +87,7 @@ class TrtParty:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return how engines are built: see the port."""
+        """Return the options that build engines; see the port."""
         how = self._settings
         options = {
             **({self._half: True} if self._half else {}),
@@ -115,7 +115,7 @@ class TrtParty:
         return _Built(result, settings, self._layer_names(without), self._timings)
 
     def runtime_graph(self, model: Any, *, without: Collection[str] = ()) -> None:
-        """Return None: engines do not show their graph."""
+        """Return None, because engines do not show their graph."""
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
         """Return the options that run a model in float32, or some of its nodes."""
@@ -132,7 +132,7 @@ class TrtParty:
 
 
 def with_types(model: Any) -> Any:
-    """Return a model whose outputs have data types: TensorRT's parser refuses outputs without one.
+    """Return a model whose outputs have data types, because TensorRT's parser refuses others.
 
     Args:
         model: an ``onnx.ModelProto``, in which tensors may have been marked as outputs.
@@ -154,7 +154,7 @@ def with_types(model: Any) -> Any:
 
 
 def _obeys() -> bool:
-    """Return whether layers are asked for a precision, rather than networks typed."""
+    """Return whether precision is requested layer by layer, and not by a strongly typed network."""
     return capabilities().has("layer_precisions")
 
 
@@ -203,7 +203,7 @@ def _contains(ranges: DomainProfile, shapes: Shapes) -> bool:
 
 
 class _Built:
-    """A model that is built for the shapes of the data that it is given."""
+    """A model, built for the input shapes that it receives."""
 
     def __init__(
         self,
@@ -212,9 +212,8 @@ class _Built:
         keep: Collection[str],
         timings: io.BytesIO,
     ) -> None:
-        """Set the model and the settings, with the timings of earlier builds, which have most
-        layers in common.
-        """
+        """Set the model and the settings, with the timings of earlier builds, which share most
+        layers."""
         self._model = model
         self._settings = dict(settings)
         self._keep = list(keep)
@@ -223,7 +222,7 @@ class _Built:
         self._ranges: list[DomainProfile] = []
 
     def __call__(self, feed: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the engine."""
+        """Return the outputs of the engine for a feed."""
         shapes = {name: tuple(np.shape(array)) for name, array in feed.items()}
         if self._runner is None or not any(_contains(bounds, shapes) for bounds in self._ranges):
             self.close()
@@ -243,7 +242,7 @@ class _Built:
     __del__ = close
 
     def _build_engine(self) -> None:
-        """Build the engine; later builds do not log, because their messages are the same."""
+        """Build the engine; only the first build is logged, because later messages are the same."""
         assert self._runner is not None
         with ExitStack() as stack:
             if self._timings.getbuffer().nbytes:

@@ -71,24 +71,24 @@ _ENTRIES = {
 
 
 class TorchDataTypes:
-    """Translates between our data types and PyTorch's."""
+    """Converts between this package's data types and PyTorch's."""
 
     def to_native(self, entry: DataTypeEntry) -> Any:
-        """Return the `torch.dtype`; None where this release of PyTorch has none."""
+        """Return the `torch.dtype`; None if this release of PyTorch has none."""
         if entry in _ABSENT:
             return None
         return getattr(torch, NUMPY_NAMES.get(entry.name, entry.name), None)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for quantized types."""
+        """Return this package's data type; None for quantized types."""
         return _ENTRIES.get(str(dtype))
 
 
 class TorchTensors:
-    """Turns arrays into PyTorch's tensors on the CPU, and tensors on any device into arrays."""
+    """Converts arrays to PyTorch tensors on the CPU, and tensors on any device to arrays."""
 
     def prepare(self) -> None:
-        """Import PyTorch; MissingDependencyError if it is not installed."""
+        """Import PyTorch; raise MissingDependencyError if it is not installed."""
         if not torch.is_installed():
             install = torch.install_command()
             raise MissingDependencyError(
@@ -99,7 +99,7 @@ class TorchTensors:
             )
 
     def from_array(self, name: str, array: np.ndarray[Any, Any]) -> Any:
-        """Return a tensor; InputError when PyTorch has no such data type."""
+        """Return a tensor; raise InputError if PyTorch has no such data type."""
         return tensor_from(name, array, "cpu")
 
     def to_array(self, tensor: Any) -> np.ndarray[Any, Any]:

@@ -15,9 +15,8 @@ _ASKS_LITTLE = {"hasattr", "isinstance", "is_scripting"}
 
 
 def describe_condition(path: str, line: int) -> str:
-    """Return which condition decides whether a line of a file runs, as ``line 8 tests `x.sum() > 0`
-    ``; empty if none does, or it is the same for all data.
-    """
+    """Return the condition that decides whether a line of a file runs, as ``line 8 tests `x.sum() >
+    0` ``; empty if there is none, or it is the same for all data."""
     deciding_statement = _deciding_statement(parse_file(path), line)
     if deciding_statement is None:
         return ""
@@ -39,7 +38,7 @@ def parse_file(path: str) -> Sequence[ast.stmt]:
 
 
 def _deciding_statement(body: Sequence[ast.stmt], line: int) -> ast.If | ast.While | None:
-    """Return the innermost statement that decides whether a line runs."""
+    """Return the innermost statement that decides whether a line runs; None if there is none."""
     for position, deciding_statement in enumerate(body):
         if (
             not deciding_statement.lineno
@@ -74,14 +73,13 @@ def _blocks(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def ends_with_jump(single_if: ast.If) -> bool:
-    """Return whether an `if` ends with `return`, `raise` or the like, so that the rest is its other
-    branch.
-    """
+    """Return whether an `if` ends with `return`, `raise` or similar, so that the code after it is
+    its other branch."""
     return isinstance(single_if.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
 def may_vary(test: ast.expr) -> bool:
-    """Return whether a condition may differ from one example to the next."""
+    """Return whether a condition may differ between examples."""
     if isinstance(test, ast.Compare) and any(
         isinstance(op, (ast.Is, ast.IsNot)) for op in test.ops
     ):

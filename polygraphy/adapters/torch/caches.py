@@ -64,7 +64,7 @@ def _cache_parameter(model: Any) -> str | None:
 
 
 def _entries(names: Sequence[str]) -> Iterator[CacheEntry]:
-    """Yield the entries of a cache; names without a number or a part go by their order."""
+    """Yield the entries of a cache; names without a number or a part are taken in order."""
     for place, name in enumerate(names):
         number = re.search(r"\d+", name)
         words = set(re.split(r"[^a-z]+", name.lower().replace("past_key_values", "")))
@@ -81,7 +81,7 @@ def _entries(names: Sequence[str]) -> Iterator[CacheEntry]:
 
 
 class FlatCacheModule:
-    """Creates modules; a class of PyTorch cannot be derived from before PyTorch is imported."""
+    """Creates modules with a flat cache in a function, because PyTorch is imported late."""
 
     @staticmethod
     def of(model: Any, names: Sequence[str], entries: Sequence[CacheEntry]) -> Any:
@@ -93,6 +93,7 @@ class FlatCacheModule:
             """Collects the tensors of the cache into one argument."""
 
             def __init__(self) -> None:
+                """Keep the wrapped module as a submodule."""
                 super().__init__()
                 self.model = model
 
@@ -111,9 +112,8 @@ class FlatCacheModule:
 
 
 def _cache_of(model: Any, cached: Mapping[CacheEntry, Any]) -> Any:
-    """Return the cache object of a module of transformers; for other modules a key and a value for
-    each layer.
-    """
+    """Return the cache object of a transformers module; for other modules, a key and a value for
+    each layer."""
     layers: dict[int, dict[str, Any]] = {}
     for entry, tensor in cached.items():
         layers.setdefault(entry.layer, {})[entry.part] = tensor
@@ -157,9 +157,8 @@ def _tensors_of(result: Any, entries: Sequence[CacheEntry]) -> Iterator[Any]:
 
 
 def unregistered_types(path: Path) -> list[str]:
-    """Return the classes of transformers in the inputs and outputs of an exported program, as a
-    path with a colon or a point before the class.
-    """
+    """Return the transformers classes in the inputs and outputs of an exported program, each as a
+    path with a colon or a point before the class."""
     try:
         with zipfile.ZipFile(path) as archive:
             texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]

@@ -31,7 +31,7 @@ _MAX_LOOP = 8
 
 @frozen
 class Place:
-    """A statement that decides, with the lines that show what it decided.
+    """A deciding statement, with the lines that show its decision.
 
     Attributes:
         statement: an `if`, a loop, or a conditional expression, of which only the line is known.
@@ -49,14 +49,15 @@ class Place:
 
 @define
 class _Record:
-    """What a statement decided during one run: 1 for a body that ran, or the passes of a loop."""
+    """The decision of a statement during one run: 1 for a body that ran, or the number of loop
+    passes."""
 
     outcomes: list[int] = field(factory=list)
     follows_data: bool = False
 
 
 def record_decisions(call: Callable[[], Any]) -> list[Decision]:
-    """Call a function, and return the decisions of the Python statements that ran, in order."""
+    """Return the decisions of the Python statements that run during a function call, in order."""
     records: dict[tuple[str, int], _Record] = {}
     pending: dict[int, Place] = {}
 
@@ -183,7 +184,7 @@ def _decision_places(path: str) -> dict[int, Place]:
 
 @lru_cache(maxsize=1024)
 def _is_library(path: str) -> bool:
-    """Return whether a file belongs to Python, to PyTorch, or to what exports its modules."""
+    """Return whether a file belongs to Python, PyTorch, or an exporter."""
     parts = Path(path).parts
     if "site-packages" in parts or "dist-packages" in parts:
         return any(name in parts for name in _PACKAGES)
@@ -220,7 +221,7 @@ def _places_of(body: Sequence[ast.stmt], after: int, function: ast.AST) -> Itera
 
 
 def _first_line(statement: Statement) -> int:
-    """Return the line that Python is at when it begins to evaluate a condition."""
+    """Return the line at which Python starts to evaluate a condition."""
     return statement.lineno if isinstance(statement, ast.For) else statement.test.lineno
 
 
@@ -231,16 +232,15 @@ def _end_of_test(statement: Statement) -> int:
 
 
 def _describe(statement: Statement) -> str:
-    """Return what a statement decides, as ``line 8 tests `x.sum() > 0` ``."""
+    """Return the decision of a statement as text, as in ``line 8 tests `x.sum() > 0` ``."""
     if isinstance(statement, ast.For):
         return f"line {statement.lineno} loops over `{condition_text(statement.iter)}`"
     return f"line {statement.lineno} tests `{condition_text(statement.test)}`"
 
 
 def _last_line(place: Place) -> int:
-    """Return the last line about which a statement decides: what comes after a `return` is the
-    other branch.
-    """
+    """Return the last line that a statement decides about; code after a `return` is the other
+    branch."""
     statement = place.statement
     is_left = isinstance(statement, ast.If) and ends_with_jump(statement)
     end = getattr(place.function if is_left else statement, "end_lineno", None)
@@ -282,9 +282,7 @@ def _depends_on_data(place: Place, frame: FrameType) -> bool:
 
 
 def _data_names(expression: ast.AST) -> set[str]:
-    """Return the names that an expression reads, except for those that are the same for all
-    data.
-    """
+    """Return the names that an expression reads, except those that are the same for all data."""
     if isinstance(expression, ast.Attribute) and expression.attr in _SAME_FOR_ALL_DATA:
         return set()
     own_names = {expression.id} if isinstance(expression, ast.Name) else set()
@@ -294,7 +292,9 @@ def _data_names(expression: ast.AST) -> set[str]:
 
 
 def _holds_data(value: Any) -> bool:
-    """Return whether a value is a tensor of the run, and no weight, or a short list of such."""
+    """Return whether a value is a tensor of the run other than a weight, or a short list of
+    these.
+    """
     if isinstance(value, (list, tuple)):
         return any(_holds_data(item) for item in value[:8])
     return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)

@@ -42,6 +42,7 @@ def _only_tensors(path: Path) -> Iterator[None]:
     caches = [value for value in caches if isinstance(value, type)]
 
     def checked_load(*args: Any, **options: Any) -> Any:
+        """Load with `weights_only`, and refuse pickled objects."""
         try:
             with allow(caches):
                 return load(*args, **{**options, "weights_only": True})

@@ -16,7 +16,7 @@ _PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "attention", "
 
 
 def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
-    """Return how a model computes operators on float32 tensors, if not in float32.
+    """Return the precision of a model's operators on float32 tensors; None if it is float32.
 
     PyTorch computes convolutions and recurrent layers in TF32 by default, and matrix products if
     ``torch.backends.cuda.matmul.allow_tf32`` or ``torch.set_float32_matmul_precision`` allows it.

@@ -36,7 +36,7 @@ from polygraphy.logger import G_LOGGER
 
 @contextmanager
 def translate_errors(doing: str, model: object = "") -> Iterator[None]:
-    """Turn any exception inside the block into an error of this package that names the line of the
+    """Convert any exception inside the block to an error of this package with the line of the
     model.
 
     Args:
@@ -90,11 +90,30 @@ def mute_exporters() -> Iterator[None]:
         logging.disable(before)
 
 
+@contextmanager
+def disable_fused_attention() -> Iterator[None]:
+    """Make transformer layers of PyTorch run their single operations inside the block.
+
+    Without gradients these layers call one fused operator in evaluation mode, which the older
+    exporter cannot translate.
+    """
+    attention = getattr(torch.backends, "mha", None)
+    if attention is None:
+        yield
+        return
+    before = attention.get_fastpath_enabled()
+    attention.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        attention.set_fastpath_enabled(before)
+
+
 triton = mod.lazy_import("triton", log=False)
 
 
 def check_compiler() -> None:
-    """Raise if loading PyTorch's compiler would end the process.
+    """Raise UnavailableError if loading PyTorch's compiler would end the process.
 
     Triton and TensorFlow each bring an LLVM of their own, and that of Triton aborts when it comes
     second. The other way round is no problem.
@@ -126,12 +145,13 @@ class Exported:
     """
 
     def __init__(self, program: Any) -> None:
+        """Set the exported program."""
         self.exported = self._program = program
         self._module: Any = None
         self._call: Any = None
 
     def inputs(self) -> TensorMetadata | None:
-        """Describe the inputs; dimensions that may vary are texts."""
+        """Return the metadata of the inputs, with names for dynamic dimensions; None if unknown."""
         names = self._program.graph_signature.user_inputs
         values = {node.name: node.meta.get("val") for node in self._program.graph.nodes}
         metadata = TensorMetadata()
@@ -148,7 +168,7 @@ class Exported:
         return [str(name) for name in self._program.graph_signature.user_outputs]
 
     def unread(self) -> set[str]:
-        """Return the inputs that no operation reads: exporters may leave them out."""
+        """Return the inputs that no operation reads, which exporters may omit."""
         names = set(self._program.graph_signature.user_inputs)
         return {
             node.name for node in self._program.graph.nodes if node.name in names and not node.users
@@ -193,12 +213,12 @@ class Exported:
         return arranged[0], arranged[1]
 
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
-        """Run the program node by node, and return every tensor that one computes."""
+        """Return every tensor that the program computes, by running it node by node."""
         computed: dict[str, Any] = {}
         kept_keep = keep or computed.__setitem__
 
         class Recorder(torch.fx.Interpreter):  # type: ignore[misc, name-defined]
-            """Keeps what each operation computes."""
+            """Records the result of each operation."""
 
             def run_node(self, node: Any) -> Any:
                 """Return the result of a node, and record a copy of it."""
@@ -221,6 +241,7 @@ class Module:
     """A `torch.nn.Module` or a `torch.jit.ScriptModule`."""
 
     def __init__(self, model: Any) -> None:
+        """Set the module."""
         self.model = model
         self._call: Any = None
         self._in_training: list[Any] = []
@@ -282,13 +303,15 @@ class Module:
         return self._call(*tensors)
 
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
-        """Run the program that `torch.export` makes of the module for data of these shapes."""
+        """Return every tensor of the program that `torch.export` creates from the module for data
+        of these shapes."""
         program = self.export(tensors)
         program.start(None, compiled=False)
         return program.run_all(tensors, keep)
 
     def export(self, tensors: Sequence[Any]) -> Exported:
-        """Return the program that `torch.export` makes of the module, once for data of one shape.
+        """Return the program that `torch.export` creates from the module, once for data of one
+        shape.
 
         Raises:
             UsageError: it cannot, so that the tensors inside are not known.
@@ -313,7 +336,7 @@ class Module:
         return self._exported[key]
 
     def stop(self) -> None:
-        """Switch the parts of the model that were in training back to it."""
+        """Restore training mode in the parts of the model that were in it."""
         for part in self._in_training:
             part.training = True
         self._call = None
@@ -330,12 +353,12 @@ Program = Union[Exported, Module]
 
 
 def is_model(value: Any) -> bool:
-    """Return whether a value is a model of PyTorch, and not a function that loads one."""
+    """Return whether a value is a PyTorch model, and not a function that loads one."""
     return isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
 
 
 def get_model(loader: Any) -> Any:
-    """Return a model, or what a loader returns. A script may also name a model itself.
+    """Return a model, or the model from a loader. A script may also contain the model itself.
 
     Raises:
         UsageError: a script names a class of networks: its weights would be random.
@@ -356,7 +379,8 @@ def get_model(loader: Any) -> Any:
 
 
 def _reject_class(loader: InvokeFromScript) -> None:
-    """Raise if the text of the script shows that the name is a subclass of a class `Module`."""
+    """Raise UsageError if the text of the script shows that the name is a subclass of a class
+    `Module`."""
     path, _, name = loader.script.rpartition(":")
     bases = [
         ast.unparse(base)
@@ -369,7 +393,8 @@ def _reject_class(loader: InvokeFromScript) -> None:
 
 
 def _script_statements(path: str) -> list[ast.stmt]:
-    """Return the statements of a script; empty if it cannot be parsed, which running it reports."""
+    """Return the statements of a script; empty if it cannot be parsed, which running it reports
+    better."""
     try:
         return ast.parse(Path(path).read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -377,7 +402,7 @@ def _script_statements(path: str) -> list[ast.stmt]:
 
 
 def _about_class(loader: InvokeFromScript) -> str:
-    """Return a hint for a loader that names a class: a function that returns the model."""
+    """Return the hint to name a function that returns the model instead of its class."""
     functions = [
         statement.name
         for statement in _script_statements(loader.script.rpartition(":")[0])
@@ -391,7 +416,7 @@ def _about_class(loader: InvokeFromScript) -> str:
 
 
 def program_of(model: Any) -> Program:
-    """Return a model as a program that can be run; UsageError if it is not a model."""
+    """Return a model as a program that can be run; raise UsageError if it is not a model."""
     if isinstance(model, torch.export.ExportedProgram):
         return Exported(model)
     if isinstance(model, torch.nn.Module):  # So is TorchScript.
@@ -407,7 +432,7 @@ torch_from_path: Callable[..., Any]
 
 @mod.export(funcify=True)
 class TorchFromPath(BaseLoader):
-    """Loads a program of `torch.export.save` (.pt2) or a module of `torch.jit.save` (.pt).
+    """Loads a program from `torch.export.save` (.pt2) or a module from `torch.jit.save` (.pt).
 
     Files of `torch.save`, and programs with pickled objects in their weights, constants or example
     inputs, are refused: such objects can run code when they are loaded.

@@ -20,7 +20,7 @@ _NAME = "_polygraphy_name"
 
 @frozen
 class Call:
-    """An operation: what was called, with the names of tensors in place of them."""
+    """A recorded call, with names in place of tensors."""
 
     target: Any
     args: Any
@@ -36,7 +36,7 @@ class Named:
 
 @frozen
 class Recording:
-    """The operations that a module does.
+    """The operations that a module performs.
 
     Attributes:
         nodes: in order, each called as the tensor that it makes.
@@ -51,7 +51,7 @@ class Recording:
     weights: dict[str, Any] = field(factory=dict)
 
     def add(self, name: str, op: str, call: Call, origin: Origin | None) -> None:
-        """Write an operation down."""
+        """Record an operation."""
         leaves = torch.utils._pytree.tree_leaves((call.args, call.kwargs))
         self.calls[name] = call
         if origin is not None:
@@ -63,7 +63,7 @@ class Recording:
 def record_call(
     module: Any, names: Sequence[str], tensors: Sequence[Any], keep: Keep | None = None
 ) -> Recording:
-    """Call a module, and return a recording of its operations.
+    """Return a recording of the operations during a call of a module.
 
     Args:
         module: the module.
@@ -98,11 +98,12 @@ def record_call(
             keep(name, tensor.clone())  # A later operation may overwrite it.
 
     class Writer(TorchDispatchMode):  # type: ignore[misc]
-        """Writes operations down."""
+        """Records operations."""
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Return the result of an operation, and record it."""
             tree_map_only = torch.utils._pytree.tree_map_only(
                 torch.Tensor, lambda value: Named(name_of_tensor(value)), (args, kwargs or {})
             )

@@ -47,7 +47,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _use_one_thread_after_a_fork() -> None:
-    """Keep PyTorch from waiting forever for its parent's threads, which a fork does not copy."""
+    """Limit PyTorch to one thread in a forked process, where it would wait forever for the parent's
+    threads."""
     if _is_inherited and torch.get_num_threads() > 1:
         G_LOGGER.verbose(
             "PyTorch uses one thread, because it was loaded before this process was forked."
@@ -142,7 +143,7 @@ class PytRunner(BaseRunner):
 
     @property
     def uses_device(self) -> bool:
-        """Whether the model runs on a device."""
+        """Return whether the model runs on a device."""
         return self._place is not None and self._place.type not in ("cpu", "meta")
 
     def get_model_facts(self) -> Facts:
@@ -155,7 +156,8 @@ class PytRunner(BaseRunner):
         return ModelFacts({"": self._lowered.dtype}, is_program=is_program, lowered=self._lowered)
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Run the model once; the time includes neither copies from and to NumPy, nor to a GPU.
+        """Return the outputs of one run; the measured time excludes copies between NumPy, host and
+        GPU.
 
         Returns:
             One tensor per output if one of the data is a tensor, one NumPy array per output else;
@@ -209,9 +211,8 @@ def _model_parts(loaded: Any) -> tuple[Any, TensorMetadata | None, Sequence[str]
 
 
 def tensors_in(result: Any, name: str = "") -> list[tuple[str, Any]]:
-    """Return the tensors in what a model returned, each with its way through dictionaries and
-    sequences, such as ``hidden.0``.
-    """
+    """Return the tensors in the result of a model, each with its path through dictionaries and
+    sequences, such as ``hidden.0``."""
     if isinstance(result, torch.Tensor):
         return [(name, result)]
     if isinstance(result, Mapping):

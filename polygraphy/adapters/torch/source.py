@@ -25,6 +25,7 @@ from polygraphy.adapters.torch.program import (
     Module,
     Program,
     TorchFromPath,
+    disable_fused_attention,
     get_model,
     mute_exporters,
     program_of,
@@ -110,11 +111,11 @@ class TorchProgram:
 
     @property
     def uses_device(self) -> bool:
-        """Whether it runs on a device; see the port."""
+        """Return whether the program runs on a device; see the port."""
         return self._device is not None and torch.device(self._device).type != "cpu"
 
     def close(self) -> None:
-        """Move the program back to where it was, and release memory of the device."""
+        """Move the program back to its original device, and release memory of the other."""
         self._opened.clear()
         self._runs.clear()
         if self._moved is not None:
@@ -124,7 +125,8 @@ class TorchProgram:
             release_cached_memory(self._device)
 
     def _with_flat_inputs(self, names: Sequence[str]) -> Any:
-        """Return the program; a module with a cache as one that accepts its tensors as inputs."""
+        """Return the program; a module with a cache is wrapped to accept the cache's tensors as
+        inputs."""
         entries = cache_entries(self._model, names)
         return FlatCacheModule.of(self._model, names, entries) if entries else self._model
 
@@ -308,7 +310,7 @@ class OpenedTorch:
         return {name: state[value] for name, value in named.items() if value in state}
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
-        """Return what the `if`s and loops of the module decide for some data; see the port."""
+        """Return the decisions of the module's `if`s and loops for some data; see the port."""
         if self._module is None:
             return []
         program = program_of(self._module)
@@ -341,9 +343,8 @@ class OpenedTorch:
             yield options, command, partial(_export_quietly, self._exported, way)
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported with these data as the model was exported, and the name of
-        the exporter.
-        """
+        """Return the program exported with these data in the same way as the model, and the name of
+        the exporter."""
         described = self._program.inputs() or TensorMetadata()
         arrays = [
             _fit_input(name, feed, self._names[name], described, "cpu") for name in self._names
@@ -358,7 +359,7 @@ class OpenedTorch:
             options |= {"dynamic_axes": sizes, "input_names": names}
             if not any(name.isdigit() for name in exporter.outputs):  # It numbers tensors itself.
                 options["output_names"] = list(exporter.outputs)
-        with mute_exporters(), torch.no_grad():
+        with mute_exporters(), torch.no_grad(), disable_fused_attention():
             if self._module is None:
                 assert self._exported is not None
                 program = self._exported.module()
@@ -392,9 +393,8 @@ class OpenedTorch:
 
 
 class OpenedModule(OpenedTorch):
-    """A module that `torch.export` cannot take, opened for data of one shape by what it does with
-    them; implements the port `OpenedProgram`.
-    """
+    """A module that `torch.export` does not support, opened by recording its operations on data of
+    one shape; implements the port `OpenedProgram`."""
 
     def __init__(
         self,
@@ -456,32 +456,35 @@ class OpenedModule(OpenedTorch):
         """Return the module traced by the older exporter."""
         args = tuple(self._start_program(feed))
         try:
-            with mute_exporters():
+            with mute_exporters(), disable_fused_attention():
                 return _older(self._module, args)
         finally:
             self._program.stop()
 
 
 class _Weights(Mapping[str, Any]):
-    """Parameters as arrays, each made when it is asked for."""
+    """Parameters as arrays, each converted on access."""
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
+        """Set the tensors."""
         self._tensors = tensors
 
     def __getitem__(self, name: str) -> Any:
+        """Return a parameter as an array."""
         return array_from(self._tensors[name])
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
         return iter(self._tensors)
 
     def __len__(self) -> int:
+        """Return the number of parameters."""
         return len(self._tensors)
 
 
 def _arrange_by_parameter(module: Any, values: Sequence[Any]) -> list[Any]:
-    """Return one value for each parameter of `forward`; a parameter such as ``*caches`` takes all
-    that are left.
-    """
+    """Return one value for each parameter of `forward`; a parameter such as ``*caches`` gets all
+    remaining ones."""
     parameters = [*inspect.signature(module.forward).parameters.values()]
     kinds = [parameter.kind for parameter in parameters]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
@@ -491,7 +494,7 @@ def _arrange_by_parameter(module: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
-    """Return the exported program; nothing is printed."""
+    """Return the exported program without printing anything."""
     if way is _OLDER:
         example_input_ = program.example_inputs[0]
         with mute_exporters():
@@ -502,21 +505,21 @@ def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) 
 
 
 def _dynamo(program: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """Return the model that PyTorch's newer exporter makes of a program."""
+    """Return the ONNX model that PyTorch's newer exporter creates from a program."""
     with mute_exporters():
         dynamo = torch.onnx.export(program, args, verbose=False, **options)
     return onnx.load_model_from_string(dynamo.model_proto.SerializeToString())
 
 
 def _older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLDER) -> Any:
-    """Return the model that PyTorch's older exporter makes of a module."""
+    """Return the ONNX model that PyTorch's older exporter creates from a module."""
     file = io.BytesIO()
     torch.onnx.export(module, args, file, **options)
     return onnx.load_model_from_string(file.getvalue())
 
 
 def _describe_operation(node: Any) -> Node:
-    """Return an operation as a node, with its arguments that are not tensors as text."""
+    """Return an operation as a node, with its non-tensor arguments as text."""
     schema = getattr(node.target, "_schema", None)
     op = str(schema.name).replace("::", ".") if schema is not None else node.target.__name__
     plain = [argument for argument in node.args if not isinstance(argument, torch.fx.Node)]
@@ -537,9 +540,8 @@ def _describe_operation(node: Any) -> Node:
 def _describe_randomness(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: Node
 ) -> str:
-    """Return a sentence if an operation draws random numbers or computes as in training; else an
-    empty text.
-    """
+    """Return a sentence if an operation generates random numbers or runs in training mode; else an
+    empty text."""
     schema = getattr(target, "_schema", None)
     if schema is None:
         return ""
@@ -570,7 +572,7 @@ def _describe_randomness(
 
 
 def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return for each input of a program the name of the model's input: the same name, else the
+    """Return the name of the model's input for each input of a program: the same name, else the
     same position.
 
     Raises:
@@ -620,7 +622,7 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
 
 
 def _fits(array: Any, wanted: Any) -> bool:
-    """Return whether an array has the shape and the kind of data type that an input needs."""
+    """Return whether an array has the shape and the kind of data type of an input."""
     if wanted.shape is None:  # A parameter of a module, of which nothing is known.
         return True
     shape = numpy.shape(array)

@@ -26,7 +26,7 @@ _ROOM = 46
 
 @frozen
 class Measure:
-    """What a chart of errors shows: its title, the metric, and the field of the tolerance."""
+    """The title, metric and tolerance field of an error chart."""
 
     title: str
     metric: str
@@ -40,16 +40,18 @@ MEASURES = (
 
 
 class _Scale:
-    """A logarithmic axis from the bottom of a chart to its top, for most of some values."""
+    """A logarithmic axis from the bottom to the top of a chart, which covers most values."""
 
     def __init__(self, values: Sequence[float]) -> None:
+        """Choose the ends of the axis from the values."""
         sizes = sorted(value for value in values if isfinite(value) and value > 0) or [1e-9, 1.0]
         # A few that are far below the others would take the room of those: they are at the bottom.
         self.low = floor(log10(sizes[len(sizes) // 50]))
         self.high = max(ceil(log10(sizes[-1])), self.low + 1)
 
     def __call__(self, value: float) -> float:
-        """Return where a value is; what is 0 at the bottom, what is not finite at the top."""
+        """Return the position of a value; 0 is at the bottom, and values that are not finite at the
+        top."""
         if not isfinite(value):
             return _TOP
         if value <= 0:
@@ -175,7 +177,8 @@ def curves_chart(
 def _worst_of_segments(
     points: list[tuple[int, OutputRow, float]], count: int
 ) -> list[tuple[int, OutputRow, float]]:
-    """Return the points to draw; of very many, the first failure and the worst of each segment."""
+    """Return the points to draw; if there are very many, the first failure and the worst of each
+    segment."""
     if len(points) <= _MOST_POINTS:
         return points
     of_segments: dict[object, tuple[int, OutputRow, float]] = {}
@@ -263,7 +266,7 @@ def _levels(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def histogram_chart(detail: Mapping[str, Any], names: Sequence[str]) -> Markup:
-    """Return a chart of how the elements of both sides are distributed."""
+    """Return a chart of the distribution of elements on both sides."""
     low, high = detail["range"]
     return _bars(
         [("found", detail["found"], names[0]), ("expected", detail["expected"], names[1])],
@@ -273,7 +276,7 @@ def histogram_chart(detail: Mapping[str, Any], names: Sequence[str]) -> Markup:
 
 
 def difference_chart(detail: Mapping[str, Any]) -> Markup:
-    """Return a chart of how the differences are distributed, by powers of ten."""
+    """Return a chart of the distribution of differences, by powers of ten."""
     difference = detail["difference"]
     low, high = difference["decades"]
     title = "Sizes of the differences"
@@ -334,7 +337,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 def svg(
     width: float, height: float, title: str, parts: Sequence[Markup], *, is_fixed: bool = False
 ) -> Markup:
-    """Return an SVG picture with a title for screen readers."""
+    """Return an SVG image with a title for screen readers."""
     size = Markup(' width="{:.0f}" height="{:.0f}"').format(width, height) if is_fixed else ""
     return Markup('<svg viewBox="0 0 {:.0f} {:.0f}"{} role="img" aria-label="{}">{}</svg>').format(
         width, height, size, title, Markup("\n").join(parts)

@@ -66,7 +66,7 @@ def verdicts_html(results: AccuracyResults) -> str:
 
 
 def _steps_html(steps: StepsCompared) -> str:
-    """Return an HTML table with a row for each step, or for several that are alike."""
+    """Return an HTML table with a row for each step, or for several similar steps."""
     steps_html = plain(steps)
     titles, rows = step_table(steps_html)
     return _table(" ".join(steps_in_words(steps_html)), tuple(titles), [tuple(row) for row in rows])

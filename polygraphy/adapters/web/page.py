@@ -67,6 +67,8 @@ def page_server(page: str, port: int) -> ThreadingHTTPServer:
     content = page.encode()
 
     class Handler(_Handler):
+        """The handler of requests for this page."""
+
         body = content
 
     try:
@@ -81,10 +83,12 @@ def page_server(page: str, port: int) -> ThreadingHTTPServer:
 
 
 class _Server(ThreadingHTTPServer):
+    """A server with a thread per request, which does not log lost connections."""
+
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log nothing of a client that is gone: browsers close connections as they like."""
+        """Ignore lost connections, because browsers close connections at any time."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
@@ -153,7 +157,7 @@ STEPS = 4
 
 
 def levels_of(rows: Mapping[str, OutputRow]) -> dict[str, tuple[int, str]]:
-    """Return for each tensor its level of error, from 0 up, and a phrase about the error."""
+    """Return, by tensor, its error level from 0, and a phrase about the error."""
     failed = [_excess(row) for row in rows.values() if not row.passed]
     worst = max((excess for excess in failed if isfinite(excess)), default=1.0)
     return {name: (_level(row, worst), _words(row)) for name, row in rows.items()}
@@ -234,9 +238,10 @@ def _facts(model: Model, statistics: ModelStatistics) -> list[list[str]]:
 
 
 class _Maker:
-    """Turns drawings into lists; graphs are named by number."""
+    """Converts drawings to lists, with numbered graphs."""
 
     def __init__(self, numbers: Mapping[int, int], functions: Mapping[Any, int]) -> None:
+        """Set the numbers of the graphs and functions."""
         self._numbers = numbers
         self._functions = functions
 
@@ -276,7 +281,7 @@ class _Maker:
         ]
 
     def _attribute(self, attribute: Attribute) -> list[Any]:
-        """Return name, kind and text of an attribute; graphs are shown by themselves."""
+        """Return name, kind and text of an attribute; graphs are drawn separately."""
         kind, value = attribute.kind, attribute.value
         if kind in ("graph", "graphs"):
             graphs = (value,) if kind == "graph" else value
@@ -302,7 +307,7 @@ def _tensors(graph: Graph) -> dict[str, list[Any]]:
 
 
 def _weight(weight: Weight) -> list[Any]:
-    """Return data type, shape, bytes, file and, of elements that were read, statistics."""
+    """Return data type, shape, bytes, file and, if elements were read, statistics of a weight."""
     described: list[Any] = [weight.dtype, weight.shape, weight.nbytes, weight.location]
     if weight.values is not None:
         described.append(_statistics(np.asarray(weight.values)))
@@ -381,9 +386,7 @@ def _read_asset(name: str) -> str:
 
 
 def displayable(text: str) -> str:
-    """Return a text that can be encoded in UTF-8: lone surrogates, as in file names, are
-    replaced.
-    """
+    """Return a text that UTF-8 can encode: lone surrogates, as in file names, are replaced."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -401,5 +404,5 @@ def policy_of(script: str, style: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return the SHA-256 digest of a text, as a content security policy has it."""
+    """Return the SHA-256 digest of a text in the form of a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

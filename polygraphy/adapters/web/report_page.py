@@ -71,7 +71,7 @@ def region_of(
     anchor: Callable[[str], str | None],
     most: int = _MOST_NODES,
 ) -> Markup | None:
-    """Return a drawing of the nodes around some; None if none of them is in the model.
+    """Return a drawing of the nodes around some nodes; None if none of these is in the model.
 
     Args:
         model: read with layers.
@@ -100,7 +100,7 @@ def region_of(
 
 
 def _nearest_nodes(nodes: Sequence[Node], centers: Sequence[str], most: int) -> set[int]:
-    """Return the positions of the nodes with the shortest paths to some."""
+    """Return the positions of the nodes with the shortest paths to the given ones."""
     makers = {name: index for index, node in enumerate(nodes) for name in node.outputs if name}
     beside: list[set[int]] = [set() for _ in nodes]
     for index, node in enumerate(nodes):
@@ -185,7 +185,7 @@ def _node(
 
 
 def _node_class(found_pairs: Sequence[tuple[int, str]]) -> tuple[str, str]:
-    """Return the class of a node in the drawing, and the text about its errors."""
+    """Return the CSS class of a node in the drawing, and the text about its errors."""
     if not found_pairs:
         return "unknown", "not compared"
     level, words = max(found_pairs)
@@ -225,7 +225,7 @@ _MOST_LETTERS = 20_000
 
 @frozen
 class _Table:
-    """A comparison with its pictures, and the ids of its rows."""
+    """A comparison with its charts, and the IDs of its rows."""
 
     comparison: Comparison
     number: int
@@ -237,9 +237,8 @@ class _Table:
 
     @property
     def rows(self) -> list[tuple[str, OutputRow]]:
-        """The rows that are shown, with their IDs: all, or the first failures if there are very
-        many.
-        """
+        """Return the rows to show, with their IDs: all, or the first failures if there are very
+        many."""
         indexed = list(enumerate(self.comparison.outputs))
         if len(indexed) > _MOST_ROWS:
             indexed = sorted(indexed, key=lambda pair: pair[1].passed)[:_MOST_ROWS]
@@ -248,7 +247,7 @@ class _Table:
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that have a column."""
+        """Return the metrics that have a column."""
         names = dict.fromkeys(name for row in self.comparison.outputs for name in row.metrics)
         chosen = [measure.metric for measure in MEASURES if measure.metric in names]
         return chosen or list(names)
@@ -323,9 +322,8 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
 
 
 def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """Return the cells of a sweep by model and combination; of very many, the rest as data for the
-    script.
-    """
+    """Return the cells of a sweep by model and combination; if there are very many, the rest as
+    data for the script."""
     rows = sweep["rows"]
     labels = list(dict.fromkeys(row["label"] for row in rows))
     models: dict[str, dict[str, tuple[int, Any]]] = {}
@@ -431,7 +429,7 @@ def _error_curves(document: Document) -> list[Mapping[str, Any]]:
 
 
 def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
-    """Return the worst row of each tensor among errors of nodes that were run alone."""
+    """Return the worst row of each tensor among errors of nodes that ran in isolation."""
     rows: dict[str, OutputRow] = {}
     for result in document.results:
         for curve in result["curves"] if result["kind"] == _ERRORS else ():
@@ -447,7 +445,7 @@ def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
 
 
 def _details(tables: Sequence[_Table]) -> Iterator[Mapping[str, Any]]:
-    """Yield the details that are shown about each examined output."""
+    """Yield the details shown about each examined output."""
     for table in tables:
         for index, row in enumerate(table.comparison.outputs):
             if row.detail is not None:
@@ -494,9 +492,7 @@ def _other_checks(document: Document) -> list[Any]:
 
 
 def _script_element(name: str, value: Any) -> Markup:
-    """Return the element that holds a value for the script of the page, as JSON, compressed if it
-    is large.
-    """
+    """Return the element with a value for the page's script, as JSON, compressed if it is large."""
     text = json_for_script(value)
     if len(text) <= _LARGE:
         return Markup(f'<script type="application/json" id="{name}">{text}</script>')
@@ -517,7 +513,7 @@ def _brief(value: Any) -> str:
 
 
 def _breakable(text: str) -> Markup:
-    """Return a name in which a browser may break lines."""
+    """Return a name with positions at which a browser may break lines."""
     return Markup(_BREAKS.sub("<wbr>", escape(text)))
 
 

@@ -109,14 +109,15 @@ def _number_cells(
 
 
 class _Bars:
-    """Draws the bar of a row. Its two sides are the first and the last profile; the time and the
-    error with a single profile.
+    """Draws the bar of a row. Its two sides are the first and the last profile, or time and error
+    of a single profile.
 
     Attributes:
         keys: the class of each side of a bar, and what it shows.
     """
 
     def __init__(self, table: ProfileTable, *, has_errors: bool) -> None:
+        """Set the table, whose largest value sets the scale."""
         names = [side.runner for side in table.sides]
         self._is_pair = len(names) > 1
         self._longest = max((row.time for row in table.rows), default=0.0)
@@ -129,7 +130,7 @@ class _Bars:
             self.keys = [*self.keys, ("error", "max error")]
 
     def draw(self, row: TimeRow) -> Markup:
-        """Return the bar of a row: both sides start in the middle."""
+        """Return the bar of a row; both sides start in the middle."""
         shares = [_share(row.cells[0].time, self._longest)]
         if self._is_pair:
             shares.append(_share(row.cells[-1].time, self._longest))
@@ -152,7 +153,7 @@ class _Bars:
 
 
 def _share(value: float, largest: float) -> float:
-    """Return which part of the largest finite value a value is; 1 for others."""
+    """Return a value as a share of the largest finite one; 1 for values that are not finite."""
     if not math.isfinite(value):
         return 1.0
     return value / largest if largest > 0 and value > 0 else 0.0

@@ -45,7 +45,7 @@ DEFAULT_PATH = "worst.safetensors"
 
 @frozen
 class _Kept:
-    """An output, how bad it is, and what both runs made of it."""
+    """An output to save: its error, and the arrays of both runs."""
 
     badness: tuple[bool, float]
     runners: RunnerPair
@@ -54,12 +54,11 @@ class _Kept:
 
 
 class WorstTensors:
-    """Holds the outputs that exceed their tolerance the most, or come closest to it, each in the
-    iteration in which it is worst. No more than that is held in memory.
-    """
+    """Collects the outputs that exceed their tolerance most, or come closest to it, each in its
+    worst iteration. Only these are held in memory."""
 
     def __init__(self, count: int, path: str | None = None) -> None:
-        """Set how many outputs are kept, and where they are saved.
+        """Set the number of outputs to keep, and the path to save them to.
 
         Raises:
             UsageError: none would be.
@@ -105,9 +104,8 @@ class WorstTensors:
 def compare_iteration(
     compare: Any, label: str, run0: Run, run1: Run, iteration: int
 ) -> tuple[dict[str, CompareResult], tuple[IterationResult, IterationResult], tuple[str, str]]:
-    """Return the verdicts about an iteration of two runs, their outputs, and the files that these
-    were read from.
-    """
+    """Return the results for one iteration of two runs, its outputs, and the files they were read
+    from."""
     (name0, outputs0), (name1, outputs1) = run0, run1
     if outputs0 is None or outputs1 is None:
         results = _fail_early_end(name0, outputs0, name1, outputs1, iteration)
@@ -129,7 +127,7 @@ def compare_iteration(
 def _answers(
     compare: Any, label: str, outputs0: IterationResult, outputs1: IterationResult
 ) -> dict[str, CompareResult]:
-    """Return the results of a comparison function as verdicts."""
+    """Return the results of a comparison function, each converted to a verdict."""
     results = compare(outputs0, outputs1)
     if not isinstance(results, Mapping):
         raise UsageError(
@@ -144,9 +142,8 @@ def _answers(
 
 
 def with_chosen(run: Run, other_names: Run) -> Run:
-    """Return a run without outputs that the other run excludes, because saved results may contain
-    other outputs.
-    """
+    """Return a run without the outputs that the other run excludes, because saved results may
+    contain more."""
     name, outputs = run
     if outputs is None or other_names[1] is None or not outputs.unmarked:
         return run
@@ -154,7 +151,7 @@ def with_chosen(run: Run, other_names: Run) -> Run:
 
 
 def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
-    """Return an iteration with outputs of the model that were not chosen."""
+    """Return an iteration with the model outputs that were not selected added."""
     if not names:
         return outputs
     arrays = {name: array for name, array in outputs.unmarked.items() if name in names}
@@ -206,7 +203,7 @@ def _restrict_outputs(run: Run, names: Container[str]) -> Run:
 
 
 def not_shared(run: Run, shared: Run) -> list[str]:
-    """Return the outputs of a run that the other run lacks."""
+    """Return the outputs of a run that are not in the shared run."""
     return [output for output in run[1] or () if output not in (shared[1] or ())]
 
 
@@ -367,7 +364,8 @@ def _refuse_unanswered(verdicts: Sequence[AccuracyResult]) -> None:
 def _take_all(
     comparison: _Comparison, steps: Generator[Step, None, None], *, fail_fast: bool
 ) -> tuple[bool, CheckFailedError | None]:
-    """Compare iterations; return whether all were, and the check of a stream that failed."""
+    """Compare all iterations; return whether all were compared, and the error of a check in the
+    stream."""
     try:
         while (step := next(steps, None)) is not None:
             go_on = comparison.take(step, fail_fast=fail_fast)
@@ -390,7 +388,7 @@ def _save(verdicts: list[AccuracyResult], path: str | None) -> AccuracyResults:
 
 
 class _Comparison:
-    """Compares one iteration after another, and keeps the verdicts."""
+    """Compares one iteration after another, and collects the results."""
 
     def __init__(
         self,
@@ -404,6 +402,7 @@ class _Comparison:
         worst: WorstTensors | None,
         samples: Samples | None,
     ) -> None:
+        """Set the comparison functions, the pairs of runs, and the outputs to judge."""
         self._asked = samples
         self.samples: SampleComparison | None = None
         self.steps: dict[int, StepFigures] = {}  # By the position of the pair.
@@ -432,7 +431,7 @@ class _Comparison:
             self.verdicts.append(verdict)
 
     def take(self, step: Step, *, fail_fast: bool) -> bool:
-        """Compare one iteration, or a part; return whether to continue."""
+        """Compare one iteration, or a part of one; return whether to continue."""
         parts = [outputs.part for _, outputs in step if outputs is not None]
         is_continued = any(parts) and any(part is not None and part.index > 0 for part in parts)
         if self._iteration < 0:
@@ -521,7 +520,7 @@ class _Comparison:
         return not {*pair.mismatched} - {*(facts.states if facts is not None else ())}
 
     def leave_out_harmless_states(self) -> None:
-        """Remove states that differ from the results if all other outputs agree."""
+        """Remove states from the results that differ although all other outputs agree."""
         for position, figures in self.steps.items():
             if names := figures.harmless_states:
                 for verdict in self.verdicts:
@@ -530,7 +529,7 @@ class _Comparison:
                     )
 
     def _take_step(self, position: int, runs: tuple[Run, Run], pair: PairResult) -> None:
-        """Keep the figures of a step of a model with states."""
+        """Record the figures of a step of a model with states."""
         outputs = [run for _, run in runs if run is not None]
         facts = next((run.step for run in outputs if run.step is not None), None)
         if facts is None or len(outputs) < len(runs) or not pair.results:
@@ -546,7 +545,7 @@ class _Comparison:
         self.steps.setdefault(position, StepFigures(names)).add(facts, row, pair.results)
 
     def _let_go(self, result: CompareResult) -> None:
-        """Copy the data a result needs, because the compared outputs may change."""
+        """Copy the data that a result needs, because the compared outputs may change."""
         if not self._keep_arrays:
             return result.settle()
         self._spared -= result.nbytes
@@ -582,9 +581,8 @@ class _Comparison:
 
 
 def _without_unread(run: Run, other: Run) -> Run:
-    """Return a run without positions that the mask of a step hides (or the other run's mask, if it
-    was saved).
-    """
+    """Return a run without the positions that the mask of a step hides, or the other run's mask if
+    that was saved."""
     name, outputs = run
     facts = next((each.step for _, each in (run, other) if each and each.step), None)
     if outputs is None or facts is None or facts.hidden is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Comparator:
-    """Runs models in several backends and compares what comes out."""
+    """Runs models in several backends and compares their outputs."""
 
     @overload
     @staticmethod
@@ -204,7 +204,7 @@ class Comparator:
         save_accuracy_path: str | None = None,
         samples: Samples | None = None,
     ) -> AccuracyResults:
-        """Compare runs pair by pair; the result is truthy when everything matched.
+        """Return the comparison of runs, pair by pair; it is true if everything matched.
 
         Args:
             run_results: results, a stream of them, or a list of such.
@@ -257,7 +257,7 @@ class Comparator:
 
     @staticmethod
     def postprocess(run_results: Any, postprocess_func: BasePostprocessFunc) -> Any:
-        """Change the outputs of every iteration.
+        """Return results in which the outputs of every iteration were changed by a function.
 
         Args:
             run_results: results, a stream of them, or a list of such.
@@ -280,7 +280,7 @@ class Comparator:
         check_nan: bool | None = None,
         fail_fast: bool | None = None,
     ) -> Any:
-        """Check outputs for NaN and infinity.
+        """Return whether outputs contain neither NaN nor infinity, or a stream that checks them.
 
         Args:
             run_results: results, a stream of them, or a list of such.
@@ -308,7 +308,7 @@ class Comparator:
 
 
 def _resolve_data(data_loader: Any) -> Any:
-    """Return the data for a data loader, which may be a loader, a function or None."""
+    """Return the data of a data loader, which may be a loader, a function or None."""
     if data_loader is None:
         from polygraphy.domain.data.synthesis import DataLoader
 
@@ -317,7 +317,7 @@ def _resolve_data(data_loader: Any) -> Any:
 
 
 def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
-    """Yield results; errors list the shapes that were chosen for the data."""
+    """Yield results; errors list the shapes that were chosen for generated data."""
     from polygraphy.application.run.feeding import explain_assumptions
 
     with explain_assumptions(data_loader):

@@ -116,7 +116,8 @@ def _pairs(
 
 
 def _label_results(stored: Stored, path: str, names: Container[str]) -> Iterator[RunResults]:
-    """Yield results that know their file; in the log, runs of some names are called after it."""
+    """Yield results with the name of their file; in the log, runs with ambiguous names are named
+    after it."""
     for results in stored.iterations():
         for index, (name, iterations) in enumerate(results):
             for iteration in iterations:
@@ -136,7 +137,7 @@ def _as_results(stored: Stored, path: str) -> Iterator[RunResults]:
 
 
 def _what_there_is(functions: Collection[str], answers: Collection[Any]) -> str:
-    """Return a sentence about the settings that the results were made with."""
+    """Return a sentence that lists the metrics and functions in saved results."""
     remote_names = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
     if any(isinstance(answer, OutputCompareResult) for answer in answers):
         remote_names.append("differences of the function simple, for --rtol and --atol")
@@ -244,18 +245,19 @@ def _judge_average(path: str, result: AccuracyResult) -> None:
 
 
 class _Judge:
-    """Holds saved results to other tolerances and thresholds."""
+    """Judges saved results by different tolerances and thresholds."""
 
     def __init__(
         self, tolerances: tuple[Any, Any, Any], thresholds: Mapping[str, PerOutput[float]]
     ) -> None:
+        """Set the tolerances and thresholds to apply."""
         self._tolerances = tolerances
         self._thresholds = thresholds
         self._judges_differences = any(setting is not None for setting in tolerances)
 
     @property
     def has_work(self) -> bool:
-        """Whether anything is to be judged again."""
+        """Return whether any tolerance or threshold is set."""
         return self._judges_differences or bool(self._thresholds)
 
     def check_names(self, results: AccuracyResults) -> None:

@@ -30,7 +30,7 @@ _LABELS = "labels.csv"
 
 
 class Samples:
-    """What the iterations of a run are: samples, with labels if there are any."""
+    """The samples that the iterations of a run consist of, with labels if there are any."""
 
     def __init__(
         self,
@@ -64,6 +64,13 @@ class Samples:
         self.output = output
         is_folder = len(listed) == 1 and found_files[listed[0]] not in (None, listed)
         self.labels = self._labels(listed[0] if is_folder else None, labels)
+        misplaced = self.labels.misplaced_class() if self.labels else None
+        if self.labels and misplaced is not None:
+            resolve(Console).note(
+                f"Classes are numbered in alphabetical order: {misplaced!r} is number"
+                f" {self.labels.classes.index(misplaced)}. If the model numbers them differently,"
+                " write class numbers to a file of labels."
+            )
 
     def _labels(self, folder: str | None, given: str | None) -> Labels | None:
         """Return the labels from a file, or from the folders of the samples; None if there are
@@ -95,14 +102,15 @@ class Samples:
 
 
 def _sample_name(path: str, file: str) -> str:
-    """Return the name of a sample: the path of its file from the folder on."""
+    """Return the name of a sample: the path of its file below the given folder."""
     return PurePath(file).relative_to(path).as_posix() if file != path else path
 
 
 class SampleComparison:
-    """Counts the answers of pairs of runs."""
+    """Counts the predictions of pairs of runs, sample by sample."""
 
     def __init__(self, samples: Samples, pairs: Sequence[tuple[int, int]]) -> None:
+        """Set the samples and the pairs of runs, by their positions."""
         self._samples = samples
         self._pairs = pairs
         self._counts = [SampleCounts(samples.labels) for _ in pairs]

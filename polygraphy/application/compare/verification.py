@@ -14,7 +14,7 @@ from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.validation import validate
 from polygraphy.application.diagnose.case import REFUSALS
 from polygraphy.application.diagnose.data import choose_feeds_for_half
-from polygraphy.application.diagnose.precision.half import Tolerance, Trial
+from polygraphy.application.diagnose.precision.half import Tolerance, open_half
 from polygraphy.application.diagnose.subprocesses import run_in_subprocess
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.binding import resolve
@@ -108,7 +108,7 @@ def _as_of_verification(compare_func: Any) -> Any:
 
 @define
 class _Pair:
-    """A model, and what was made of it.
+    """A model, and its edited or converted version.
 
     Attributes:
         original: the model as it was.
@@ -140,7 +140,7 @@ class _Pair:
         return values
 
     def _rough(self, feed_dict: Mapping[str, Any], dtype: str) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs of the original model as rounding may move them."""
+        """Return outputs of the original model with perturbed rounding."""
         try:
             return resolve(NarrowModels).roughly(self.original, dtype)(feed_dict)
         except PolygraphyException as error:
@@ -183,16 +183,16 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
         return None
     dtype, nodes = narrow
     try:
-        opened = models.open(pair.original, dtype)
-        if kept_names := set(opened.passes) - set(nodes):
-            opened = models.open(pair.original, dtype, set(opened.passes) - kept_names)
+        half = open_half(pair.original, dtype)
+        if kept_names := set(half.model.passes) - set(nodes):
+            half = open_half(pair.original, dtype, set(half.model.passes) - kept_names)
     except PolygraphyException as error:
         G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
         return None
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     data = data_loader if is_made_up or iter(data_loader) is not data_loader else [*data_loader]
-    chosen = choose_feeds_for_half(opened, data)
-    trial = Trial(opened, Tolerance(dtype, opened.facts()), chosen)
+    chosen = choose_feeds_for_half(half.model, data)
+    trial = half.try_on(chosen)
     compute = pair.compute
     assert compute is not None
     before, verdict = trial.judge(lambda feed: compute(pair.convert_feed(feed, {})))
@@ -202,20 +202,19 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
         )
     elif verdict == "inconclusive":
         G_LOGGER.warning(f"In {dtype}, {before}: rounding accumulates in all nodes.")
-    feeds = chosen if is_made_up else _feeds(pair.original, opened.inputs, data)
+    feeds = chosen if is_made_up else _feeds(pair.original, half.model.inputs, data)
     return _OfHalf(dtype, trial.tolerance, feeds)
 
 
 class _OfHalf(PairwiseCompareFunc):
-    """Compares outputs in half precision with those in float32, and holds them to what rounding
-    explains.
-    """
+    """Compares outputs in half precision with those in float32, with tolerances from rounding."""
 
     label = "simple"
 
     def __init__(
         self, dtype: DataTypeEntry, tolerance: Tolerance, feeds: Iterable[Mapping[str, Any]]
     ) -> None:
+        """Set the type, the tolerance, and the data."""
         super().__init__()
         self.feeds = feeds
         self._tolerance = tolerance
@@ -239,7 +238,7 @@ class _OfHalf(PairwiseCompareFunc):
             explained[name] = self._tolerance.rounding(name, result1[name])
 
         def judge(rounding: Mapping[str, Rounding], values: Mapping[str, Any]) -> Any:
-            """Return the comparison of some outputs with the tolerances that rounding explains."""
+            """Return the comparison of some outputs, with tolerances that rounding explains."""
             rtol = {"": 0.0, **{name: rounding.rtol for name, rounding in rounding.items()}}
             atol = {"": 0.0, **{name: rounding.atol for name, rounding in rounding.items()}}
             function = SimpleCompareFunc(rtol=rtol, atol=atol, infinities_compare_equal=True)
@@ -314,7 +313,7 @@ def _run_optimized(model: Any, feed: Mapping[str, Any]) -> None:
 
 
 def _runs_plainly(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> bool:
-    """Return whether a model runs without rewrites, in a process of its own."""
+    """Return whether a model runs without rewrites, tested in a separate process."""
     try:
         run_in_subprocess(lambda: party.load(model, plain=True)(feed) and None, "ONNX Runtime")
     except REFUSALS:

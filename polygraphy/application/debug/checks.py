@@ -22,6 +22,7 @@ from polygraphy.domain.search.check_rules import (
     critical_line,
     reason_of,
 )
+from polygraphy.domain.tensors.naming import typeable
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.running import Commands, RunningCommand, ask, can_ask
 from polygraphy.ports.storage import read_text, remove_path, temporary_path
@@ -35,7 +36,7 @@ _ANSWERS = {
 
 
 class CheckCommand:
-    """Runs a command, and judges by how it ends."""
+    """Runs a command, and decides from its end whether the check passed."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class CheckCommand:
         timeout: float | None = None,
         runs: int = 1,
     ) -> None:
-        """Set which command, and which of its ends are failures.
+        """Set the command, and the rules that decide which ends are failures.
 
         Args:
             command: a program and its arguments; no shell takes part. ``polygraphy`` is this
@@ -89,10 +90,11 @@ class CheckCommand:
         resolve(Commands).prepare(self._command)
 
     def __str__(self) -> str:
+        """Return the command line."""
         return shlex.join(self._command)
 
     def __call__(self) -> Outcome:
-        """Run the command.
+        """Run the command and return the outcome.
 
         Raises:
             UsageError: there is no such program, or it cannot check anything.
@@ -106,7 +108,7 @@ class CheckCommand:
         places: Mapping[str, str] | None = None,
         afresh: bool = False,
     ) -> RunningCheck:
-        """Start the command; several may run side by side.
+        """Start the command without waiting; several may run in parallel.
 
         Args:
             folder: where it runs (default: the current folder).
@@ -144,7 +146,7 @@ class CheckCommand:
         self, words: Sequence[str], folder: str | None, path: str, *, afresh: bool
     ) -> RunningCommand:
         """Start the command, and return it; it writes the failed outputs to `path`."""
-        G_LOGGER.verbose(f"Running check command: {shlex.join(words)}")
+        G_LOGGER.verbose(f"Running check command: {typeable(shlex.join(words))}")
         return resolve(Commands).start(
             words,
             timeout=self._timeout,
@@ -207,7 +209,7 @@ class CheckCommand:
         return not failure.is_like(self._first)
 
     def _compare(self, code: int) -> None:
-        """Log, once, that a failure ended with another exit code than the first."""
+        """Log, once, that a failure has a different exit code than the first one."""
         if code in self._failed_with:
             return
         self._failed_with.append(code)
@@ -226,11 +228,12 @@ class CheckCommand:
 
 
 class RunningCheck:
-    """A check that was started."""
+    """A check that is running."""
 
     def __init__(
         self, check: CheckCommand, words: Sequence[str], folder: str | None, *, afresh: bool
     ) -> None:
+        """Start the command of a check in a folder."""
         self._check = check
         self._words = words
         self._folder = folder
@@ -297,7 +300,7 @@ def _is_ours(command: Sequence[str]) -> bool:
 
 
 class AskUser:
-    """Asks the person at the terminal.
+    """Asks the person at the terminal whether an artifact works.
 
     Attributes:
         artifact: the file that the answer is about, if there is one; `Iterations` sets it.
@@ -306,7 +309,7 @@ class AskUser:
     artifact: str | None = None
 
     def __init__(self, otherwise: CheckCommand | None = None) -> None:
-        """Set the program that decides if no user is present.
+        """Set the check that decides if no user is present.
 
         Args:
             otherwise: takes the place of the person where standard input is no terminal; without
@@ -321,7 +324,7 @@ class AskUser:
         return Checked(self())
 
     def __call__(self) -> Outcome:
-        """Ask until the answer is understood.
+        """Ask until the answer is valid, and return the outcome.
 
         Raises:
             CheckFailedError: no user answers.

@@ -21,7 +21,7 @@ from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import Checked
 from polygraphy.domain.search.debug_replay import DEFAULT_PATH, DebugReplay, IterationRecord
-from polygraphy.domain.tensors.naming import count_text
+from polygraphy.domain.tensors.naming import count_text, path_word, typeable
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import (
@@ -67,12 +67,12 @@ def _shorten_log(text: str) -> str:
 
 
 def _are(count: int) -> str:
-    """Return a count with the verb: ``is 1``, ``are 2``."""
+    """Return a count with its verb: ``is 1``, ``are 2``."""
     return f"is {count}" if count == 1 else f"are {count}"
 
 
 class Iterations:
-    """Checks what is made, again and again, and keeps the books.
+    """Creates and checks artifacts repeatedly, and records the results.
 
     Attributes:
         counts: how many iterations had each outcome.
@@ -96,7 +96,7 @@ class Iterations:
         logs: str = "polygraphy_debug",
         jobs: int = 1,
     ) -> None:
-        """Set the check, the artifacts, and what is kept.
+        """Set the check, the artifacts, and the files to keep.
 
         Args:
             check: answers about what is there now.
@@ -213,7 +213,8 @@ class Iterations:
             except BaseException as error:
                 self.close()
                 if isinstance(error, KeyboardInterrupt) and self._save and self._replay:
-                    G_LOGGER.info(f"To continue from here: --load-debug-replay {self._save}")
+                    option = shlex.join(["--load-debug-replay", path_word(self._save)])
+                    G_LOGGER.info(f"To continue from here: {typeable(option)}")
                 raise
             finally:
                 self._remove_files()
@@ -391,7 +392,7 @@ class Iterations:
         return Checked(self._check()) if checked is None else checked()
 
     def _book(self, found: Checked, state: Mapping[str, Any], key: str, seconds: float) -> None:
-        """Count, show, keep and report an iteration."""
+        """Count, show, save and report an iteration."""
         number = self.count
         self._log(f"{number:02}", found)
         self.counts[found.outcome] += 1
@@ -444,9 +445,8 @@ class Iterations:
 
     @property
     def _skip_path(self) -> str | None:
-        """The path of the replay in which the check that is running counts as failed; None
-        without --save.
-        """
+        """Return the path of the replay in which the running check counts as failed; None without
+        --save."""
         if self._save is None:
             return None
         path = PurePath(self._save)
@@ -458,7 +458,7 @@ class Iterations:
             save_debug_replay(replay, path)
 
     def _remove_files(self) -> None:
-        """Remove the files of the search; artifacts stay if they are to be kept."""
+        """Remove the files of the search, except artifacts to keep."""
         artifact_paths = [] if self._keeps else self._artifact_paths
         for path in (self._info, self._skip_path, *artifact_paths):
             if path is not None:
@@ -508,7 +508,7 @@ def repeat(
 
 
 def _check_that_some_are_made(iterations: Iterations, *, is_last: bool) -> None:
-    """Raise the error that prevented every artifact."""
+    """Raise the error that prevented every artifact from being created."""
     unmade = iterations.unmade
     if not unmade or len(unmade) < iterations.count:
         return
@@ -532,13 +532,14 @@ _COLUMNS = {"num_nodes": "nodes", "raised": "layers"}
 
 
 class Rows:
-    """The table, of which each row is logged when its iteration is over.
+    """The table of iterations; each row is logged when its iteration ends.
 
     Attributes:
         left_out: how many rows are not shown.
     """
 
     def __init__(self) -> None:
+        """Create a table without rows."""
         self.left_out = 0
         self._shown = 0
         self._column: str | None = None

@@ -132,7 +132,7 @@ def find_nodes_to_keep(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> list[str]:
-    """Find the fewest nodes that have to stay in fp32 when a model is cast to a narrower type.
+    """Return the fewest nodes that must stay in float32 when a model is cast to a narrower type.
 
     Nodes are tried in the order of what each of them loses alone, which one run per set of data
     tells; the last line that is logged is the command that casts the model so.

@@ -31,6 +31,7 @@ from polygraphy.domain.search import (
     next_questions,
 )
 from polygraphy.domain.search.graph import members, reaches
+from polygraphy.domain.tensors.naming import typeable
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import ReducibleModel, open_reducible, samples_of, save_to_file
@@ -45,7 +46,8 @@ Ends = Union[Nodes, None]
 
 @frozen
 class Part:
-    """Nodes, and between which of them the model is cut: see `ReducibleModel.part`."""
+    """The nodes of a part of a model, and the tensors at which it is cut; see
+    `ReducibleModel.part`."""
 
     nodes: Nodes
     ends: Ends = None
@@ -54,7 +56,7 @@ class Part:
 
 @define
 class Parts:
-    """Makes parts of a model and checks them, each once."""
+    """Creates parts of a model and checks each of them once."""
 
     opened: ReducibleModel
     iterations: Iterations
@@ -141,7 +143,7 @@ class Parts:
             resolve(ResultStore).save([dict(feed)], path)
 
     def good_beside(self, count: int) -> Part | None:
-        """Return a part that passed, with nearly so many nodes: fewer if possible."""
+        """Return a passing part with a similar number of nodes, fewer if possible."""
         good = [part for part, outcome in self._known.items() if outcome is Outcome.GOOD]
         smaller = [part for part in good if len(part.nodes) < count]
         if smaller:
@@ -246,7 +248,7 @@ _MANY = 4
 
 @frozen
 class Reduction:
-    """What a model was reduced to.
+    """The result of reducing a model.
 
     Attributes:
         bad: a part that fails.
@@ -275,7 +277,7 @@ class Reduction:
 
 @frozen
 class _Way:
-    """How parts are searched for; see `reduce_model`."""
+    """The settings of a search for failing parts; see `reduce_model`."""
 
     mode: str
     reduce_outputs: bool
@@ -284,7 +286,7 @@ class _Way:
 
     @property
     def search(self) -> Callable[..., GraphFound]:
-        """The search function of the mode."""
+        """Return the search function of the mode."""
         return _SEARCHES[self.mode]
 
 
@@ -299,7 +301,7 @@ def reduce_model(
     save_inputs: str | None = None,
     find_all: bool = False,
 ) -> Reduction:
-    """Find a small part of a model that fails a check like the whole.
+    """Return a small part of a model that fails a check like the whole model.
 
     First nodes are cut off behind what fails, then in front of it. What is cut off in front becomes
     an input, and what other branches contribute a constant with the value that it has when the
@@ -381,7 +383,7 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
 def _prepare_failing_model(
     model: Any, iterations: Iterations, data_loader: Any, save_inputs: str | None
 ) -> Parts:
-    """Return the model with the data on which it fails.
+    """Return the parts of a model with the data on which it fails.
 
     Raises:
         InconclusiveError: it fails with none.
@@ -395,7 +397,7 @@ def _prepare_failing_model(
         parts = Parts(open_reducible(model, sample), iterations, save_inputs)
         if not number:
             count = len(parts.opened.dependencies)
-            G_LOGGER.info(f"Reducing a model of {count} nodes; check: {iterations.check}")
+            G_LOGGER.info(f"Reducing a model of {count} nodes; check: {typeable(iterations.check)}")
         outcome = parts.test_whole(model)
         if iterations.unmade:
             raise iterations.unmade[-1]
@@ -538,7 +540,7 @@ def _finite(array: Any) -> Any:
 
 
 def _show(parts: Parts, part: Part, *, checks: int) -> None:
-    """Log the remaining part."""
+    """Log the remaining part, and the number of checks."""
     opened, total = parts.opened, len(parts.opened.dependencies)
     names = [opened.name(node) for node in part.nodes]
     named = [f"{opened.op(node)} {opened.name(node)!r}" for node in part.nodes[:_LISTED]]
@@ -552,7 +554,7 @@ def _show(parts: Parts, part: Part, *, checks: int) -> None:
 
 
 def _suggest_mode(count: int, total: int, way: _Way) -> None:
-    """Print that another --mode may find a smaller part, if many nodes remain."""
+    """Log that another --mode may find a smaller part, if many nodes remain."""
     may_be_smaller = way.mode == "bisect" and way.reduce_inputs and way.reduce_outputs
     if may_be_smaller and count > 1 and count * _MANY >= total:
         G_LOGGER.info("--mode ddmin or --mode linear may find a smaller part, in more iterations.")

@@ -24,7 +24,7 @@ from polygraphy.ports.storage import mirror_folder, remove_path
 
 @define
 class Place:
-    """Where one check runs.
+    """The folder in which one check runs.
 
     Attributes:
         folder: the folder; None for the current one.
@@ -50,12 +50,11 @@ class Place:
 
 
 class Places:
-    """Folders for checks that run side by side. In each is all that the current folder holds, by
-    links, apart from the files that each check has for itself.
-    """
+    """Folders for parallel checks. Each links to the contents of the current folder, except for the
+    files that a check has a copy of."""
 
     def __init__(self, folder: str, count: int, files: Sequence[str]) -> None:
-        """Set how many there are.
+        """Set the number of folders and the files to copy.
 
         Args:
             folder: in which they are made, when they are needed.
@@ -84,13 +83,13 @@ class Places:
         self._free.append(place)
 
     def close(self) -> None:
-        """Remove all of them."""
+        """Remove all folders."""
         self._free.clear()
         remove_path(self._folder)
 
 
 def _is_inside(path: str) -> bool:
-    """Return whether a path leads to something in the current folder, from there."""
+    """Return whether a relative path leads to a file in the current folder."""
     return not PurePath(path).is_absolute() and ".." not in PurePath(path).parts
 
 
@@ -101,7 +100,7 @@ def _name(path: str) -> str:
 
 @frozen
 class Candidate:
-    """What may be checked next: what it is known by, and what makes it at a path."""
+    """An artifact that may be checked next: its key, and the function that creates it."""
 
     key: Hashable
     make: Callable[[str], Any] | None = None
@@ -109,7 +108,7 @@ class Candidate:
 
 @frozen
 class Started:
-    """What was made, and the check that runs there.
+    """A created artifact with its running check.
 
     Attributes:
         place: where it is.
@@ -123,7 +122,7 @@ class Started:
 
 
 class Jobs:
-    """Starts checks, up to so many side by side, each in a place of its own."""
+    """Starts up to a number of checks in parallel, each in a folder of its own."""
 
     def __init__(
         self,
@@ -133,7 +132,7 @@ class Jobs:
         folder: str,
         count: int,
     ) -> None:
-        """Set what is checked.
+        """Set the command, the artifact, and the number of parallel checks.
 
         Args:
             command: the check; None where a user is asked.

@@ -184,7 +184,7 @@ def _remaining_error(
 
 @frozen
 class Experiment:
-    """A part of a model, or the whole, which is wrong as it is run.
+    """A part of a model, or the whole model, that a backend computes incorrectly.
 
     Attributes:
         wrong: how wrong it is without some rewrites.
@@ -267,7 +267,7 @@ def _find_experiment(
     nodes = case.model.nodes
     size = 0
     for hops in _HOPS:
-        chosen = nodes_around(nodes, place.region, hops)
+        chosen = nodes_around(case.model.graph, place.region, hops)
         if len(chosen) in (size, len(nodes)):
             continue
         size = len(chosen)

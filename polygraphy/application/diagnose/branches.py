@@ -22,9 +22,8 @@ from polygraphy.ports.editing import OpenModel
 
 
 def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
-    """Return the model with the branches of If nodes inlined that it takes on all data; others
-    remain.
-    """
+    """Return the model with If nodes replaced by their branch, if that is the same on all data;
+    other If nodes remain."""
     model = case.model
     while True:
         result = model.with_branches(_conditions(case, model, feeds))
@@ -74,7 +73,7 @@ def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
     """Return the value of a condition; None if no backend can compute it."""
     if name in feed:
         return feed[name]
-    before = region_before(model.nodes, name, ())
+    before = region_before(model.graph, name, ())
     if not before or name in model.constants:
         return None
     for party in case.parties:

@@ -13,7 +13,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
-from polygraphy.application.diagnose.parts import Part, feed_part
+from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.binding import function_for, resolve
@@ -164,74 +164,62 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
     places = [i for i, node in enumerate(case.model.nodes) if node.label in set(culprit.nodes)]
     size = 0
     for hops in _HOPS if places else ():
-        chosen = nodes_around(case.model.nodes, places, hops)
+        chosen = nodes_around(case.model.graph, places, hops)
         if len(chosen) in (size, len(case.model.nodes)):
             continue
         size = len(chosen)
         try:
-            part = case.model.part(chosen, values)
-            expected_part = part if repaired is None else _same_part(repaired, case, chosen, values)
-            failure = _failure(culprit, party, third, part, expected_part, values, size)
+            part = cut_part(case.model, chosen, values)
+            right = part if repaired is None else _same_part(repaired, case, chosen, values)
+            failure = _failure(culprit, party, third, part, right, size)
         except (*REFUSALS, KeyError):
             continue
         if failure is not None:
             yield failure
-    proto = case.model.proto
-    expected_part = proto if repaired is None else repaired.proto
     try:
-        failure = _failure(
-            culprit,
-            party,
-            third,
-            proto,
-            expected_part,
-            values,
-            len(case.model.nodes),
-            case.expected,
-        )
+        whole = feed_part(case.model.proto, values)
+        right = whole if repaired is None else feed_part(repaired.proto, values)
+        count = len(case.model.nodes)
+        failure = _failure(culprit, party, third, whole, right, count, case.expected)
     except (*REFUSALS, KeyError):
         return
     if failure is not None:
         yield failure
 
 
-def _same_part(correct_model: OpenModel, case: Case, chosen: Sequence[int], values: Values) -> Any:
+def _same_part(correct_model: OpenModel, case: Case, chosen: Sequence[int], values: Values) -> Part:
     """Return the matching part of the correct model, with the same inputs."""
     names = {case.model.nodes[index].label for index in chosen}
-    return correct_model.part(
-        [i for i, node in enumerate(correct_model.nodes) if node.label in names], values
-    )
+    indices = [i for i, node in enumerate(correct_model.nodes) if node.label in names]
+    return cut_part(correct_model, indices, values)
 
 
 def _failure(
     culprit: Culprit,
     party: SuspectedParty,
     third: SuspectedParty,
-    part: Any,
-    expected_value: Any,
-    held_values: Values,
+    part: Part,
+    right: Part,
     nodes: int,
     expected: Values | None = None,
 ) -> Failure | None:
-    """Return how a part of a model fails; None if it does not.
+    """Return the failure of a part of a model; None if it does not fail.
 
     Raises:
         BackendError: what is right cannot be computed.
         KeyError: a value is missing.
     """
-    opened = open_model(part)
-    feed = {name: held_values[name] for name in opened.inputs}
-    if not all(isinstance(value, np.ndarray) for value in feed.values()):
+    if not all(isinstance(value, np.ndarray) for value in part.feed.values()):
         return None
     if expected is None:
-        expected = feed_part(expected_value, held_values).run(third, plain=True)
-    expected = {name: expected[name] for name in opened.outputs}
+        expected = right.run(third, plain=True)
+    expected = {name: expected[name] for name in open_model(part.model).outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):
         return None
     try:
-        values = Part(part, feed).run(party)
+        values = part.run(party)
         is_rewritten = culprit.cause in _OF_REWRITES
-        plain = Part(part, feed).run(party, plain=True) if is_rewritten else {}
+        plain = part.run(party, plain=True) if is_rewritten else {}
     except REFUSALS as error:
         description = (
             (str(error), usual_tolerances(expected)) if culprit.cause == "refusal" else None
@@ -247,8 +235,8 @@ def _failure(
     without = culprit.rewrite.split("+") if culprit.rewrite else ()
     return Failure(
         culprit,
-        part,
-        feed,
+        part.model,
+        part.feed,
         expected,
         description[1],
         party.name,

@@ -24,7 +24,6 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.facts import facts_of, join_statements
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import remedies
 from polygraphy.domain.errors import (
@@ -34,7 +33,7 @@ from polygraphy.domain.errors import (
     ModelError,
     PolygraphyException,
 )
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
@@ -83,8 +82,8 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 @define
 class _Log:
-    """What a diagnosis has done so far, whatever form of the model it looks at; only `Case` writes
-    it.
+    """The attempts, curves and evidence of a diagnosis, shared by all forms of the model; only
+    `Case` writes it.
 
     Attributes:
         attempts: the steps that were taken.
@@ -99,7 +98,7 @@ class _Log:
 
 @define(eq=False)
 class _Memo:
-    """What is computed once for a form of the model; only `Case` writes it.
+    """Results that are computed once for a form of the model; only `Case` writes it.
 
     Attributes:
         loaded: what backends have loaded, with the model and the backend, by their identities.
@@ -117,8 +116,8 @@ class _Memo:
 
 @frozen(eq=False)
 class Case:
-    """A model that is diagnosed, with the backends that run it. A step that needs another case,
-    such as one on other data, takes `evolve(case, ...)`, which shares the log and what is known.
+    """A model under diagnosis, with the backends that run it. `evolve(case, ...)` returns a case
+    for other data, which shares the log and known results.
 
     Attributes:
         model: the model, taken apart; branches of If nodes may stand in their place.
@@ -192,7 +191,7 @@ class Case:
 
     @property
     def evidence(self) -> Evidence:
-        """Return what was compared so far, and what was left out."""
+        """Return what was compared so far, and what was not."""
         return self._log.evidence
 
     def record_attempt(self, attempt: Attempt) -> None:
@@ -213,13 +212,12 @@ class Case:
         self._log.evidence = self.evidence.without(reason)
 
     def record_version(self, party: str, version: str = "", problem: str = "") -> None:
-        """Record that other versions of a backend are compared, and one that was, or why not."""
+        """Record that a version of a backend was compared, or the problem that prevented it."""
         self._log.evidence = self.evidence.with_party(party, version, problem)
 
     def choose_data_again(self) -> Case:
-        """Return the case for data that are chosen again: input sets that were left out may not
-        be.
-        """
+        """Return the case before new data are chosen, which may include input sets that did not fit
+        before."""
         log = evolve(self._log, evidence=evolve(self.evidence, left_out=()))
         return evolve(self, log=log)
 
@@ -232,14 +230,13 @@ class Case:
 
     @property
     def room(self) -> int:
-        """Return the memory for data that cannot be spooled to a file, in bytes."""
+        """Return the memory limit for data that cannot be stored in a file, in bytes."""
         return self.budget or free_memory() // SHARE
 
     @contextmanager
     def attempt(self, title: str) -> Iterator[list[str]]:
-        """Run a step of the diagnosis. The caller appends notes to the list; a step without notes
-        is not shown.
-        """
+        """Yield a list for the notes of a step, and record the step with its time. A step without
+        notes is not shown."""
         result: list[str] = []
         start = time.perf_counter()
         yield result
@@ -305,7 +302,7 @@ class Case:
         atol = float(10.0 ** np.ceil(np.log10(2 * off))) if off > _USUAL_ATOL else None
         return run_command(self.path, backends, self.data_options, atol=atol, is_auto=is_auto)
 
-    def undo_changes(self, graph: Side, changed: Sequence[Variant]) -> Remedy:
+    def undo_changes(self, graph: Graph, changed: Sequence[Variant]) -> Remedy:
         """Return a verified remedy that undoes changes to nodes."""
         is_file = self.is_given and self.model.given is self.model.proto
         command = insert_commands(self.path, graph, changed) if is_file else ""
@@ -428,8 +425,8 @@ def add_origins(result: DiagnosisResult, nodes: Sequence[Node]) -> DiagnosisResu
 
 
 def conclude(result: DiagnosisResult) -> bool:
-    """Pass a result on to the console and to the report of the program; return whether nothing is
-    wrong.
+    """Pass a result to the console and to the report of the program; return whether no fault was
+    found.
 
     Raises:
         InconclusiveError: it could not be found out.

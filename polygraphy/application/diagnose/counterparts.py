@@ -28,11 +28,10 @@ from polygraphy.domain.diagnosis.exported import (
     without_counterpart,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes, evidence, program_evidence, steps, titles
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.model.graph import ARGUMENTS, Node
+from polygraphy.domain.model.graph import ARGUMENTS, Graph, Node
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty
@@ -278,7 +277,7 @@ def _exporter_names(case: Case, program: OpenedProgram) -> dict[str, str]:
 
 @frozen
 class OtherWeights:
-    """Weights that are others than in the program.
+    """Weights that differ from the program's.
 
     Attributes:
         values: what they should be, by their names in the model.
@@ -298,7 +297,7 @@ class OtherWeights:
 
 @frozen
 class Place:
-    """Nodes of a model that make something else than operations of its program.
+    """Nodes of a model that compute something different from the operations of its program.
 
     Attributes:
         nodes: those of the model.
@@ -321,7 +320,7 @@ class Place:
 
 def other_weights(
     place: Place,
-    side: Side,
+    side: Graph,
     program: OpenedProgram,
     party: SuspectedParty,
     *,
@@ -345,7 +344,7 @@ def other_weights(
 
 
 def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, Any]) -> Part:
-    """Return a part whose nodes read other weights.
+    """Return a part whose nodes read different weights.
 
     Raises:
         BackendError: they cannot be written.
@@ -359,17 +358,19 @@ def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, An
 
 
 class _Search:
+    """Searches program weights that explain the difference at a place."""
+
     def __init__(
-        self, place: Place, side: Side, program: OpenedProgram, party: SuspectedParty
+        self, place: Place, side: Graph, program: OpenedProgram, party: SuspectedParty
     ) -> None:
+        """Set the place, the model, the program, and the backend."""
         self._place = place
         self._program = program
         self._party = party
-        self._described = {name: node for node in side.nodes for name in node.outputs if name}
         self._held: dict[str, Any] = {}
         for index in place.region:
             for name in place.nodes[index].reads:
-                values = side.weights[name].values if name in side.weights else None
+                values = side.constants[name].values if name in side.constants else None
                 if values is not None and is_float(np.asarray(values)):
                     self._held[name] = np.asarray(values)
         self._before = self._error(place.values[0])
@@ -396,11 +397,8 @@ class _Search:
     def _readers(self, name: str) -> Iterator[tuple[int, Node]]:
         """Yield the nodes that read a weight."""
         for index in self._place.region:
-            node = next(
-                filter(None, map(self._described.get, self._place.nodes[index].makes)), None
-            )
-            if node is not None and name in node.inputs:
-                yield index, node
+            if name in self._place.nodes[index].inputs:
+                yield index, self._place.nodes[index]
 
     def _compute_with(self, weights: Mapping[str, Any]) -> Any:
         """Return the tensor computed with other weights; None if that fails."""

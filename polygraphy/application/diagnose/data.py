@@ -10,11 +10,12 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.subprocesses import WarmParty, run_in_subprocess
 from polygraphy.domain.data.lengths import longer
-from polygraphy.domain.data.loading import describe_model, fit_feed
+from polygraphy.domain.data.loading import describe_model, fit_feed, iterate_feeds
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.diagnosis.words import errors, reasons
 from polygraphy.domain.errors import InputError, PolygraphyException
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
@@ -42,7 +43,7 @@ def choose_feeds(
     fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: True,
     is_varied: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return the data that a model is run on.
+    """Return the data to run a model on.
 
     Args:
         model: the model.
@@ -62,11 +63,8 @@ def choose_feeds(
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
         given_loader: Any = loader
-        for feed in (
-            given_loader()
-            if callable(given_loader) and not hasattr(given_loader, "__iter__")
-            else given_loader
-        ):
+        is_function = callable(given_loader) and not hasattr(given_loader, "__iter__")
+        for feed in iterate_feeds(given_loader() if is_function else given_loader):
             fitted, _ = fit_feed(feed, model.inputs)
             if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
                 return feeds
@@ -77,7 +75,8 @@ def choose_feeds(
 
 
 def in_type(value: Any, metadata: MetadataTuple | None) -> Any:
-    """Return an array of floating-point numbers in the type of them that an input asks for."""
+    """Return an array of floating-point numbers in the floating-point type of an input; other
+    arrays are unchanged."""
     dtype = None if metadata is None else metadata.dtype
     if dtype is None or not dtype.is_floating or not is_float(value):
         return value
@@ -121,26 +120,27 @@ def feeds_that_run(
 
 
 def _most_lengths(model: OpenModel | NarrowModel) -> int:
-    """Return how many combinations of lengths are tried: each may load the model again."""
-    graph = getattr(model, "indexed_graph", None)
-    weights = () if graph is None else graph.weights.values()
+    """Return the number of combinations of lengths to try; each may load the model again."""
+    graph = getattr(model, "graph", None)
+    weights = graph.constants.values() if isinstance(graph, Graph) else ()
     return int(RunBudget.for_bytes(sum(weight.nbytes for weight in weights), *_LENGTHS).runs)
 
 
 class StepData(list[dict[str, Any]]):
-    """The inputs of several steps, states included, each as data of its own.
+    """The inputs of several steps, with states, each as an independent input set.
 
     Attributes:
         options: the options of a command line that runs these steps.
     """
 
     def __init__(self, feeds: Iterable[dict[str, Any]], options: Mapping[str, Any]) -> None:
+        """Set the inputs of the steps, and the options that recreate them."""
         super().__init__(feeds)
         self.options = options
 
 
 def with_data_loader(case: Case, data_loader: Any) -> Case:
-    """Return a case that knows the shapes of its data, and whether they are generated."""
+    """Return a case that knows the input shapes of its data, and whether they are generated."""
     are_generated = isinstance(data_loader, DataLoader)
     return evolve(
         case,

@@ -32,12 +32,14 @@ from polygraphy.application.diagnose.steps.invalid_models import (
     find_ignored_violations,
 )
 from polygraphy.application.diagnose.subprocesses import close, isolate
-from polygraphy.application.diagnose.versions import open_versions
+from polygraphy.application.diagnose.versions import OtherVersions, open_versions
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
+from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.ports.diagnosing import (
     DiagnosisReports,
     SourceProgram,
@@ -57,7 +59,7 @@ BETWEEN_BACKENDS: Step[Request] = step_from("oracles.between_backends")
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     ending_from(
         "oracles.over_steps:compare_own_states",
-        lambda found, request: request.reference is not None,
+        lambda found, request: request.reference is not None and found.result.verdict != AGREE,
     ),
     blame_model,
     compare_other_versions,
@@ -66,7 +68,17 @@ ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     add_idle_branches,
 )
 """What is added to the answer on some data, in order."""
-ENDINGS: Sequence[Ending[Request]] = (add_right_versions, add_open_versions)
+ENDINGS: Sequence[Ending[Request]] = (
+    ending_from(
+        "steps.quantized.code_steps:report_code_steps",
+        lambda found, request: found.result.verdict == AGREE
+        and len(found.case.parties) > 1
+        and not request.has_oracle
+        and any(is_coarse(node.op) for node in found.case.model.nodes),
+    ),
+    add_right_versions,
+    add_open_versions,
+)
 """What is added to the answer, in order."""
 
 
@@ -132,37 +144,54 @@ def diagnose(
     goal = _goal(within, metric, save, budget, reference)
     paths = [golden] if isinstance(golden, str) else golden
     other_environments = [environments] if isinstance(environments, str) else environments
-    path = model if isinstance(model, str) else "MODEL"
     parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
-    case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
-    versions = open_versions(case, other_environments) if other_environments else None
-    if versions is not None:
-        case = evolve(case, versions=versions.versions)
+    case, versions = _open_case(model, parties, memory_budget, other_environments)
     request = Request(data_loader, ask, reference, paths, program, versions, goal)
-
     try:
-        found_ending = ask(case, request)
+        found = ask(case, request)
         for ending in ENDINGS:
-            found_ending = ending(found_ending, request)
-        result, case = found_ending.result, found_ending.case
-        if save_culprit is not None or issue is not None:
-            from polygraphy.application.diagnose.bug_report import hand_over
-
-            hand_over(case, result, save_culprit, issue)
-        elif isinstance(model, str) and not request.has_oracle and result.culprits:
-            from polygraphy.application.diagnose.bug_report import add_report_command
-
-            result = add_report_command(case, result)
+            found = ending(found, request)
+        result = _report_culprit(found, request, model, save_culprit, issue)
     finally:
         close(parties)
         if getattr(program, "uses_device", False):
             program.close()  # type: ignore[union-attr]
-    result = evolve(result, attempts=case.attempts, curves=case.curves)
-    return conclude(add_origins(result, case.model.nodes))
+    result = evolve(result, attempts=found.case.attempts, curves=found.case.curves)
+    return conclude(add_origins(result, found.case.model.nodes))
+
+
+def _open_case(
+    model: Any,
+    parties: Sequence[SuspectedParty],
+    memory_budget: int | None,
+    environments: Sequence[str] | None,
+) -> tuple[Case, OtherVersions | None]:
+    """Return what is diagnosed, and the other versions of the backend, if there are any."""
+    path = model if isinstance(model, str) else "MODEL"
+    case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
+    versions = open_versions(case, environments) if environments else None
+    return (case if versions is None else evolve(case, versions=versions.versions)), versions
+
+
+def _report_culprit(
+    found: Found, request: Request, model: Any, save_culprit: str | None, issue: str | None
+) -> DiagnosisResult:
+    """Write the requested files about the first culprit, and return the result; without a request,
+    the result has the command that writes them.
+    """
+    if save_culprit is not None or issue is not None:
+        from polygraphy.application.diagnose.bug_report import hand_over
+
+        hand_over(found.case, found.result, save_culprit, issue)
+    elif isinstance(model, str) and not request.has_oracle and found.result.culprits:
+        from polygraphy.application.diagnose.bug_report import add_report_command
+
+        return add_report_command(found.case, found.result)
+    return found.result
 
 
 def diagnose_once(case: Case, request: Request) -> Found:
-    """Return the result of comparing a model with what is right, or else backends with each
+    """Return the result of comparing a model with its reference, or else backends with each
     other.
     """
     case, request = _with_data(case, request)
@@ -185,9 +214,8 @@ def diagnose_once(case: Case, request: Request) -> Found:
 
 
 def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
-    """Return the case and the request with their data; oracles that know the tensors inside of
-    branches get the model with the branches in place of If nodes.
-    """
+    """Return the case and the request with their data. If the oracle has tensors inside branches,
+    If nodes are replaced by their branches."""
     case = with_data_loader(case, request.data_loader)
     is_saved = request.golden is not None
     feeds = choose_feeds_for_parties(case, request.data_loader, are_saved=is_saved)
@@ -214,7 +242,7 @@ QUESTIONS: Sequence[Step[Request]] = (
 
 
 def ask(case: Case, request: Request) -> Found:
-    """Return the answer to the questions."""
+    """Return the result of all questions, in order."""
     answer = take_steps(QUESTIONS, case, request)
     assert isinstance(answer, Found)  # The last one always answers.
     return answer

@@ -35,7 +35,7 @@ from polygraphy.ports.editing import OpenModel
 
 @frozen
 class SavedRun:
-    """Results of one run.
+    """The saved results of one run.
 
     Attributes:
         name: where they are from, in words.
@@ -54,7 +54,7 @@ class SavedRun:
 
 @frozen
 class Fitted:
-    """Saved results by the names of the tensors of a model.
+    """Saved results by the tensor names of a model.
 
     Attributes:
         sets: one mapping for each set of data; what is no number there, but is one in the model, is
@@ -185,21 +185,25 @@ def _missing_tensors(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator
 
 
 class LazySubset(Mapping[str, Any]):
-    """Some arrays of a mapping, each fetched when it is asked for: they may lie in a file."""
+    """Some arrays of a mapping, each read on access, because they may be in a file."""
 
     def __init__(self, names: Iterable[str], fetch: Callable[[str], Any]) -> None:
+        """Set the names, and the function that reads an array."""
         self._names = dict.fromkeys(names)
         self._fetch = fetch
 
     def __getitem__(self, name: str) -> Any:
+        """Return an array, read on each access."""
         if name not in self._names:
             raise KeyError(name)
         return self._fetch(name)
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
         return iter(self._names)
 
     def __len__(self) -> int:
+        """Return the number of names."""
         return len(self._names)
 
 
@@ -257,7 +261,7 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
 
 
 def _read(path: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield the position and the name of the run, and the arrays, of each set of data."""
+    """Yield the position and name of the run, and the arrays, of each input set."""
     if not path.endswith((".npz", ".npy")):
         try:
             for results in RunResults.load_streaming(path):

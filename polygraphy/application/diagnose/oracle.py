@@ -24,7 +24,7 @@ Differing = Mapping[str, Deviation]
 
 @frozen
 class Request:
-    """What a model is compared with, and on which data.
+    """The oracle and the data of a diagnosis.
 
     Attributes:
         data_loader: the source of the data, as requested.
@@ -86,13 +86,13 @@ class Oracle:
 
 @frozen
 class Compared:
-    """Which tensors differ by more than rounding, for each set of data."""
+    """The tensors that differ by more than rounding, for each input set."""
 
     sets: Sequence[Differing] = field(factory=list)
 
     @property
     def differs(self) -> bool:
-        """Whether any tensor differs."""
+        """Return whether any tensor differs."""
         return any(self.sets)
 
     @property

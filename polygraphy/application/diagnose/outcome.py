@@ -9,7 +9,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 
 
 @frozen
@@ -30,7 +30,7 @@ class Found:
 
 @frozen
 class Skip:
-    """The step finds nothing, or does not apply; the next step is taken.
+    """The step finds nothing, or does not apply; the next step follows.
 
     Attributes:
         why: the reason, for who reads the code or a debugger; no document has it.
@@ -41,8 +41,8 @@ class Skip:
 
 @frozen
 class Unexplained:
-    """Outputs differ, and the step does not explain it. The next step is taken; unless one has a
-    verdict, no verdict may say that nothing is wrong.
+    """Outputs differ, and the step does not explain it. The next step follows; if no later step has
+    a verdict, the diagnosis is inconclusive.
 
     Attributes:
         why: the reason that the verdict gives.
@@ -63,8 +63,8 @@ Ending = Callable[[Found, T], Found]
 
 
 def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -> Step[T]:
-    """Return a step whose module is imported when the step is first taken, because most diagnoses
-    take few of all steps.
+    """Return a step whose module is imported when the step runs, because most diagnoses need few of
+    all steps.
 
     Args:
         name: the module below `application/diagnose`, and with a colon the function, unless it has
@@ -73,7 +73,7 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
     """
 
     def step(case: Case, comparison: T) -> StepOutcome:
-        """Take the step, if it applies."""
+        """Run the step if it applies, and return its outcome."""
         if not applies(case, comparison):
             return Skip(name)
         module, _, function = name.partition(":")
@@ -87,7 +87,7 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
 
 
 def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
-    """Return an ending whose module is imported when it applies to a verdict that is not "agree".
+    """Return an ending whose module is imported when it applies.
 
     Args:
         name: the module below `application/diagnose`, a colon, and the function.
@@ -95,8 +95,8 @@ def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
     """
 
     def ending(found: Found, request: T) -> Found:
-        """Return what the ending makes of the answer."""
-        if found.result.verdict == AGREE or not applies(found, request):
+        """Return the result after the ending."""
+        if not applies(found, request):
             return found
         module, _, function = name.partition(":")
         used_ending: Ending[T] = getattr(

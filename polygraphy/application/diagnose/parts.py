@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Feed, Values
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -20,7 +21,7 @@ from polygraphy.ports.running import input_metadata
 
 @frozen
 class Part:
-    """Some nodes of a model as a model of their own.
+    """Some nodes of a model, cut out as a separate model.
 
     Attributes:
         model: the ``onnx.ModelProto``.
@@ -35,19 +36,19 @@ class Part:
     def load(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
     ) -> Compute:
-        """Return the part as a backend loads it; see `SuspectedParty.load`.
+        """Return the function that runs the part in a backend; see `SuspectedParty.load`.
 
         Raises:
             BackendError: it refuses the part.
         """
         if not self.is_guess:
             return party.load(self.model, plain=plain, without=without)
-        with _guessing():
+        with foreign_errors():
             compute = party.load(self.model, plain=plain, without=without)
 
         def run(feed: Feed) -> dict[str, Any]:
             """Return the outputs of the part; raise BackendError for any failure."""
-            with _guessing():
+            with foreign_errors():
                 return compute(feed)
 
         return run
@@ -74,7 +75,7 @@ class Part:
         return self.load(party, plain=plain, without=without)(self.feed)
 
     def change(self, output: str, variant: Variant, *, asks: bool = False) -> Part:
-        """Return the part with another node on trial; a backend refuses it by a BackendError.
+        """Return the part with one node changed; if a backend rejects it, that raises BackendError.
 
         Args:
             output: a tensor that the node computes.
@@ -84,7 +85,7 @@ class Part:
         Raises:
             BackendError: the node cannot be written.
         """
-        with _guessing():
+        with foreign_errors():
             model = change_node(self.model, output, variant, asks=asks)
             feed = self.feed
             if asks:
@@ -94,21 +95,9 @@ class Part:
             return Part(model, feed, is_guess=True)
 
 
-@contextmanager
-def _guessing() -> Iterator[None]:
-    """Raise BackendError for anything that is raised about a node that may be invalid."""
-    try:
-        yield
-    except PolygraphyException:
-        raise
-    except Exception as error:
-        raise BackendError(f"{type(error).__name__}: {error}") from error
-
-
 def tensor_bytes(model: OpenModel, feed: Feed) -> int:
-    """Return how many bytes the nodes of a model compute from some data; tensors of unknown size
-    are left out.
-    """
+    """Return the size in bytes of the tensors that a model computes from some data; tensors of
+    unknown size are ignored."""
     layers = model.layers({name: np.shape(value) for name, value in feed.items()})
     return sum(size or 0 for layer in layers for size in layer.makes.values())
 
@@ -119,7 +108,7 @@ def cut_part(
     values: Values,
     outputs: Collection[str] | None = None,
 ) -> Part:
-    """Return some nodes of a model with the values that they read.
+    """Return a part with some nodes of a model, and the values that they read.
 
     Args:
         model: the model.
@@ -135,7 +124,7 @@ def cut_part(
 
 
 def feed_part(part: Any, values: Values) -> Part:
-    """Return an ``onnx.ModelProto`` with the values of its inputs.
+    """Return a part for an ``onnx.ModelProto``, with the values of its inputs.
 
     Raises:
         InputError: one of them is missing.

@@ -11,7 +11,7 @@ from polygraphy.application.diagnose.backend_culprits import culprit_at, refusal
 from polygraphy.application.diagnose.branches import inline_branches
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.outcome import Found
-from polygraphy.application.diagnose.parts import Part, compute_part, feed_part
+from polygraphy.application.diagnose.parts import Part, compute_part, cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.third_opinion import vote
@@ -49,7 +49,7 @@ def diagnose_refusals(
     feed: Feed,
     others: Sequence[Feed] = (),
 ) -> Found:
-    """Return which nodes backends refuse; `refusals` has their errors by position.
+    """Return the nodes that backends refuse; `refusals` has their errors by position.
 
     Args:
         case: what is diagnosed.
@@ -154,9 +154,8 @@ def find_refused_nodes(
 
     def part_of(chosen: Sequence[int]) -> Part | None:
         """Return the part of some nodes; None if an input of it has no value."""
-        part = case.model.part(chosen, refused_nodes)
         try:
-            return feed_part(part, refused_nodes)
+            return cut_part(case.model, chosen, refused_nodes)
         except InputError:
             return None
 

@@ -22,7 +22,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.words import evidence, reasons
-from polygraphy.domain.model.regions import BOUNDED, computing_op, producers
+from polygraphy.domain.model.regions import BOUNDED, computing_op
 from polygraphy.domain.rounding import (
     BESIDE,
     WIDE,
@@ -199,8 +199,7 @@ def _is_compute_type_rounding(case: Case, name: str, found_deviation: Deviation)
 
 def relative_error(case: Case, output: str, found_deviation: Deviation) -> float:
     """Return the error of an output relative to its size, or to the size it could have."""
-    nodes = case.model.nodes
-    is_bounded = computing_op(nodes, producers(nodes), output) in BOUNDED
+    is_bounded = computing_op(case.model.graph, output) in BOUNDED
     return (
         min(found_deviation.relative, found_deviation.largest)
         if is_bounded

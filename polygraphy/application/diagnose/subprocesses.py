@@ -15,8 +15,9 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, TypeVar
 
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
 from polygraphy.domain.diagnosis.words import errors
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.running import (
@@ -38,12 +39,14 @@ machine, both take longer.
 
 
 class CarefulParty:
-    """A party that does each thing in a process of its own; implements the port `SuspectedParty`.
+    """A party that performs each operation in a separate process; implements the port
+    `SuspectedParty`.
 
     What it refuses, it refuses when it computes.
     """
 
     def __init__(self, party: SuspectedParty) -> None:
+        """Wrap a party."""
         self.name = party.name
         self.backend = party.backend
         self.passes = party.passes
@@ -68,16 +71,17 @@ class CarefulParty:
         )
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        """Return the options that disable rewrites; see the port."""
         return self._party.remedy(plain=plain, without=without)
 
 
 class WarmParty:
-    """A party whose library works in a process that stays warm; implements the ports
-    `SuspectedParty` and `LoweringParty`. A crash is an error there, and after it the process starts
-    again and loads what is still needed.
-    """
+    """A party whose library runs in a persistent process; implements the ports `SuspectedParty` and
+    `LoweringParty`. After a crash, which is an error, the process restarts and reloads what is
+    needed."""
 
     def __init__(self, party: SuspectedParty, process: WarmProcess) -> None:
+        """Wrap a party that runs in a process."""
         self.name = party.name
         self.backend = party.backend
         self.passes = party.passes
@@ -97,13 +101,13 @@ class WarmParty:
 
     @cached_property
     def lowers_to(self) -> str | None:
-        """The precision below float32 in which it computes; None for float32."""
+        """Return the precision below float32 in which it computes; None for float32."""
         lowers_to: str | None = self._call(_plain_attribute, "lowers_to")
         return lowers_to
 
     @cached_property
     def compute_precision(self) -> Any:
-        """Return the operators that compute in it; see the port."""
+        """Return the operators that compute in less than float32; see the port."""
         return self._call(_plain_attribute, "compute_precision")
 
     def in_float32(self) -> WarmParty:
@@ -126,7 +130,7 @@ class WarmParty:
         return None if twin is None else WarmParty(twin, self._process)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
-        """Load a model in the process; see the port."""
+        """Return a function that runs a model loaded in the process; see the port."""
         return _WarmModel(self, model, {"plain": plain, "without": list(without)})
 
     def runtime_graph(
@@ -137,6 +141,7 @@ class WarmParty:
         return self._call(_call_method, "runtime_graph", how, _load_model(model))
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        """Return the options that disable rewrites; see the port."""
         how = {"plain": plain, "without": list(without)}
         options: Mapping[str, Any] = self._call(_call_method, "remedy", how)
         return options
@@ -156,7 +161,7 @@ class WarmParty:
         return self._process.limit_calls(timeout, is_silent=True)
 
     def close(self) -> None:
-        """End the process, which holds device memory."""
+        """End the process, which also frees device memory."""
         self._process.close()
 
     def keep(self, model: Any, how: Mapping[str, Any]) -> KeptObject:
@@ -172,19 +177,19 @@ class WarmParty:
         return self._name_in_errors(lambda: self._process.call(_compute, loaded, dict(feed)))
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function with the backend in its process, and return what it returns."""
+        """Return the result of a function called with the backend in its process."""
         return self._name_in_errors(
             lambda: self._process.call(function, self._party_there(), *arguments)
         )
 
     def _party_there(self) -> KeptObject:
-        """Return the handle of the backend in its process; create it if the process is new."""
+        """Return the handle of the backend in its process; create it in a new process."""
         if self._party is None or not self._party.is_there:
             self._party = self._process.keep(_same, self._source)
         return self._party
 
     def _name_in_errors(self, call: Callable[[], T]) -> T:
-        """Call a function, and name this backend in its errors."""
+        """Return the result of a function, with the name of this backend added to its errors."""
         try:
             return call()
         except BackendError as error:
@@ -193,13 +198,15 @@ class WarmParty:
 
 
 class _WarmModel:
-    """A model that a process has loaded; it is loaded again where the process ended meanwhile."""
+    """A model loaded in a process; it is reloaded if the process restarted."""
 
     def __init__(self, party: WarmParty, model: Any, how: Mapping[str, Any]) -> None:
+        """Remember the model and the options to load it with."""
         self._party, self._model, self._how = party, model, how
         self._loaded = party.keep(model, how)
 
     def __call__(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the outputs for a feed."""
         if not self._loaded.is_there:
             self._loaded = self._party.keep(self._model, self._how)
         return self._party.compute(self._loaded, feed)
@@ -211,7 +218,7 @@ def _same(value: Any) -> Any:
 
 
 def _start_party(party: Any) -> Any:
-    """Return a party, whose library is started."""
+    """Return a party after starting its library."""
     with suppress(Exception):  # It says why when it loads a model.
         getattr(party, "start", lambda: None)()
     return party
@@ -266,14 +273,15 @@ def _lacks_fork(party: SuspectedParty) -> bool:
 
 
 def _warm(party: Any) -> Any:
-    """Return a party in a process of its own; the party itself if that fails."""
+    """Return a party in a persistent process; the party itself if that fails."""
     try:
-        key = sha256(pickle.dumps(party)).hexdigest()
-        warm = WarmParty(party, warm_process(party.name, key))
-        warm.start()
-        return warm
-    except Exception as error:  # One that is defined in a script, say; or no such processes.
-        G_LOGGER.verbose(errors.not_isolated(party.name, error))
+        with foreign_errors():  # Pickling a class of a script may raise anything.
+            key = sha256(pickle.dumps(party)).hexdigest()
+            warm = WarmParty(party, warm_process(party.name, key))
+            warm.start()
+            return warm
+    except PolygraphyException as error:
+        G_LOGGER.verbose(errors.not_isolated(party.name, original_error(error)))
         return party
 
 
@@ -290,7 +298,7 @@ def run_in_subprocess(
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
-    """Call a function in a subprocess if the system can fork, and return its result.
+    """Return the result of a function, called in a subprocess if the system can fork.
 
     Args:
         function: what to call.
@@ -389,7 +397,7 @@ def _filter_guesses(
     party: str | SuspectedParty,
     usual: Callable[[], object] | None,
 ) -> Iterator[T]:
-    """Yield the guesses that are right, without those that crash their process or hang."""
+    """Yield the correct guesses, without those that crash their process or hang."""
     remaining_guesses = list(guesses)
     while remaining_guesses:
         try:
@@ -415,8 +423,8 @@ def _run_unless_it_hangs(
     usual: Callable[[], object] | None,
     runs: int = 1,
 ) -> T:
-    """Return the result of a function that may hang. If it takes too long, the machine may be busy:
-    then a usual run is timed, and decides how long is too long.
+    """Return the result of a function that may hang. If it takes too long, a usual run is timed to
+    set the limit, because the machine may be busy.
 
     Raises:
         BackendError: it crashed, or hangs.
@@ -447,5 +455,5 @@ def _run_within(timeout: float, function: Callable[[], T], who: str | SuspectedP
 
 
 def _first_right(guesses: Sequence[T], is_right: Callable[[T], bool]) -> int | None:
-    """Return the position of the first right guess; None if there is none."""
+    """Return the position of the first correct guess; None if there is none."""
     return next((index for index, guess in enumerate(guesses) if is_right(guess)), None)

@@ -16,7 +16,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
-from polygraphy.application.diagnose.parts import cut_part, feed_part
+from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.search.layers import Layer, plan_windows
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -35,7 +35,7 @@ _KINDS = "biufOUS"
 
 @frozen
 class Trace:
-    """The values of all tensors as a reference computes them.
+    """The values of all tensors, computed by a reference.
 
     Attributes:
         values: by tensor.
@@ -61,13 +61,14 @@ class Trace:
 
 
 class _SpooledTensors(MutableMapping[str, Any]):
-    """Arrays in a file, each read when it is asked for.
+    """Arrays in a file, each read on access.
 
     Attributes:
         sizes: how many bytes each takes.
     """
 
     def __init__(self, spool: Spool) -> None:
+        """Create an empty store in a spool file."""
         self.sizes: dict[str, int] = {}
         self._spool = spool
         self._held: dict[str, Any] = {}
@@ -85,12 +86,14 @@ class _SpooledTensors(MutableMapping[str, Any]):
         return SpooledTensors
 
     def __getitem__(self, name: str) -> Any:
+        """Return an array, read from the file."""
         if name not in self._tickets:
             return self._held[name]
         ticket, dtype, shape = self._tickets[name]
         return np.frombuffer(self._spool.take(ticket), dtype).reshape(shape)
 
     def __setitem__(self, name: str, value: Any) -> None:
+        """Write an array to the file."""
         if not isinstance(value, np.ndarray) or value.dtype.hasobject:
             self._held[name] = value
         else:
@@ -98,17 +101,21 @@ class _SpooledTensors(MutableMapping[str, Any]):
         self.sizes[name] = getattr(value, "nbytes", 0)
 
     def __delitem__(self, name: str) -> None:
+        """Remove an array."""
         self._tickets.pop(name, None)
         self._held.pop(name, None)
         del self.sizes[name]
 
     def __contains__(self, name: object) -> bool:
+        """Return whether there is an array of a name."""
         return name in self.sizes
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
         return iter(self.sizes)
 
     def __len__(self) -> int:
+        """Return the number of arrays."""
         return len(self.sizes)
 
 
@@ -120,7 +127,7 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     """
     windows = _layer_windows(case, feed)
     if len(windows) < 2:
-        values = _tensors(party.load(case.model.with_all_outputs(), plain=True)(feed))
+        values = _tensors(Part(case.model.with_all_outputs(), feed).run(party, plain=True))
         release_memory()
         return Trace(values, feed, party)
     opened = open_model(case.model.with_all_outputs())
@@ -144,7 +151,7 @@ def trace_repeatedly(
     """
     if len(_layer_windows(case, feed)) > 1:
         return []
-    compute = party.load(case.model.with_all_outputs(), plain=True)
+    compute = Part(case.model.with_all_outputs(), feed).load(party, plain=True)
     return [_tensors(compute(feed)) for _ in range(times)]
 
 
@@ -162,17 +169,15 @@ def run_isolated_nodes(
         BackendError: the party cannot run a model that is cut so.
     """
     cut, names = model.apart(trace.held, checked=model is not case.model)
-    held = trace.held
     for part in _split_nodes(case, cut, names, trace):
-        compute = party.load(part, plain=True)
-        feed = feed_part(part, held).feed
-        values = compute(feed)
+        compute = part.load(party, plain=True)
+        values = compute(part.feed)
         yield (
             {name: values[result] for name, result in names.items() if result in values},
-            partial(_noise, compute, feed, values, names),
+            partial(_noise, compute, part.feed, values, names),
         )
-        if part is not cut:
-            del compute, feed, values
+        if part.model is not cut:
+            del compute, part, values
             release_memory()
 
 
@@ -214,12 +219,12 @@ def _layer_windows(case: Case, feed: Feed) -> list[range]:
     )
 
 
-def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Any]:
-    """Yield models of isolated nodes that together cover the whole model."""
+def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Part]:
+    """Yield parts of isolated nodes that together cover the whole model."""
     sizes = known.sizes()
     most = case.memory // _ISOLATED
     if 2 * sum(sizes.values()) <= most:
-        yield cut
+        yield feed_part(cut, known.held)
         return
     opened = open_model(cut)
     sizes.update({result: sizes[name] for name, result in names.items()})
@@ -234,9 +239,9 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
     windows = plan_windows(layers, most, sizes, joined)
     for window in windows:
         if len(windows) == 1:
-            yield cut
+            yield feed_part(cut, known.held)
         elif any(set(opened.nodes[index].makes) - {*opened.constants} for index in window):
-            yield opened.part(window, known.held)
+            yield cut_part(opened, window, known.held)
 
 
 def _tensors(result: Mapping[str, Any]) -> dict[str, Any]:

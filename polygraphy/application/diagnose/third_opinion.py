@@ -33,7 +33,7 @@ _FAR = 10.0
 
 @frozen
 class Vote:
-    """What a third says of a node that two compute otherwise.
+    """The opinion of a third backend on nodes that two backends compute differently.
 
     Attributes:
         party: whether the backend is wrong.

@@ -202,9 +202,8 @@ def find_right_versions(
 def cover_versions(
     case: Case, environments: OtherVersions, result: DiagnosisResult, feeds: Sequence[Feed]
 ) -> DiagnosisResult:
-    """Return a result that covers other versions: they are compared now if they were not, and no
-    other difference was found; one that cannot run leaves the result open.
-    """
+    """Return a result that covers other versions. They are compared now if they were not, and no
+    other difference was found; a version that cannot run makes the result inconclusive."""
     blamed = {culprit.party for culprit in result.culprits if culprit.cause not in NO_FAULT}
     is_tried = result.verdict == FAULT and not blamed.isdisjoint(environments.versions)
     if not case.evidence.versions and not is_tried:
@@ -236,9 +235,8 @@ def _run_versions(
     party: SuspectedParty,
     known_environments: Mapping[str, OtherEnvironment] | None,
 ) -> DiagnosisResult:
-    """Return the diagnosis with the versions of a backend that are wrong, and an installation
-    that is not as the remedy.
-    """
+    """Return the diagnosis with the incorrect versions of a backend, and a correct version as the
+    remedy."""
     with case.attempt(f"environments, {party.name}") as notes:
         if known_environments is None:
             notes.append(steps.CANNOT_CHANGE_VERSION)

@@ -30,7 +30,6 @@ from polygraphy.domain.model.regions import (
     MOVES,
     computing_op,
     missing_nodes,
-    producers,
     read_by_region,
     region_before,
 )
@@ -73,7 +72,7 @@ _FEW, _MANY = 3, 16
 
 @frozen
 class Place:
-    """Some nodes that compute something else than they should, on the right inputs.
+    """Nodes that compute incorrect values from correct inputs.
 
     Attributes:
         region: their positions in the model, in order.
@@ -93,7 +92,7 @@ class Place:
 
 @frozen
 class IsolatedNodes:
-    """What nodes make alone, compared with what they should.
+    """The deviations of nodes that run in isolation.
 
     Attributes:
         wrong: the tensors that are something else, in the order of the model, and how far off.
@@ -114,7 +113,8 @@ def compare_isolated_nodes(
     Raises:
         BackendError: it cannot run a model that is cut so.
     """
-    order = producers(case.model.nodes)
+    graph = case.model.graph
+    order = graph.producers
     wrong: dict[str, Deviation] = {}
     values = tensor_store(case, sum(trace.sizes().values()))
     compared: dict[str, Deviation] = {}
@@ -123,7 +123,7 @@ def compare_isolated_nodes(
         for name, array in computed_values.items():
             if name not in order:
                 continue
-            op = computing_op(case.model.nodes, order, name)
+            op = computing_op(graph, name)
             value, expected, step = array, trace.values[name], 0.0
             if is_float_code(expected) and is_float_code(value):
                 # Rounding moves a code to the next one at most.
@@ -153,11 +153,10 @@ def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> Deviati
 def cumulative_deviations(case: Case, own_values: Values, expected: Values) -> dict[str, Deviation]:
     """Return the deviations of all tensors computed from the inputs."""
     deviations: dict[str, Deviation] = {}
-    nodes = case.model.nodes
-    makers = producers(nodes)
-    for name in (name for node in nodes for name in node.makes):
+    graph = case.model.graph
+    for name in graph.producers:
         if name in own_values and name in expected:
-            op = computing_op(nodes, makers, name)
+            op = computing_op(graph, name)
             deviations[name] = judge_tensor(own_values[name], expected[name], 0.0, op)
     return deviations
 
@@ -196,7 +195,7 @@ def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
     places: list[Place] = []
     for name, new_deviation in made_alone.wrong:
         # What cannot be handed out, such as bfloat16, is computed with what reads it.
-        region = region_before(nodes, name, surviving)
+        region = region_before(case.model.graph, name, surviving)
         if any(place.region == region for place in places):
             continue  # Another output of the same.
         if not _is_flip(new_deviation, [nodes[index] for index in region]):
@@ -236,9 +235,8 @@ def _narrowest_place(place: Place, places: Sequence[Place]) -> Place:
 
 
 def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
-    """Return a place as incorrect in isolation if its single node fails intermittently: a kernel
-    that reads foreign memory.
-    """
+    """Return a place marked as incorrect in isolation if its single node fails intermittently, such
+    as a kernel that reads foreign memory."""
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
         run = _compute_run(case, party, trace, place.region, plain=True)
         if run is not None and run[0].is_wrong:
@@ -286,7 +284,7 @@ def _find_between_steps(
     """Return the parts of a large region that are incorrect between quantized tensors; empty if
     single steps explain everything, else the region.
     """
-    nodes, makers = case.model.nodes, producers(case.model.nodes)
+    graph, nodes = case.model.graph, case.model.nodes
     ends = {
         name
         for index in place.region
@@ -300,8 +298,8 @@ def _find_between_steps(
     places: list[Place] = []
     values = trace.held
     own_values: dict[str, Any] = {}
-    for name in sorted({*ends, place.tensor}, key=makers.__getitem__):
-        region = region_before(nodes, name, (ends | outside) - {name})
+    for name in sorted({*ends, place.tensor}, key=graph.producers.__getitem__):
+        region = region_before(graph, name, (ends | outside) - {name})
         try:
             part = cut_part(case.model, region, values, [name])
             compute = part.load(party)
@@ -329,16 +327,16 @@ def _wrong_regions(
     executed = party.runtime_graph(case.model.proto, level=level)
     if executed is None:
         return []
-    graph = open_model(executed)
-    nodes = case.model.nodes
-    made_alone = compare_isolated_nodes(case, graph, party, trace)
+    rewritten = open_model(executed)
+    graph, nodes = case.model.graph, case.model.nodes
+    made_alone = compare_isolated_nodes(case, rewritten, party, trace)
     if level is None:
         case.keep_errors(party.name, "rewritten", made_alone.compared)
     surviving = made_alone.compared.keys() | trace.feed.keys() | set(case.model.constants)
     places: list[Place] = []
     for name, new_deviation in made_alone.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
-        region = region_before(nodes, name, read_by_region(graph.nodes, name, surviving))
+        region = region_before(graph, name, read_by_region(rewritten.graph, name, surviving))
         within = [nodes[index] for index in region]
         if (
             len(region) > _WHOLE
@@ -348,7 +346,7 @@ def _wrong_regions(
             continue
         if _is_cut_off(case, name, made_alone.values[name], trace):
             continue
-        taking_part = missing_nodes(nodes, region, graph.nodes, name)
+        taking_part = missing_nodes(graph, region, rewritten.graph, name)
         explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
             is_explained_by_rounding(case, region, name, made_alone.values[name], trace)
         )
@@ -379,11 +377,10 @@ def _is_flip(new_deviation: Deviation, nodes: Sequence[Node]) -> bool:
 
 
 def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[Node]) -> bool:
-    """Return whether nodes that are rewritten to compute in integers, of what is quantized, are off
-    by less than a step of eight bits, or by one step in a few elements; in more of them where a
-    function is approximated.
-    """
-    makers = producers(case.model.nodes)
+    """Return whether nodes that are rewritten to integer arithmetic differ by less than one 8-bit
+    step, or by one step in a few elements; more elements may differ if a function is
+    approximated."""
+    makers = case.model.graph.producers
     before = (makers[name] for node in nodes for name in node.reads if name in makers)
     if not any(case.model.nodes[index].operator == "DequantizeLinear" for index in before):
         return False
@@ -398,7 +395,8 @@ def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[Node]) -> boo
 
 
 def _table_share(new_deviation: Deviation) -> float:
-    """Return the share of elements in which a table may be a step off; more of few of them."""
+    """Return the share of elements in which a lookup table may differ by a step; larger for few
+    elements."""
     few = float(
         np.sqrt(_USUALLY * (1 - _USUALLY) * new_deviation.share / max(new_deviation.count, 1))
     )
@@ -406,14 +404,13 @@ def _table_share(new_deviation: Deviation) -> float:
 
 
 def _quantization_step(case: Case, nodes: Sequence[Node]) -> float:
-    """Return the step by which the last of some nodes quantizes its output; 0 if none does, or if
-    it is not one number.
-    """
+    """Return the step by which the last of some nodes quantizes its output; 0 if it does not, or
+    has several scales."""
     for node in reversed(nodes):
         if node.operator == "QuantizeLinear":
             return 1.0
         if node.operator == "DequantizeLinear":
-            weights = case.model.indexed_graph.weights
+            weights = case.model.graph.constants
             scale = weights[node.reads[1]].values if node.reads[1] in weights else None
             return float(scale.reshape(-1)[0]) if scale is not None and scale.size == 1 else 0.0
         if node.operator not in MOVES:
@@ -422,9 +419,8 @@ def _quantization_step(case: Case, nodes: Sequence[Node]) -> float:
 
 
 def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
-    """Return whether all that reads a tensor quantizes it, to the same steps as it should: where
-    a backend quantizes earlier, what lies beyond the steps is cut off earlier, too.
-    """
+    """Return whether a tensor differs only beyond the range in which all its readers quantize it,
+    as with a backend that quantizes earlier."""
     nodes = case.model.nodes
     readers = [index for index, node in enumerate(nodes) if tensor in node.reads]
     if tensor in case.model.outputs or not readers:
@@ -445,9 +441,8 @@ def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
 def is_explained_by_rounding(
     case: Case, region: Sequence[int], tensor: str, value: Any, trace: Trace
 ) -> bool:
-    """Return whether a tensor may be what it is when what some nodes hand to each other is rounded
-    otherwise: nearly each element lies where moving all of that by an ulp takes it.
-    """
+    """Return whether different rounding between nodes explains a tensor: nearly each element is
+    within the effect of moving their intermediate values by an ulp."""
     expected = trace.values[tensor]
     loaded: dict[int, Compute] = {}
     try:
@@ -492,9 +487,8 @@ def compute_with_noise(
 
 
 def first_non_finite(case: Case, trace: Trace) -> Culprit | None:
-    """Return the first node that computes infinity, which becomes NaN, or else the one with the
-    first NaN, such as a mask that excludes everything; None if there is neither.
-    """
+    """Return the culprit for the first infinity that becomes NaN, or else the first NaN, such as a
+    mask that excludes everything; None if there is neither."""
     values = trace.held
     first = None
     for index, node in enumerate(case.model.nodes):
@@ -538,16 +532,16 @@ def _reads_infinity(case: Case, node: Node) -> bool:
 
 
 def _weights(case: Case, node: Node) -> Mapping[str, Any]:
-    """Return the weights that a node reads, as far as their values are known."""
+    """Return the weights of a node with known values."""
     read = [name for name in node.reads if name in case.model.constants]
     if not read:
         return {}
-    weights = case.model.indexed_graph.weights
+    weights = case.model.graph.constants
     return {name: weights[name].values for name in read if name in weights}
 
 
 def _describe_weights(case: Case, node: Node) -> Iterator[Fact]:
-    """Yield which weights of a node make NaN or infinite elements."""
+    """Yield facts on the weights of a node that cause NaN or infinity."""
     for name, values in _weights(case, node).items():
         if values is None or not is_float(array := np.asarray(values)):
             continue
@@ -564,7 +558,7 @@ def _describe_weights(case: Case, node: Node) -> Iterator[Fact]:
 
 
 def _describe_input(name: str, value: Any) -> Fact:
-    """Return the fact on the range of an input."""
+    """Return the fact that states the range of an input."""
     if not is_float(value) or not value.size:
         return evidence.input_type(name, str(getattr(value, "dtype", type(value).__name__)))
     negative, zero = int((value < 0).sum()), int((value == 0).sum())

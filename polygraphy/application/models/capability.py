@@ -172,7 +172,7 @@ def _provider_support(
 
 
 def _part(model: Any, nodes: Sequence[int]) -> Any:
-    """Return a model of some of the nodes."""
+    """Return a model with some of the nodes."""
     opened = open_model(model, as_it_is=True)
     return opened.part(nodes, outputs=opened.results_read_outside(nodes), keeps_types=True)
 

@@ -23,7 +23,14 @@ from polygraphy.domain.checks.lint import (
     graph_findings,
 )
 from polygraphy.domain.data.lengths import longer
-from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, fit_feed, has_more, notes_of
+from polygraphy.domain.data.loading import (
+    ONLY_FIRST,
+    describe_model,
+    fit_feed,
+    has_more,
+    iterate_feeds,
+    notes_of,
+)
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     BackendError,
@@ -144,11 +151,11 @@ def lint(
 
 
 class _CarefulTrial:
-    """Runs each model in a process of its own; implements the port `ModelTrial`. What cannot be
-    handed over by that process is not among the results.
-    """
+    """Runs each model in a separate process; implements the port `ModelTrial`. Values that the
+    process cannot return are missing."""
 
     def __init__(self, trial: ModelTrial) -> None:
+        """Wrap a trial."""
         self._trial = trial
 
     def with_settings(
@@ -157,6 +164,7 @@ class _CarefulTrial:
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> ModelTrial:
+        """Return a trial with these settings, in separate processes."""
         return _CarefulTrial(
             self._trial.with_settings(providers, graph_optimization_level, provider_libraries)
         )
@@ -164,6 +172,7 @@ class _CarefulTrial:
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> Mapping[str, TrialValue]:
+        """Return the requested tensors of a model, run in a separate process."""
         trial_values = run_in_subprocess(
             lambda: self._trial.run(model, feed, outputs), "The backend", is_silent=True
         )
@@ -275,7 +284,7 @@ def _feed(
         lint_entries.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {problem}"))
         return None
     try:
-        feeds = iter(loader)
+        feeds = iterate_feeds(loader)
         feed = next(feeds, None)
         if feed is None:
             lint_entries.append(LintEntry(INFO, Source.RUNTIME, "There are no input data."))

@@ -60,7 +60,7 @@ def inspect_model(
     reference: str | None = None,
     inputs: Sequence[str] = (),
 ) -> None:
-    """Show models: inputs, outputs, and as much more as is asked for.
+    """Show models: inputs, outputs, and the requested details.
 
     Args:
         models: the model files; or networks or engines of TensorRT, or loaders that make them.
@@ -197,6 +197,7 @@ class _Showing:
     """Shows one model after the other."""
 
     def __init__(self, detail: Detail, *, stats: bool, unbounded: bool) -> None:
+        """Set the details to show."""
         self._detail = detail
         self._stats = stats
         self._unbounded = unbounded
@@ -256,7 +257,7 @@ def _reduce_detail(description: Any, detail: Detail) -> Any:
 
 
 def _is_built(source: ModelSource, model_type: str | None, display_as: str | None) -> bool:
-    """Return whether TensorRT loads it: a network, or an engine."""
+    """Return whether TensorRT must load the model: a network or an engine."""
     if source.loader is not None or display_as is not None:
         return True
     return technology_of(kind_of(source.path, model_type)) == "tensorrt"
@@ -281,7 +282,7 @@ def _onnx(description: Any, source: ModelSource) -> Model:
 
 
 def _detail_of(show: Sequence[str]) -> Detail:
-    """Return which details are shown; raise UnknownNameError for an unknown one."""
+    """Return the details to show; raise UnknownNameError for an unknown one."""
     for word in show:
         if word not in _SHOWN:
             raise UnknownNameError("Detail", word, _SHOWN)
@@ -306,7 +307,7 @@ def draw_model(
     optimize_graph: bool = False,
     report: str | None = None,
 ) -> None:
-    """Create an interactive page that shows the graph of a model and the contents of each node.
+    """Save an interactive page with the graph of a model and the contents of each node.
 
     The page is one file, which a browser shows without a network.
 
@@ -461,7 +462,7 @@ def compare_models(reference: str, candidate: str) -> bool:
 
 
 def show_original(model: Any) -> Outline:
-    """Show in brief a model that will be edited.
+    """Show a short summary of a model before it is edited, and return its outline.
 
     Args:
         model: an ``onnx.ModelProto``.

@@ -16,6 +16,7 @@ from polygraphy.domain.data.loading import (
     describe_model,
     fit_feed,
     has_more,
+    iterate_feeds,
     notes_of,
     own_copy,
 )
@@ -69,7 +70,7 @@ _INFERENCE = frozenset(("infer", "infer_impl"))
 
 @contextmanager
 def explain_assumptions(data_loader: Any) -> Iterator[None]:
-    """Add the assumed shapes of data to errors of backends inside the block."""
+    """Add the assumed shapes of data to errors that backends raise inside the block."""
     try:
         yield
     except (BackendError, InputError) as error:
@@ -88,12 +89,11 @@ def explain_assumptions(data_loader: Any) -> Iterator[None]:
 
 
 class InputAdapter:
-    """Fits feed dictionaries to one runner, or to what a model asks for before there is a runner;
-    data of the same description as the last are known to fit. A runner that does not promise to
-    leave its inputs alone is given copies.
-    """
+    """Adapts feed dictionaries to the inputs of a runner or model. Data that look like the last
+    ones are passed on directly. A runner that may change its inputs gets copies."""
 
     def __init__(self, consumer: Runner | TensorMetadata, console: Console) -> None:
+        """Set the runner or the inputs to adapt to."""
         self._consumer = consumer
         self._console = console
         is_runner = not isinstance(consumer, TensorMetadata)
@@ -102,14 +102,13 @@ class InputAdapter:
         self._seen: set[str] = set()
 
     def __call__(self, feed: Feed) -> Feed:
-        """Return data adapted to the inputs; InputError if that is impossible."""
+        """Return data adapted to the inputs; raise InputError if that is impossible."""
         fitted = self._fit(feed)
         return _copies_of(fitted) if self._copies else fitted
 
     def _fit(self, feed: Feed) -> Feed:
-        """Return the feed with the types, shapes and names that the runner expects; warn of each
-        change.
-        """
+        """Return the feed with the types, shapes and names of the runner's inputs; each change is
+        logged."""
         described = _feed_signature(feed)
         if described == self._accepted:
             return feed
@@ -134,7 +133,7 @@ class InputAdapter:
 
 
 def _feed_signature(feed: Feed) -> tuple[Any, ...]:
-    """Return a key that decides whether data fit: names, types and shapes."""
+    """Return a key of names, types and shapes; feeds with equal keys fit equally."""
     return tuple(
         [
             (name, type(data), getattr(data, "dtype", None), getattr(data, "shape", None))
@@ -174,26 +173,22 @@ class Feeds:
         Raises:
             UsageError: it is nothing that can be iterated over.
         """
-        if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
-            raise UsageError(
-                f"The data loader is not an iterable, but a {type(data_loader).__name__}.",
-                hint="Pass a list, or a function that yields dictionaries.",
-            )
         self._loader = data_loader
         self._console = console
-        self._feeds: Iterator[Feed] = iter(data_loader)
+        self._feeds: Iterator[Feed] = iterate_feeds(data_loader)
         self._seen: set[str] = set() if seen_names is None else seen_names
         self._current: Feed | None = None
         console.data_chosen(type(data_loader).__name__, _seed_of(data_loader), self.total)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Let another process take the data, as long as none were taken here."""
+        """Return the state for another process; raise an error if data were read in this one."""
         if self._current is not None:
             raise TypeError("Some of the data were already used.")
         return {"_loader": self._loader, "_seen": self._seen}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        vars(self).update(state, _current=None, _feeds=iter(state["_loader"]))
+        """Restore the state in another process."""
+        vars(self).update(state, _current=None, _feeds=iterate_feeds(state["_loader"]))
         self._console = resolve(Console)
 
     @contextmanager
@@ -250,7 +245,7 @@ class Feeds:
         return getattr(self._loader, "iterations", None) == 0
 
     def tell_none(self) -> None:
-        """Log that nothing was run after loading."""
+        """Log that models were loaded but not run."""
         self._tell("Nothing was run: iterations is 0.")
 
     def _take_first(self, may_be_none: bool) -> None:
@@ -278,22 +273,16 @@ class Feeds:
         feed = next(self._feeds, None)
         for note in notes_of(self._loader):
             self._tell(note)
-        if feed is not None and not isinstance(feed, Mapping):
-            raise UsageError(
-                "A data loader must yield one dictionary from input names to arrays per"
-                f" iteration, not {type(feed).__name__}.",
-                hint="Yield {'input_name': array, ...}.",
-            )
         self._current = feed
         return feed is not None
 
     def tell_if_more(self) -> None:
-        """Log that only the first of several input sets is used; ends the data."""
+        """Log that only the first of several input sets is used, and stop reading data."""
         if has_more(self._loader, self._feeds):
             self._tell(ONLY_FIRST)
 
     def _tell(self, note: str) -> None:
-        """Show a note once."""
+        """Log a note, once."""
         if note not in self._seen:
             self._seen.add(note)
             self._console.note(note)

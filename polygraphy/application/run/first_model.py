@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
 
 class WithFirstModel:
-    """A runner of a model with states, whose first step another runner takes: that of the model
-    that has no past.
-    """
+    """A runner of a model with states, whose first step runs in another runner with the model
+    without states."""
 
     def __init__(self, runner: Runner, first: Runner) -> None:
         """Join the runner of later steps with the runner of the first step.
@@ -43,18 +42,18 @@ class WithFirstModel:
 
     @property
     def is_active(self) -> bool:
-        """Whether both are active."""
+        """Return whether both runners are active."""
         return self._runner.is_active and self._first.is_active
 
     @property
     def uses_device(self) -> bool:
-        """Whether one of them computes on a device."""
+        """Return whether one of the runners computes on a device."""
         return any(
             bool(getattr(runner, "uses_device", False)) for runner in (self._runner, self._first)
         )
 
     def activate(self) -> None:
-        """Activate both, or none."""
+        """Activate both runners; if one fails, none."""
         self._runner.activate()
         try:
             self._first.activate()
@@ -63,23 +62,23 @@ class WithFirstModel:
             raise
 
     def deactivate(self) -> None:
-        """Deactivate both."""
+        """Deactivate both runners."""
         try:
             self._first.deactivate()
         finally:
             self._runner.deactivate()
 
     def __enter__(self) -> WithFirstModel:
-        """Activate both."""
+        """Activate both runners, and return this one."""
         self.activate()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Deactivate both."""
+        """Deactivate both runners."""
         self.deactivate()
 
     def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
-        """Describe the inputs of later steps."""
+        """Return the inputs of later steps."""
         return self._runner.get_input_metadata(use_numpy_dtypes=use_numpy_dtypes)
 
     def get_model_facts(self) -> Facts:
@@ -87,9 +86,8 @@ class WithFirstModel:
         return facts_of(self._runner)
 
     def runner_of(self, feed_dict: Mapping[str, Any]) -> Runner:
-        """Return which of the two runs a step: the first if an input of the other is missing, such
-        as a state.
-        """
+        """Return the runner for a step: the first one if an input of the other is missing, such as
+        a state."""
         needed = self._runner.get_input_metadata(use_numpy_dtypes=False)
         return self._runner if all(name in feed_dict for name in needed) else self._first
 
@@ -101,7 +99,7 @@ class WithFirstModel:
         return self._last.infer(feed_dict, check_inputs, *args, **kwargs)
 
     def last_inference_time(self) -> float | None:
-        """Return how long the last step took, in seconds."""
+        """Return the time of the last step, in seconds."""
         return self._last.last_inference_time()
 
     def last_device_times(self) -> Any:

@@ -99,7 +99,7 @@ def _kinds(names: Sequence[str]) -> list[str]:
 
 
 def _source_steps(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
-    """Yield the iterations of one source in parallel, to the end of its longest run."""
+    """Yield the iterations of all runs of one source together, to the end of the longest run."""
     if isinstance(source, RunResults):
         for index in range(max((len(iterations) for _, iterations in source), default=0)):
             yield [(name, its[index] if index < len(its) else None) for name, its in source]
@@ -114,8 +114,8 @@ def _source_steps(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
 
 
 def was_interrupted(stop: GeneratorExit, interrupts: int) -> bool:
-    """Return whether a stream is closed because the program is ended, by ctrl-C or a signal;
-    not because its consumer stops early.
+    """Return whether a stream is closed because the program ends (Ctrl-C or a signal), and not
+    because its consumer stops early.
 
     Args:
         stop: what closes it.
@@ -132,7 +132,7 @@ def was_interrupted(stop: GeneratorExit, interrupts: int) -> bool:
 
 @define
 class _RunnerState:
-    """One active runner, with what is remembered about it during a run."""
+    """An active runner with its state during a run."""
 
     runner: Runner
     fit: InputAdapter
@@ -150,6 +150,7 @@ class _RunnerState:
     _moved: tuple[Feed, str, Sequence[Mapping[str, Any]]] | None = None
 
     def infer(self, feed: Feed) -> IterationResult:
+        """Return the outputs of one inference, with its time and the facts about the model."""
         fed = self.memory.complete(feed)
         fit, facts = self.part_of(fed)
         if self.profiling is not None:
@@ -386,7 +387,7 @@ def _runners_error(failed: Sequence[str], count: int) -> BackendError:
 
 @define
 class _Turn:
-    """What a runner's turn made: its results, and the data, if they were not known before."""
+    """The result of running one runner: its outputs, and the data if they were unknown before."""
 
     iterations: list[IterationResult]
     feeds: list[Feed]
@@ -397,12 +398,14 @@ _Events = list[tuple[str, tuple[Any, ...]]]
 
 
 class _Recording:
-    """A console that keeps what it is passed, in a process that the user does not see."""
+    """A console that records events in a process without a terminal."""
 
     def __init__(self) -> None:
+        """Create a console without events."""
         self.events: _Events = []
 
     def __getattr__(self, event: str) -> Callable[..., None]:
+        """Return a function that records the event of this name."""
         return lambda *facts: self.events.append((event, facts))
 
 
@@ -420,7 +423,7 @@ def _record_turn(
 def _run_isolated(
     turn: Callable[[], tuple[_Turn, _Events]], runner: str, timeout: float | None
 ) -> tuple[_Turn, _Events]:
-    """Return the result of a turn in a process of its own."""
+    """Return the result of a turn, run in a separate process."""
     try:
         return call_isolated(turn, what=runner, timeout=timeout)
     except PolygraphyException:
@@ -507,9 +510,8 @@ def _as_is(array: Any) -> Any:
 
 
 def _writer(saving: ExitStack, path: str | None, kind: type) -> Callable[[Any], None]:
-    """Open a writer that is committed when everything went well; without a path, return a function
-    that does nothing.
-    """
+    """Return a function that writes items to a file, which is kept if everything succeeds; without
+    a path, it does nothing."""
     if path is None:
         return lambda item: None
     writer: ResultWriter[Any] = saving.enter_context(resolve(ResultStore).writer(path, kind))

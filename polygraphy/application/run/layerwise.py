@@ -45,15 +45,15 @@ Outputs = Mapping[str, Any]
 
 
 class MarkingEffect:
-    """Tells which outputs of one runner marking changes, each once."""
+    """Reports, once each, the outputs of a runner that marking tensors changes."""
 
     def __init__(self) -> None:
+        """Start without reports."""
         self._noted: set[str] = set()
 
     def tell(self, runner: str, marked: Outputs, unmarked: Outputs, facts: Facts) -> None:
-        """Log where outputs of a model with marked tensors differ from the unmarked model beyond
-        the default tolerance.
-        """
+        """Log the outputs of a model with marked tensors that differ from the unmarked model beyond
+        the default tolerance."""
         names = [
             name
             for name, array in marked.items()
@@ -78,7 +78,7 @@ class MarkingEffect:
 
 
 def _by(found_value: Any) -> str:
-    """Return the clause on how much a tensor differs."""
+    """Return the clause that states how much a tensor differs."""
     if isinstance(found_value, OutputCompareResult):
         rounding = ", which may be rounding" if found_value.is_rounding else ""
         return f" by up to {found_value.max_absdiff:.4g}{rounding}"
@@ -88,15 +88,14 @@ def _by(found_value: Any) -> str:
 
 
 class _Outputs(dict[str, Any]):
-    """Outputs that are marked, and beside them those of the model that are not."""
+    """The marked outputs, together with those of the unmarked model."""
 
     unmarked: Outputs
 
 
 class WithUnmarked:
-    """A runner of a model with tensors marked as outputs, whose own outputs come from another
-    runner of the model with nothing marked. A comparison of two such runners fails where the
-    model's own outputs differ, whichever tensors are marked.
+    """A runner of a model with tensors marked as outputs; the model's own outputs come from a
+    second runner of the unmarked model, so that marking does not affect them.
 
     Where marking changes an output by more than rounding, it is noted once.
     """
@@ -134,16 +133,16 @@ class WithUnmarked:
 
     @property
     def plain_runner(self) -> Runner:
-        """The runner of the model as it is."""
+        """Return the runner of the unmarked model."""
         return self._unmarked
 
     @property
     def is_active(self) -> bool:
-        """Whether both are active."""
+        """Return whether both runners are active."""
         return self._marked.is_active and self._unmarked.is_active
 
     def activate(self) -> None:
-        """Activate both, or none."""
+        """Activate both runners; if one fails, none."""
         self._marked.activate()
         try:
             self._unmarked.activate()
@@ -152,19 +151,19 @@ class WithUnmarked:
             raise
 
     def deactivate(self) -> None:
-        """Deactivate both."""
+        """Deactivate both runners."""
         try:
             self._unmarked.deactivate()
         finally:
             self._marked.deactivate()
 
     def __enter__(self) -> WithUnmarked:
-        """Activate both."""
+        """Activate both runners, and return this one."""
         self.activate()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Deactivate both."""
+        """Deactivate both runners."""
         self.deactivate()
 
     def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
@@ -210,7 +209,7 @@ class WithUnmarked:
         return outputs
 
     def last_inference_time(self) -> float | None:
-        """Return how long the marked model took, in seconds."""
+        """Return the time of the marked model, in seconds."""
         return self._marked.last_inference_time()
 
     def last_device_times(self) -> Any:
@@ -243,7 +242,8 @@ def stream_layerwise(
     save_inputs_path: str | None = None,
     save_input_blob_path: str | None = None,
 ) -> Iterator[RunResults]:
-    """Run a model with every tensor as an output, as many layers at a time as fit into memory.
+    """Yield the results of a model with every tensor as an output, as many layers at a time as fit
+    into memory.
 
     Each segment of layers is a model of its own, which every runner runs on what it made of the
     segment before. So each layer is loaded and computed once per iteration, whatever the budget is.
@@ -318,7 +318,7 @@ def _steps(
 
 @define
 class _RunnerState:
-    """One runner, which is another one for each segment, and what is remembered about it."""
+    """One runner, loaded again for each segment, with its state during a run."""
 
     make: MakeRunner
     name: str = ""
@@ -343,6 +343,7 @@ class _Run:
         *,
         unmarked: bool,
     ) -> None:
+        """Set the model, the runners, and the memory budget."""
         self.is_done = False
         self._unmarked = unmarked
         self._layered = layered
@@ -393,7 +394,7 @@ class _Run:
             state.runtime = None
 
     def report_completion(self) -> None:
-        """Report how long the runners took."""
+        """Report the time of each runner."""
         for state in self._states:
             self._console.runner_completed(state.name, state.runtimes)
 
@@ -479,7 +480,7 @@ class _Run:
         return self._layered.part(nodes, outputs=self._outputs_of(segment))
 
     def _outputs_of(self, segment: Segment) -> list[str]:
-        """Return the outputs of a segment and the tensors that it hands on."""
+        """Return the outputs of a segment, and the tensors that later segments read."""
         new_names = {n for layer in self._layers[segment.start : segment.stop] for n in layer.makes}
         carried = [name for name in segment.carried if name in new_names]
         return list(dict.fromkeys([*segment.outputs, *carried]))
@@ -537,7 +538,7 @@ class _Run:
 
 
 def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
-    """Return the facts of a segment, including low-precision computation in earlier ones."""
+    """Return the facts of a segment, with the low-precision computation of earlier ones."""
 
     def merge_facts() -> ModelFacts:
         """Return the facts, with the coarsest data type for each tensor."""

@@ -35,9 +35,8 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 @define
 class _Subject:
-    """A runner, and what it runs on: the first data of each set of shapes, and further sets, which
-    are not profiled.
-    """
+    """A runner with its data: the first input set of each set of shapes, which is profiled, and
+    further sets."""
 
     runner: Any
     feeds: dict[Shapes, Feed] = field(factory=dict)
@@ -69,7 +68,7 @@ class ProfileNodes:
         self.profiles: list[ExecutionProfile] = []
 
     def note_feed(self, runner: Runner, feed: Feed) -> None:
-        """Remember data if their shapes are new for the runner."""
+        """Remember data with shapes that are new for the runner."""
         subject = self._subjects.setdefault(id(runner), _Subject(_runner_to_time(runner)))
         shapes = tuple((name, tuple(np.shape(array))) for name, array in feed.items())
         if shapes in subject.feeds:
@@ -80,7 +79,7 @@ class ProfileNodes:
             subject.dropped.add(shapes)
 
     def measure(self) -> None:
-        """Measure the runners, which are active, in turn.
+        """Measure the active runners in turn.
 
         Raises:
             UsageError: no runner has a profiler.
@@ -124,7 +123,7 @@ class ProfileNodes:
         sort: str | None = None,
         rows: int | None = None,
     ) -> None:
-        """Show a table for each set of input shapes.
+        """Log a table for each set of input shapes.
 
         Args:
             verdicts: the comparison of the runners: its errors are a column.
@@ -176,7 +175,7 @@ def report_tables(
 
 
 def check_order(sort: str | None) -> str:
-    """Return the order of rows.
+    """Return the order of rows; raise UsageError for an unknown one.
 
     Raises:
         UsageError: there is no such order.
@@ -203,9 +202,10 @@ def errors_of(verdicts: AccuracyResults) -> dict[str, float]:
 
 
 class _Measurement:
-    """Runs each runner without its profiler and with it, in turn."""
+    """Measures runners in turn, with and without their profiler."""
 
     def __init__(self, subjects: Sequence[_Subject], runs: int) -> None:
+        """Set the runners and the number of runs."""
         self._subjects = subjects
         self._runs = runs
 

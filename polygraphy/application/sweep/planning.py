@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.errors import BackendError, FileError, MissingFileError, UsageError
 from polygraphy.domain.sweep.cells import Asked, Cell, Job, cells_of, key_of, step_flags
 from polygraphy.domain.sweep.plan import WRITING_FLAGS, EnvironmentRow, Plan, Words
-from polygraphy.domain.tensors.naming import typeable
+from polygraphy.domain.tensors.naming import path_word, typeable
 from polygraphy.ports.models import find_quantized_tensors
 from polygraphy.ports.sweeping import (
     digest_of,
@@ -25,7 +25,7 @@ from polygraphy.ports.sweeping import (
 
 @frozen
 class Interpreter:
-    """One that runs cells, with what it is called with, and the versions of what it has."""
+    """A Python interpreter that runs cells, with its arguments and package versions."""
 
     path: str
     environment: Mapping[str, str]
@@ -34,7 +34,7 @@ class Interpreter:
 
 @frozen
 class PlannedCell:
-    """A cell, its key, and the key of what it is compared with."""
+    """A cell with its key and the key of its reference."""
 
     cell: Cell
     key: str
@@ -97,7 +97,7 @@ class Planned:
             raise UsageError(f"Environment {row.name if row else 'here'!r}: {error}") from error
 
     def _whole(self, path: str) -> str:
-        """Return a path of the plan, from the root on."""
+        """Return a path of the plan, resolved against the root."""
         return str(PurePath(self._root) / path)
 
     def _digest(self, path: str) -> str:
@@ -158,7 +158,7 @@ class Planned:
     ) -> Words:
         """Return the words of the command that runs a model and writes a report."""
         report = ("--report", f"{stem}.report.json")
-        return (by.path, "-m", "polygraphy", command, model, *words, *report)
+        return (by.path, "-m", "polygraphy", command, path_word(model), *words, *report)
 
     def reference_job(self, cell: PlannedCell) -> Job | None:
         """Return the job that creates the reference inputs and outputs of a cell; None if the plan
@@ -176,7 +176,7 @@ class Planned:
         """Return the paths of reference outputs and inputs."""
         asked, stem = cell.cell.asked, self._stem("shared", cell.shared_key)
         if asked.outputs:
-            return asked.outputs, asked.inputs
+            return path_word(asked.outputs), path_word(asked.inputs)
         return f"{stem}.outputs.json", f"{stem}.inputs.json"
 
     def job(self, cell: PlannedCell, suffix: str = "") -> Job:
@@ -216,7 +216,7 @@ class Planned:
         elif asked.model:
             if find_quantized_tensors(self._whole(cell.cell.model)):
                 goal = ("--within", f"{self.plan.within:g}")
-            words = (*words, "--reference", asked.model, *goal)
+            words = (*words, "--reference", path_word(asked.model), *goal)
         else:
             words = (*words, "--golden", outputs)
         key = key_of("diagnosis", cell.key, *goal)
@@ -233,5 +233,5 @@ class Planned:
             words[:3] = ["polygraphy"]
         else:  # The environment has no package of its own: its interpreter runs the linked one.
             words[1:3] = job.environment["PYTHONPATH"].split(os.pathsep)[:1]
-        line = shlex.join(words)
-        return typeable(line.replace(self.folder, os.path.relpath(self.folder, self._root)))
+        folder = path_word(os.path.relpath(self.folder, self._root))
+        return typeable(shlex.join(word.replace(self.folder, folder) for word in words))

@@ -145,12 +145,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         from polygraphy.domain.profiling.execution import check_runs
 
         check_runs(profile)
-    if holds_sweep(folder) and not (resume or shard or dry_run):
-        raise UsageError(
-            f"The folder {folder} has results of an earlier sweep.",
-            hint="Continue with --resume, or choose a different folder with --folder.",
-        )
-    claim_folder(folder)
+    _claim_folder(folder, may_continue=bool(resume or shard or dry_run))
     planned = Planned(checked, folder, root)
     before = None if baseline is None else _rows_in(baseline)
     chosen = _select_cells(planned, shard, times, [only] if isinstance(only, str) else only)
@@ -166,11 +161,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     running.run(run, chosen, again=resume)
     if repeat_failed:
         running.repeat(run, chosen, repeat_failed)
-    rows = [running.row(cell) for cell in chosen]
-    if profile is not None:
-        rows = running.profile_rows(run, chosen, rows, profile, before)
-    if before is not None:
-        rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
+    rows = _compared_rows(running, run, chosen, profile, before)
     names = [
         f"{cell.cell.model} {label}" for cell in planned.cells for label in cell.cell.axes.labels
     ]
@@ -186,6 +177,37 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         folder,
     )
     return _report_outcome(outcome)
+
+
+def _claim_folder(folder: str, *, may_continue: bool) -> None:
+    """Claim the folder of a sweep for this process.
+
+    Raises:
+        UsageError: it has results, and the sweep may not continue.
+        FileError: it cannot be written, or another sweep uses it.
+    """
+    if holds_sweep(folder) and not may_continue:
+        raise UsageError(
+            f"The folder {folder} has results of an earlier sweep.",
+            hint="Continue with --resume, or choose a different folder with --folder.",
+        )
+    claim_folder(folder)
+
+
+def _compared_rows(
+    running: _Sweep,
+    run: Callable[[str, Sequence[Job]], dict[str, Record]],
+    chosen: Sequence[PlannedCell],
+    profile: int | None,
+    before: Mapping[str, Record] | None,
+) -> list[Row]:
+    """Return the rows of cells, with their profiles, and compared with an earlier sweep."""
+    rows = [running.row(cell) for cell in chosen]
+    if profile is not None:
+        rows = running.profile_rows(run, chosen, rows, profile, before)
+    if before is not None:
+        rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
+    return rows
 
 
 def _report_outcome(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
@@ -228,7 +250,7 @@ def _rows_in(path: str) -> dict[str, Mapping[str, Any]]:
 def _select_cells(
     planned: Planned, shard: str | None, times: str | None, only: Sequence[str] | None
 ) -> list[PlannedCell]:
-    """Return the cells that are this sweep's to run."""
+    """Return the cells that this sweep runs."""
     cells = planned.cells
     if shard is not None:
         number, count = shard_of(shard)
@@ -260,7 +282,7 @@ def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -
     with resolve(Progress).watch(label) as tell:
 
         def record_cell(job: Job, record: Record) -> None:
-            """Keep the record of a cell that ended, and print the progress."""
+            """Store the record of a finished cell, and show the progress."""
             nonlocal failed
             run[job.key] = record
             failed += state_of(record)[0] != PASSED
@@ -273,9 +295,10 @@ def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -
 
 
 class _Sweep:
-    """The records of a plan's cells, those that were there and those that come."""
+    """The records of a plan's cells: existing ones and new ones."""
 
     def __init__(self, planned: Planned, machine: Mapping[str, Any], same_machine: bool) -> None:
+        """Set the planned cells, and the machine whose records are valid."""
         self._planned = planned
         self._machine = machine
         self._same_machine = same_machine
@@ -344,7 +367,7 @@ class _Sweep:
 
     def repeat(self, run: Callable[[str, Sequence[Job]], dict[str, Record]],
                cells: Sequence[PlannedCell], times: int) -> None:  # fmt: skip
-        """Run cells that failed again, each up to so many times in all."""
+        """Run failed cells again, each up to a total number of times."""
         failed = [cell for cell in cells if self.row(cell).failed]
         for number in range(times):
             suffix = f".{number + 2}"

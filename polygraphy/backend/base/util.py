@@ -10,5 +10,5 @@ __all__ = ["check_inputs"]
 
 
 def check_inputs(feed_dict: Mapping[str, Any], input_metadata: TensorMetadata) -> None:
-    """Raise an InputError unless names, data types and shapes of arrays fit what a model takes."""
+    """Raise InputError unless names, data types and shapes of arrays fit the inputs of a model."""
     check_feed(feed_dict, input_metadata)

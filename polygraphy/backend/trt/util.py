@@ -52,6 +52,7 @@ _others = defer_names(
 
 
 def __getattr__(name: str) -> Any:
+    """Return a name from `polygraphy.legacy.trt`, imported on first use."""
     if name == "TRT_LOGGER":  # None until the logger is asked for.
         return existing_trt_logger()
     return _others(name)
@@ -62,7 +63,7 @@ def __getattr__(name: str) -> Any:
 
 @mod.deprecate("2.0", "ICudaEngine.num_io_tensors")
 def get_bindings_per_profile(engine: Any) -> int:
-    """Return how many inputs and outputs an engine has, counted in one of its profiles."""
+    """Return the number of inputs and outputs of an engine in one profile."""
     if hasattr(engine, "num_io_tensors"):
         return int(engine.num_io_tensors)
     return int(engine.num_bindings) // int(engine.num_optimization_profiles)
@@ -70,9 +71,7 @@ def get_bindings_per_profile(engine: Any) -> int:
 
 @mod.deprecate("2.0", "names of tensors")
 def get_active_profile_bindings(context: Any) -> tuple[int, int]:
-    """Return the indices of the bindings of a context's profile: the first, and the one behind the
-    last.
-    """
+    """Return the first index of the bindings of a context's profile, and the one after the last."""
     count = get_bindings_per_profile(context.engine)
     start = int(context.active_optimization_profile) * count
     return start, start + count
@@ -93,7 +92,7 @@ def np_dtype_from_trt(trt_dtype: Any) -> np.dtype[Any]:
 def get_input_metadata_from_engine(
     engine: Any, start_binding: int, end_binding: int
 ) -> TensorMetadata:
-    """Return what an engine takes, of the bindings from one index up to another."""
+    """Return the metadata of an engine's inputs among the bindings in a range."""
     known_metadata = legacy.get_metadata_from_engine(engine, None, trt.TensorIOMode.INPUT)
     count = get_bindings_per_profile(engine)
     tensor_names = [engine.get_tensor_name(at % count) for at in range(start_binding, end_binding)]

@@ -25,14 +25,14 @@ Groups = tuple[type[Options], ...]
 
 
 def _check_full_stop(instance: Backend, attribute: Any, text: str) -> None:
-    """Raise ValueError if the help of a backend does not end with a full stop."""
+    """Raise ValueError if the help of a backend does not end with a period."""
     if not text.endswith("."):
         raise ValueError(f"the help of a backend is a sentence, which {text!r} is not")
 
 
 @frozen(kw_only=True)
 class Backend:
-    """A backend of another package.
+    """A backend that another package adds.
 
     A package names an object of this class in its entry-point group ``polygraphy.backends``; the
     name of the entry point is that of the backend: ``mine`` is run by ``polygraphy run --mine``.
@@ -68,7 +68,7 @@ def flag_of(name: str) -> str:
 
 @frozen
 class RunnerModel:
-    """What a runner runs.
+    """The model that a runner runs, in the forms that a program has it.
 
     Attributes:
         source: the expression for the ONNX model.
@@ -88,7 +88,7 @@ class RunnerModel:
 
 @frozen(kw_only=True)
 class Chosen:
-    """A backend as one program uses it.
+    """The statements and calls with which one program uses a backend.
 
     Attributes:
         runner: returns the call that makes a runner of a model.
@@ -114,7 +114,7 @@ class Chosen:
 
 @frozen
 class Target:
-    """What `convert` makes of a model.
+    """A target format of `convert`.
 
     Attributes:
         becomes: the same in words.
@@ -129,7 +129,7 @@ class Target:
 
 @frozen(kw_only=True)
 class Conversion:
-    """How `convert` makes what only this backend reads.
+    """The way `convert` creates a format that only this backend reads.
 
     Attributes:
         targets: what there is to convert to, by the names that ``--convert-to`` takes.
@@ -150,7 +150,7 @@ class Conversion:
 
 @frozen
 class Inspected:
-    """What `inspect model` shows of a model that a backend made something of.
+    """The description of a model for `inspect model`, after a backend has built it.
 
     Attributes:
         model: the path of the model.
@@ -165,7 +165,7 @@ class Inspected:
 
 @frozen(kw_only=True)
 class Inspection:
-    """How `inspect model` shows what a backend makes of a model.
+    """The way `inspect model` shows a model that a backend builds.
 
     Attributes:
         groups: the options about it.
@@ -182,7 +182,7 @@ class Inspection:
 
 @frozen(kw_only=True)
 class BuiltIn(Backend):
-    """A backend of this package: a module of `polygraphy.cli.backends` declares it.
+    """A backend of this package, declared by a module of `polygraphy.cli.backends`.
 
     Attributes:
         name: what programs and templates call it.
@@ -230,7 +230,7 @@ class BuiltIn(Backend):
 
     @property
     def exclusive_groups(self) -> Groups:
-        """The groups of options that belong to this backend alone."""
+        """Return the groups of options that belong to this backend only."""
         return tuple(group for group in self.groups() if group not in self.shared)
 
     def usage(self, values: Values, kind: str) -> Chosen:
@@ -255,7 +255,7 @@ class BuiltIn(Backend):
 
     @property
     def flag(self) -> str:
-        """The flag that selects it."""
+        """Return the flag that selects it."""
         return flag_of(self.name)
 
 
@@ -293,9 +293,8 @@ def _backends_of_module(name: str) -> Sequence[BuiltIn]:
 
 
 def backends_named_by(runners: Iterable[str]) -> dict[str, BuiltIn]:
-    """Return the built-in backends of runner texts, by text: the name of a backend, perhaps with a
-    colon and options.
-    """
+    """Return the built-in backend of each runner text: the name of a backend, optionally with a
+    colon and options."""
     names = {runner.partition(":")[0] for runner in runners}
     return {name: backend for name, backend in backends_by_name().items() if name in names}
 
@@ -315,8 +314,7 @@ def check_model_type(
     model: NamedModel, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
 ) -> None:
     """Raise CommandLineError if a backend cannot run a model; `offered` are the backends of the
-    command.
-    """
+    command."""
     if kind in _REMOVED:
         raise CommandLineError(
             f"{model.model_file} is a model of type {kind}, which TensorRT no longer supports."

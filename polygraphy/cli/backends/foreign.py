@@ -35,9 +35,8 @@ class BrokenPlugin(CommandLineError):
 
 @frozen
 class PluggedBackend:
-    """A backend that was loaded: the name of its entry point, what it declares, the text of its
-    program partial, and the package that it comes from.
-    """
+    """A loaded backend of another package: its entry point, declaration, template text, and
+    package."""
 
     name: str
     declared: Backend
@@ -46,12 +45,12 @@ class PluggedBackend:
 
     @property
     def flag(self) -> str:
-        """The flag that selects it."""
+        """Return the flag that selects it."""
         return flag_of(self.name)
 
     @property
     def template(self) -> str:
-        """The name of its partial among the templates of a program."""
+        """Return the name of its template among the templates of a program."""
         return f"runners/{self.name}.py.j2"
 
     def usage(self, values: Values) -> Chosen:
@@ -72,7 +71,7 @@ class PluggedBackend:
 
     @property
     def option_flags(self) -> list[str]:
-        """The flags of its own options."""
+        """Return the flags of its own options."""
         return _option_flags(self.declared.options)
 
 
@@ -126,7 +125,8 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
 
 
 def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
-    """Return the backend of another package; raise if it cannot be loaded or conflicts."""
+    """Return the backend of another package; raise BrokenPlugin if it cannot be loaded or
+    conflicts."""
     try:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
@@ -141,7 +141,7 @@ def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
 
 
 def _check(name: str, declared: object, taken: Collection[str]) -> None:
-    """Raise if the options of a backend conflict with those of the command line."""
+    """Raise BrokenPlugin if the options of a backend conflict with those of the command line."""
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a valid backend name: lower-case letters, digits and _ are"
@@ -172,7 +172,7 @@ def _non_default_options(options: Options | None) -> dict[str, Any]:
 
 
 def _partial(module: str, name: str) -> str:
-    """Return the text of a template file beside a module."""
+    """Return the text of a template file next to a module."""
     from importlib.resources import files
     from importlib.util import find_spec
 

@@ -113,13 +113,13 @@ def _tensorrt_conversion(values: Values) -> Call:
 
 
 def _choose(values: Values, kind: str) -> Chosen:
-    """Check the options, and return how a program uses TensorFlow."""
+    """Return how a program uses TensorFlow, after checking the options."""
     _check_tensorrt(values)
     return Chosen(runner=partial(_runner_call, values))
 
 
 def _check_tensorrt(values: Values) -> None:
-    """Raise for options about TensorRT in TensorFlow without --trt-from-tf."""
+    """Raise CommandLineError for options about TensorRT in TensorFlow without --trt-from-tf."""
     given_names = flags_given(values, [TfTrtOptions])
     if given_names and not values[TfTrtOptions].tftrt:
         raise CommandLineError(f"{given_names[0]} requires --tftrt.")

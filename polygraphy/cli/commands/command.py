@@ -20,17 +20,17 @@ from polygraphy.domain.tensors.naming import join_words
 
 
 class Program:
-    """A program as a command means it, but for what all programs have."""
+    """A program of a command, without the parts that all programs share."""
 
     def __init__(self, template: str, summary: str, **context: Any) -> None:
-        """Name the template, what the program does in a sentence, and values for the template."""
+        """Set the template, a sentence that summarizes the program, and values for the template."""
         self.template = template
         self.summary = summary
         self.context = context
 
 
 class Command:
-    """One command: subclasses say which options it has, and which program these stand for.
+    """Base class of commands; subclasses define the options and the program.
 
     The docstring is its description in the help.
 
@@ -44,13 +44,13 @@ class Command:
     ending: ClassVar[tuple[type[Options], ...]] = (ScriptOptions, ReportOptions, LogOptions)
 
     def __init_subclass__(cls) -> None:
-        """Put the last groups behind the others."""
+        """Move the last groups to the end."""
         if isinstance(vars(cls).get("groups"), tuple):
             cls.groups = (*cls.groups, *cls.ending)
 
     @property
     def description(self) -> str:
-        """What the command does, for its help."""
+        """Return the description for the help."""
         return " ".join((self.__doc__ or "").split())
 
     def extend(self, flags: Collection[str] | None = None) -> Command:
@@ -71,18 +71,17 @@ class Command:
 
     @property
     def options(self) -> list[Option]:
-        """The declarations of all groups."""
+        """Return the declarations of all groups."""
         return [option for group in self.groups for option in self.options_of(group)]
 
     @property
     def flags(self) -> set[str]:
-        """All spellings of its options."""
+        """Return all spellings of its options."""
         return {"-h", "--help", *(flag for option in self.options for flag in option.flags)}
 
     def missing(self) -> Mapping[str, str]:
-        """Return flags that users expect here but that do not exist, each with a sentence about
-        what to use.
-        """
+        """Return flags that users may expect but that do not exist, each with a sentence about the
+        alternative."""
         return {}
 
     def values_by_runner(self, values: Values) -> Mapping[str, Values]:
@@ -123,14 +122,13 @@ class Command:
         return render(made.template, made.summary, line, log=log, **made.context)
 
     def destination(self, values: Values) -> str | None:
-        """Return where the program is saved; None to run it instead."""
+        """Return the path to save the program to; None to run it instead."""
         return values[ScriptOptions].gen_script
 
 
 class OneCall(Command):
-    """A command that is one sentence and one call, which takes the arguments without a flag first:
-    data, not a class.
-    """
+    """A command whose program is a single call; the call gets arguments without a flag first. Such
+    commands are data, not classes."""
 
     def __init__(
         self,
@@ -144,7 +142,7 @@ class OneCall(Command):
         template: str = "show.py.j2",
         besides: Callable[[Values], Mapping[str, Any]] | None = None,
     ) -> None:
-        """Say what there is to say of it.
+        """Set name, description, options, and the call.
 
         Args:
             name: what it is called.
@@ -168,6 +166,7 @@ class OneCall(Command):
         self._besides = besides
 
     def program(self, values: Values) -> Program:
+        """Return the program that makes the call."""
         besides = {} if self._besides is None else self._besides(values)
         named: list[str] = []
         given_paths: list[Any] = []

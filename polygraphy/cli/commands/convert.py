@@ -104,6 +104,7 @@ class ConvertCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that converts the model."""
         model = values[ModelOptions].model_file
         if model is None:
             raise CommandLineError("missing model: add its path.")
@@ -221,7 +222,7 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
 
 
 def _target(options: ConvertOptions) -> str:
-    """Return the format that the model is converted to.
+    """Return the target format of the conversion.
 
     Raises:
         CommandLineError: nothing tells.
@@ -244,7 +245,7 @@ def _target(options: ConvertOptions) -> str:
 
 
 def _check_extension(target: str, output: str | None) -> None:
-    """Raise if the extension of the output names another format."""
+    """Raise CommandLineError if the extension of the output names another format."""
     name = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
     if name is not None and TARGETS[name].format != TARGETS[target].format:
         raise CommandLineError(
@@ -254,7 +255,7 @@ def _check_extension(target: str, output: str | None) -> None:
 
 
 def _check_conversion(model: ModelOptions, kind: str, target: str) -> None:
-    """Raise if the model cannot be converted to the target."""
+    """Raise CommandLineError if the model cannot be converted to the target."""
     if kind == "engine":
         raise CommandLineError(
             f"{model.model_file} is a TensorRT engine, which cannot be converted. Use the model"
@@ -284,7 +285,7 @@ def _for_target(values: Values, target: str, output: str) -> Values:
 
 
 def _warn_about_unused(values: Values, target: str) -> None:
-    """Warn of options that concern another target, one line for each target."""
+    """Log warnings about options for another target, one line for each target."""
     if target == "onnx" and values[OnnxSaveOptions].save_onnx is not None:
         raise CommandLineError(
             "--save-onnx: has no effect, because --output sets the path of the model."

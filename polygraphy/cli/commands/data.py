@@ -12,7 +12,7 @@ from polygraphy.cli.shared.saved import ConvertOptions, JoinOptions
 
 
 def _require_output(values: Values) -> Mapping[str, Any]:
-    """Raise CommandLineError without --output; add no argument."""
+    """Return no arguments; raise CommandLineError without --output."""
     if values[JoinOptions].output is None:
         raise CommandLineError("missing --output: set the path with -o PATH.")
     return {}

@@ -54,12 +54,12 @@ class DiagnoseCommand(Command):
     name = "diagnose"
 
     def __init__(self, backends: Collection[BuiltIn] | None = None) -> None:
-        """Set whose options there are, by default all."""
+        """Set the backends with options, by default all."""
         self.backends = PARTIES.values() if backends is None else backends
 
     @cached_property
     def groups(self) -> Groups:  # type: ignore[override]
-        """The options, those of backends among them."""
+        """Return the groups of options, including those of backends."""
         of_backends = [group for backend in self.backends for group in groups_of(backend)]
         return (*_BEFORE, *of_backends, DataOptions, StepOptions, *self.ending)
 
@@ -75,6 +75,7 @@ class DiagnoseCommand(Command):
         return values_by_party(self, values)
 
     def program(self, values: Values) -> Program:
+        """Return the program that diagnoses the model."""
         path = values[CheckedModelOptions].path
         if not path:
             raise CommandLineError("missing model: add its path.")
@@ -109,7 +110,7 @@ class DiagnoseCommand(Command):
         )
 
     def _warn_of_unused(self, values: Values) -> None:
-        """Warn of options for backends that are not used."""
+        """Log warnings about options for backends that are not used."""
         chosen = {chosen_runner.backend for chosen_runner in select_runners(values, PartyOptions)}
         for backend in self.backends:
             if backend.name not in chosen:

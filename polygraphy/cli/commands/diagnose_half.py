@@ -65,7 +65,7 @@ class HalfOptions(Options):
 
 
 def half_of(values: Values) -> str | None:
-    """Return the half precision that the options ask about; None without one."""
+    """Return the half precision that the options request; None without one."""
     options = values[HalfOptions]
     if options.fp_to_fp16 or options.to_bf16:
         return "fp16" if options.fp_to_fp16 else "bf16"

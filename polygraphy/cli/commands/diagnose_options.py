@@ -123,7 +123,7 @@ class MetricName(Script):
     """A metric by its name, or a function in a script."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """Set which metrics are built in."""
+        """Set the built-in metrics."""
         super().__init__("metric")
         self.names = names
         self.metavar = f"{{{','.join(names)},SCRIPT.py:FUNCTION}}"

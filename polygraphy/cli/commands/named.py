@@ -37,7 +37,7 @@ _TAKEN = ("exporter", "formulas", "model", "package", "reference")
 
 
 class RunnerFlags(Ordered):
-    """The flags of backends, and the one of a runner with a name: ``runner:NAME=FLAGS``."""
+    """The flags of backends, and the flag of a named runner: ``runner:NAME=FLAGS``."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class RunnerFlags(Ordered):
         helps: Mapping[str, str],
         texts: Mapping[str, str] | None = None,
     ) -> None:
-        """Add the flag of a named runner to those of backends; see `Ordered`."""
+        """Set the flags of backends, and add that of a named runner; see `Ordered`."""
         super().__init__(
             {**names, NAMED_RUNNER: _ENTRY},
             {
@@ -72,7 +72,7 @@ class RunnerFlags(Ordered):
         return entries
 
     def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
-        """Return the files that runners name; options of named runners list their own."""
+        """Return the files that runners name; options of named runners list their own files."""
         return super().files([entry for entry in value if not _is_named(entry)])
 
     def flags_of(self, value: Sequence[str]) -> list[str]:
@@ -117,7 +117,7 @@ def runner_row(entry: str) -> RunnerRow | None:
 
 
 def _shorten(text: str) -> str:
-    """Return the literal of a text, cut after 40 characters."""
+    """Return the literal of a text, truncated to 40 characters."""
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
@@ -125,16 +125,14 @@ class _OneRunner(Command):
     """The options of a named runner: those of its backend."""
 
     def __init__(self, whole: Command, choice: Option, groups: Groups) -> None:
-        """Take the command that it is part of, the row of its backends, and the groups of its own
-        options.
-        """
+        """Set the whole command, the row of its backends, and the groups of this runner."""
         self.name = whole.name
         self.groups = groups
         self._whole = whole
         self._choice = choice
 
     def options_of(self, group: type[Options]) -> Sequence[Option]:
-        """Return the options of a group; of the backends, those without a name."""
+        """Return the options of a group; for backends, only those without a name."""
         rows = self._whole.options_of(group)
         if self._choice not in rows:
             return rows
@@ -148,7 +146,7 @@ class _OneRunner(Command):
         return [option if row is self._choice else row for row in rows]
 
     def missing(self) -> Mapping[str, str]:
-        """Return the other flags of the command, which belong outside the quotes."""
+        """Return the flags of the whole command that belong outside the quotes."""
         of_backends = {
             flag: f"is an option of {backend.flag}, which this runner does not use."
             for backend in backends_by_name().values()
@@ -221,7 +219,7 @@ def _parse_runner(
 
 @frozen
 class ChosenRunner:
-    """A backend that the command line names.
+    """A backend that the command line selects.
 
     Attributes:
         backend: its name.

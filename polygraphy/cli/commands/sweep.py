@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class Shard(Text):
-    """A part of a whole: ``i/n``."""
+    """A part of all cells: ``i/n``."""
 
     metavar = "I/N"
 
     def parse(self, words: Sequence[str]) -> str:
+        """Return the word, checked as number and count of a shard."""
         from polygraphy.domain.sweep.cells import shard_of
 
         try:
@@ -182,6 +183,7 @@ class SweepCommand(Command):
     groups = (PlanOptions, EngineOptions, SweepFolderOptions, JudgmentOptions)
 
     def program(self, values: Values) -> Program:
+        """Return the program that runs the sweep."""
         from polygraphy.domain.sweep.plan import plan_of, read_known_failures
 
         path, known_path = values[PlanOptions].path, values[JudgmentOptions].known
@@ -235,7 +237,7 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _literals(value: Any) -> Any:
-    """Return a value without dates and times, which have no literal."""
+    """Return a value without dates and times, which have no literal in a program."""
     if isinstance(value, dict):
         return {key: _literals(value) for key, value in value.items()}
     if isinstance(value, list):
@@ -244,7 +246,7 @@ def _literals(value: Any) -> Any:
 
 
 def _check_flags(path: str, plan: Plan) -> None:
-    """Raise for flags in a plan that `run` does not have."""
+    """Raise CommandLineError for flags in a plan that `run` does not have."""
     from polygraphy.domain.sweep.cells import cells_of
 
     seen_pairs: set[tuple[str, ...]] = set()

@@ -14,18 +14,19 @@ class BadValue(ValueError):
     """
 
     def __init__(self, message: str, flag: str = "") -> None:
+        """Create the error; `flag` is the flag in its message, if known."""
         super().__init__(message)
         self.flag = flag
 
 
 class CommandLineError(Exception):
-    """A command line that cannot be meant: exit code 2. `usage` is the command that it is about;
-    by default the one that is run.
-    """
+    """An invalid command line: exit code 2. `usage` is the affected command; by default the one
+    that runs."""
 
     exit_code = 2
 
     def __init__(self, message: str, usage: str = "") -> None:
+        """Create the error; `usage` is the affected command."""
         super().__init__(message)
         self.usage = usage
 
@@ -40,7 +41,9 @@ def warn(text: str) -> None:
 
 
 def warn_idle(flags: Sequence[str], why: str) -> None:
-    """Warn of flags without effect, if there are any; `why` continues the sentence."""
+    """Write a warning about flags without effect, if there are any; `why` continues the
+    sentence.
+    """
     if flags:
         warn(f"{', '.join(flags)}: without effect{why}.")
 
@@ -56,9 +59,8 @@ def message_count() -> int:
 
 
 def was_named(flags: Iterable[str], since: int = 0) -> bool:
-    """Return whether a warning or note mentioned one of some flags, after the first `since`
-    messages.
-    """
+    """Return whether a warning or note after the first `since` messages mentioned one of some
+    flags."""
     named = {word.rstrip(",:.") for text in _said[since:] for word in text.split()}
     return not named.isdisjoint(flags)
 
@@ -69,7 +71,7 @@ def forget_messages() -> None:
 
 
 def _print_message(text: str) -> None:
-    """Remember a message, and write it to standard error."""
+    """Write a message to standard error, and remember it."""
     _said.append(text)
     from polygraphy.logger.sinks import escape_controls
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: Any) -> Any:
-        """Do nothing: it is for type checkers."""
+        """Return a decorator that does nothing at run time; it is for type checkers."""
         return lambda function: function
 
 
@@ -82,6 +82,7 @@ class Option:
         excludes: tuple[str, ...] = (),
         needs: tuple[str, ...] = (),
     ) -> None:
+        """Set the declaration; see `option`."""
         self.flags = flags
         self.kind = kind or Text()
         self.is_plain = kind is None
@@ -99,25 +100,25 @@ class Option:
 
     @property
     def is_positional(self) -> bool:
-        """Whether the option is an argument without a flag."""
+        """Return whether the option is an argument without a flag."""
         return not self.flags
 
     @property
     def label(self) -> str:
-        """What messages call the option."""
+        """Return the name of the option for messages."""
         return "/".join(self.flags) or self.name
 
     @property
     def spelling(self) -> str:
-        """What messages call it: the first long flag, or the argument as in the help."""
+        """Return the spelling of the option in messages: the first long flag, or the argument as in
+        the help."""
         long = (flag for flag in self.flags if flag.startswith("--"))
         return next(long, self.kind.metavar)
 
     @property
     def default_text(self) -> str:
-        """What counts when the option is left out: what its row says, else its own default, else
-        that of the argument that it feeds; empty where that is nothing to speak of.
-        """
+        """Return the default as text: from the row, else its own default, else that of the argument
+        that it feeds; empty if it is not worth mentioning."""
         if self.otherwise or isinstance(self.kind, Flag) or self.is_positional:
             return self.otherwise
         from polygraphy.codegen.signatures import SIGNATURES
@@ -131,12 +132,12 @@ class Option:
 
     @property
     def full_help(self) -> str:
-        """The help, with the default at its end."""
+        """Return the help, with the default at its end."""
         default = self.default_text
         return f"{self.help.removesuffix('.')} (default: {default})." if default else self.help
 
     def argv(self, value: Any) -> list[str]:
-        """Return the words of the command line that give the option this value; none for the
+        """Return the command-line words that set the option to this value; empty for the
         default.
         """
         if value == self.default:
@@ -146,14 +147,13 @@ class Option:
 
 
 class Options:
-    """The base of a group of options; the first line of a group's docstring is ``Title:
-    description``.
-    """
+    """Base class of groups of options; the first line of a group's docstring is ``Title:
+    description``."""
 
     _rows: tuple[Option, ...] = ()
 
     def __init__(self, *first: Any, **values: Any) -> None:
-        """Take the values of the options that are given; the others have their defaults."""
+        """Set the given options; the others have their defaults."""
         names = [row.name for row in self._rows]
         unknown = values.keys() - set(names[len(first) :])
         if unknown or len(first) > len(names):
@@ -161,19 +161,19 @@ class Options:
         vars(self).update(zip(names, first), **values)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse: options are values."""
+        """Raise AttributeError, because groups are immutable."""
         raise FrozenInstanceError
 
     def __eq__(self, other: object) -> bool:
-        """Compare with a group of the same class, option by option."""
+        """Return whether a group has the same class and equal options."""
         return type(other) is type(self) and _option_values(other) == _option_values(self)
 
     def __hash__(self) -> int:
-        """Return what equal groups share."""
+        """Return a hash that equal groups share."""
         return hash((type(self), _option_values(self)))
 
     def __repr__(self) -> str:
-        """Name the options that have a value other than their default."""
+        """Return the class name with the options that differ from their defaults."""
         rows = (row for row in self._rows if getattr(self, row.name) != row.default)
         values = (f"{row.name}={getattr(self, row.name)!r}" for row in rows)
         return f"{type(self).__name__}({', '.join(values)})"
@@ -186,9 +186,8 @@ def _option_values(group: Options) -> tuple[Any, ...]:
 
 @dataclass_transform(frozen_default=True)
 def option_group(cls: type[G]) -> type[G]:
-    """Make a group of a class whose fields are options: its options are those of its base and its
-    own. A command has dozens of groups, and attrs would compile methods for each.
-    """
+    """Return a decorator that makes a group of a class with option fields, which also inherits
+    options. It is faster than attrs, because a command has dozens of groups."""
     own_values = {name: vars(cls)[name].metadata[_METADATA] for name in cls.__annotations__}
     for name, row in own_values.items():
         row.name = name
@@ -199,7 +198,7 @@ def option_group(cls: type[G]) -> type[G]:
 
 
 def _complete(row: Option, annotation: str) -> None:
-    """Set the kind and the default of a row that names none, as its annotation says."""
+    """Set the missing kind and default of a row according to its annotation."""
     is_tuple = annotation.startswith("tuple[")
     if row.is_plain:
         metavar = "PATH" if row.reads is not None or row.writes else "TEXT"
@@ -225,8 +224,8 @@ def option(
     excludes: str | tuple[str, ...] = (),
     needs: str | tuple[str, ...] = (),
 ) -> Any:
-    """Declare an option; without flags, a positional argument. What several groups declare alike,
-    under one name, is one row.
+    """Return the declaration of an option; without flags, of a positional argument. Equal options
+    of several groups are declared once.
 
     Args:
         flags: the option's spellings, the preferred one first.
@@ -282,7 +281,7 @@ def with_values(group: G, **values: Any) -> G:
 
 
 def argv_of(group: Options) -> list[str]:
-    """Return the words of the command line that make a group what it is."""
+    """Return the command-line words that recreate a group."""
     words: list[str] = []
     for declared in options_of(type(group)):
         words += declared.argv(getattr(group, declared.name))
@@ -308,9 +307,8 @@ NAMED_RUNNER = "--runner"
 
 
 def flags_in(words: Sequence[str]) -> set[str]:
-    """Return the flags of a command line, also those of named runners, and what else begins as they
-    do.
-    """
+    """Return the flags of a command line, including those of named runners, and other words that
+    look like flags."""
     flags = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
     if NAMED_RUNNER in flags:
         for word, following in zip(words, [*words[1:], ""]):
@@ -324,7 +322,7 @@ def flags_in(words: Sequence[str]) -> set[str]:
 def split_rest(
     words: Sequence[str], options: Sequence[Option]
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """Split a command line at the flag of an option that takes the rest.
+    """Return a command line split at the flag of an option that takes all remaining words.
 
     Returns:
         The words before, and the words after by the name of the option.
@@ -342,9 +340,8 @@ def split_rest(
 
 
 def with_options(words: Sequence[str], more: Sequence[str], options: Sequence[Option]) -> list[str]:
-    """Return a command line with more options at its end, where none takes the words of another;
-    but before what takes all words that follow.
-    """
+    """Return a command line with additional options at its end, or before an option that takes all
+    remaining words."""
     if not more:
         return list(words)
     end = len(split_rest(words, options)[0])
@@ -358,33 +355,32 @@ Given = tuple[Options, Option, Any]
 
 
 class Values:
-    """The option groups of one command line, by class; one that the command lacks is as if all of
-    it had been left out.
-    """
+    """The option groups of one command line, by class; a missing group has its defaults."""
 
     def __init__(
         self, groups: Mapping[type[Options], Options], nested: Mapping[str, Values] | None = None
     ) -> None:
-        """Take the groups, and the options of named runners by name."""
+        """Set the groups, and the options of named runners by name."""
         self._groups = groups
         self.nested = nested or {}
 
     def __getitem__(self, group: type[G]) -> G:
+        """Return a group of options, with defaults if the command lacks it."""
         found_group: Any = self._groups.get(group)
         return group() if found_group is None else found_group
 
     def replace_groups(self, *groups: Options) -> Values:
-        """Return the same with some groups instead of those of their classes."""
+        """Return the values with some groups replaced."""
         options = {**self._groups, **{type(group): group for group in groups}}
         return Values(options, self.nested)
 
     def without(self, *classes: type[Options]) -> Values:
-        """Return the same without some groups."""
+        """Return the values without some groups."""
         groups = {each: group for each, group in self._groups.items() if each not in classes}
         return Values(groups, self.nested)
 
     def overridden(self, own: Values) -> Values:
-        """Return the same with the options in place that have other values than their defaults."""
+        """Return the values, overridden by options that differ from their defaults in `own`."""
         changes: dict[type[Options], dict[str, Any]] = {}
         for group, row, value in own.given:
             changes.setdefault(type(group), {})[row.name] = value
@@ -392,16 +388,19 @@ class Values:
         return self.replace_groups(*groups)
 
     def __iter__(self) -> Any:
+        """Yield the groups."""
         return iter(self._groups.values())
 
     @cached_property
     def given(self) -> Sequence[Given]:
-        """What has a value other than its default, in order of declaration."""
+        """Return the options that differ from their defaults, in order of declaration."""
         return non_default_options(self._groups.values())
 
 
 def non_default_options(groups: Iterable[Options]) -> Sequence[Given]:
-    """Return what has a value other than its default in some groups, in order of declaration."""
+    """Return the options of some groups that differ from their defaults, in order of
+    declaration.
+    """
     if isinstance(groups, Values):
         return groups.given
     return [
@@ -415,9 +414,8 @@ def non_default_options(groups: Iterable[Options]) -> Sequence[Given]:
 def flags_given(
     values: Values, groups: Iterable[type[Options]], *, besides: Iterable[str] = ()
 ) -> list[str]:
-    """Return what messages call each option of some groups that has a value other than its default,
-    in the order of declaration, but for those `besides`.
-    """
+    """Return the spelling of each option of some groups that differs from its default, in order of
+    declaration, except those in `besides`."""
     left_out = set(besides)
     return [
         row.spelling
@@ -428,9 +426,8 @@ def flags_given(
 
 
 def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
-    """Return what messages call each option that feeds an argument of one of some calls, and has a
-    value other than its default.
-    """
+    """Return the spelling of each option that feeds an argument of some calls and differs from its
+    default."""
     wanted = set(calls)
     spellings = (
         row.spelling
@@ -441,9 +438,8 @@ def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
 
 
 def warn_of_needs(values: Values, since: int) -> None:
-    """Log which options have no effect because others are left out that they need, but for those
-    that a warning or a note has named already, `since` there were so many.
-    """
+    """Log options without effect because an option that they need is missing, except those already
+    mentioned after the first `since` messages."""
     rows = [row for _, row, _ in values.given]
     known_flags = {flag for row in rows for flag in row.flags}
     lacking: dict[tuple[str, ...], list[str]] = {}
@@ -455,8 +451,8 @@ def warn_of_needs(values: Values, since: int) -> None:
 
 
 def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) -> Call:
-    """Return a call with the arguments that the options of a command feed, in the order of its
-    signature; where several rows feed one, the last that has a value counts.
+    """Return a call with the arguments that options feed, in the order of its signature; if several
+    rows feed an argument, the last one with a value counts.
 
     Args:
         name: the published name, a key of `SIGNATURES`.
@@ -477,9 +473,7 @@ def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) ->
 
 
 def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list[Step], list[Call]]:
-    """Return the constants that stand for what feeds several of some calls, and the calls with
-    their names in its place.
-    """
+    """Return the constants for values that feed several calls, and the calls with these names."""
     constants, listed = [], list(calls)
     for _, row, value in non_default_options(values):
         named = {target.rpartition(".")[::2] for target in row.feeds if row.constant}

@@ -80,7 +80,7 @@ def absolute_tolerance(kind: Kind, otherwise: str, feeds: Feeds = ()) -> Any:
 
 
 def statistic_option(*statistics: str, otherwise: str, feeds: Feeds = (), note: str = "") -> Any:
-    """Return the option `--check-error-stat` of some statistics; see `relative_tolerance`."""
+    """Return the option `--check-error-stat` for some statistics; see `relative_tolerance`."""
     return option(
         "--check-error-stat",
         kind=Statistics(*statistics),
@@ -350,7 +350,7 @@ def compare_func_of(functions: list[Call]) -> Any:
 
 
 def check_average(values: Values, functions: list[Call]) -> None:
-    """Raise if an average is requested of functions that have none."""
+    """Raise CommandLineError if an average is requested for functions that have none."""
     if not values[CompareOptions].check_average:
         return
     names = [call.name for call in functions]
@@ -392,7 +392,7 @@ def samples_of(values: Values, paths: Sequence[str]) -> Call | None:
 
 
 def _warn_about_unused(values: Values, used: list[str]) -> None:
-    """Warn in one line of options for comparison functions that are not used."""
+    """Log a warning about options for comparison functions that are not used."""
     groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
     used_names = {"--no-shape-check", *flags_feeding(values, used)}
     unused = flags_given(values, groups, besides=used_names)
@@ -421,7 +421,7 @@ def _statistics(simple: SimpleOptions, usual: str = "") -> set[str]:
 
 
 class _CountAndPath(Kind):
-    """A number, and a path where that is given: ``3`` or ``3 worst.safetensors``."""
+    """A number, optionally with a path: ``3`` or ``3 worst.safetensors``."""
 
     nargs = "+"
     metavar = "N [PATH]"
@@ -433,7 +433,7 @@ class _CountAndPath(Kind):
         return Integer(minimum=1).parse(words[:1]), words[1] if len(words) > 1 else None
 
     def files(self, value: tuple[int, str | None]) -> list[tuple[str, str | None]]:
-        """Return the path, or where that is saved without one."""
+        """Return the path, or the default path."""
         return [(value[1] or "worst.safetensors", None)]
 
     def unparse(self, value: tuple[int, str | None]) -> list[str]:

@@ -169,7 +169,7 @@ def _loader_script(options: DataOptions) -> tuple[str, str] | None:
 
 
 def _warn_about_unused(options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None) -> None:
-    """Warn of options for generated data that have no effect, because the data are loaded."""
+    """Log warnings about options for generated data, because the data are loaded."""
     unused = flags_feeding((options,), ["DataLoader"])
     if shapes is not None:
         unused.append("--input-shapes")

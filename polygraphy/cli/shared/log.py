@@ -88,7 +88,8 @@ class LogOptions(Options):
 
 
 def severities(options: LogOptions) -> dict[str, str]:
-    """Return log levels by path within the package, ``""`` for the rest; empty without options.
+    """Return log levels by path within the package, with ``""`` for the rest; empty without
+    options.
 
     The most specific wins: `--silent` where there is no log file, then `--verbosity`, then `-v`,
     `-q` and `--extra-verbose`, of which the highest level counts.
@@ -104,9 +105,8 @@ def severities(options: LogOptions) -> dict[str, str]:
 
 
 def _code_path(path: str) -> str:
-    """Return the path of the code of a published module: `backend/onnxrt` is in
-    `adapters/onnxruntime`.
-    """
+    """Return the path of the code behind a published module: `backend/onnxrt` is in
+    `adapters/onnxruntime`."""
     for published, place in _PLACES.items():
         if path == published or path.startswith((f"{published}/", f"{published}.py")):
             return place
@@ -114,7 +114,7 @@ def _code_path(path: str) -> str:
 
 
 def _level_at(steps: int) -> str:
-    """Return the level `steps` above INFO in detail, or below it where negative."""
+    """Return the level `steps` above INFO in detail, or below it if negative."""
     if steps < -4:
         return "CRITICAL"
     return LEVELS[max(0, min(len(LEVELS) - 1, _INFO - steps))]
@@ -133,7 +133,7 @@ class ScriptOptions(Options):
 
 
 class ReportPath(Text):
-    """The path of a report, whose extension says in which format it is."""
+    """The path of a report; its extension sets the format."""
 
     metavar = "PATH"
 
@@ -169,7 +169,7 @@ class ReportOptions(Options):
 
 @frozen
 class Log:
-    """How the program logs and reports; empty values leave the defaults alone.
+    """The log and report settings of the program; empty values keep the defaults.
 
     Attributes:
         severities: log levels by path within the package, ``""`` for all others.
@@ -193,7 +193,7 @@ class Log:
 
     @property
     def closing(self) -> dict[str, Any]:
-        """The arguments of `program.run` about the report; empty where there is none."""
+        """Return the arguments of `program.run` for the report; empty without one."""
         if self.format is None and not self.report:
             return {}
         paths = list(self.report)
@@ -237,7 +237,7 @@ def log_of(values: Values) -> Log:
 
 
 def _is_known(path: str) -> bool:
-    """Return whether a path is one within the package, or may be the name of a user's script."""
+    """Return whether a path is in the package, or may be the name of a user's script."""
     root = Path(polygraphy.__file__).parent
     try:
         is_inside = any((root / name).exists() for name in (path, f"{path}.py"))

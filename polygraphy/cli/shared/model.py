@@ -29,13 +29,13 @@ MODEL_TYPES = tuple(FORMATS)
 
 
 class NamedModel(Options):
-    """Options that name a model."""
+    """Base class of options that name a model."""
 
     model_file: str | None
 
     @property
     def in_words(self) -> str:
-        """The quoted file name of the model, for sentences; empty without one."""
+        """Return the quoted file name of the model for sentences; empty without one."""
         path = split_symbol(self.model_file or "")[0]
         return quote_word(path.replace("\\", "/").rpartition("/")[2]) if path else ""
 
@@ -90,7 +90,7 @@ def model_shapes_option(help: str, otherwise: str = "") -> Any:
 
 
 def model_type(options: ModelOptions) -> str | None:
-    """Return the type of the model, None when nothing tells it."""
+    """Return the type of the model; None if it is unknown."""
     if options.model_type is not None or options.model_file is None:
         return options.model_type
     named = format_named(split_symbol(options.model_file)[0])
@@ -100,7 +100,7 @@ def model_type(options: ModelOptions) -> str | None:
 
 
 def _kind_of_folder(folder: Path) -> str | None:
-    """Return the kind of model in a folder; None if it holds none."""
+    """Return the kind of model in a folder; None if it contains none."""
     if any((folder / name).exists() for name in ("saved_model.pb", "saved_model.pbtxt")):
         return "saved-model"
     is_checkpoint = (folder / "checkpoint").exists() or any(folder.glob("*.index"))
@@ -151,8 +151,8 @@ class TfOnnxOptions(Options):
 
 
 def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
-    """Return the calls that load a graph: the first takes the path, later ones take the result
-    before them.
+    """Return the calls that load a graph: the first gets the path, later ones the result before
+    them.
 
     Args:
         values: the options.

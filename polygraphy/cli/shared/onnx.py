@@ -31,14 +31,14 @@ EVERY_TENSOR = ("*",)
 
 
 class Outputs(Texts):
-    """Names of tensors, or ``*`` for all of them, which may also be spelled ``mark all``."""
+    """Names of tensors, or ``*`` for all of them, with the alternative spelling ``mark all``."""
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the names, or `EVERY_TENSOR`."""
         return EVERY_TENSOR if " ".join(words) == "mark all" else tuple(words)
 
     def argument(self, value: Sequence[str]) -> Any:
-        """Return a list, or the constant that stands for every tensor."""
+        """Return a list, or the constant for every tensor."""
         return Name("polygraphy.constants", "MARK_ALL") if value == EVERY_TENSOR else list(value)
 
 
@@ -233,7 +233,7 @@ _LOAD = Call("onnx_from_path")
 
 @frozen
 class OnnxModel:
-    """How an ONNX model comes to be.
+    """The calls that load and change an ONNX model.
 
     Attributes:
         calls: functions of the model, each of what the one before returns; the first one takes a
@@ -250,7 +250,7 @@ class OnnxModel:
         return call
 
     def loader(self, path: Any) -> Call:
-        """Return the call that makes a loader of the model."""
+        """Return the call that creates a loader of the model."""
         loaders = (Call(_class_name(call.name), call.args, call.kwargs) for call in self.calls)
         new_call: Call = nest_calls(nest_calls(path, self.graph), loaders)
         return new_call
@@ -261,27 +261,27 @@ class OnnxModel:
 
     @property
     def with_mapped_weights(self) -> OnnxModel:
-        """The same model with weights that stay in its file until they are needed."""
+        """Return the same model with weights that stay in its file until they are needed."""
         return OnnxModel((self.calls[0].of(map_weights=True), *self.calls[1:]), self.graph)
 
     @property
     def is_as_saved(self) -> bool:
-        """Whether the model is run as saved, so that backends may load the file themselves."""
+        """Return whether the model runs as saved, so that backends can load the file themselves."""
         return self == OnnxModel()
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The arguments that select its outputs; empty if all stay."""
+        """Return the arguments that select its outputs; empty if they are unchanged."""
         return next((dict(call.kwargs) for call in self.calls if call.name == "modify_outputs"), {})
 
     @property
     def is_marked(self) -> bool:
-        """Whether every tensor is an output."""
+        """Return whether every tensor is an output."""
         return not isinstance(self.outputs.get("outputs", ()), (list, tuple))
 
 
 def _class_name(function: str) -> str:
-    """Return the name of the loader that does what a function does."""
+    """Return the name of the loader class for a function."""
     return function.replace("_", " ").title().replace(" ", "")
 
 
@@ -337,7 +337,9 @@ def inference_of(values: Values) -> list[Call]:
 
 
 def cast_of(options: OnnxCastOptions) -> list[Call]:
-    """Return the call that converts the model to another data type, if any."""
+    """Return the call that converts the model to another data type, in a list; empty
+    without one.
+    """
     if options.fp_to_fp16 or options.to_bf16:
         chosen = "convert_to_fp16" if options.fp_to_fp16 else "convert_to_bf16"
         return [call_of(chosen, (options,))]
@@ -363,7 +365,7 @@ def _outputs_of(load: OnnxLoadOptions, every: OutputOptions, values: Values) -> 
 
 
 def warn_about_saving(values: Values, *, is_saved: bool = True) -> None:
-    """Log which options about the files of large weights have no effect."""
+    """Log options without effect about the files of large weights."""
     unused = flags_feeding(values, ["save_onnx"])
     unused = [flag for flag in unused if flag != "--save-onnx"]
     if not is_saved:

@@ -26,7 +26,7 @@ Named = Iterable[tuple[str, str | None]]
 
 
 def check_paths(read: Named, written: Named) -> None:
-    """Raise if an input would be overwritten, or two outputs have the same path.
+    """Raise CommandLineError if an input would be overwritten, or two outputs have the same path.
 
     Args:
         read: what is read: a flag, or what else to call it, and its path.
@@ -47,7 +47,7 @@ def check_paths(read: Named, written: Named) -> None:
 
 
 def check_files(values: Values, *, written: Named = ()) -> None:
-    """Raise if options name an input as an output, or the same output twice.
+    """Raise CommandLineError if options name an input as an output, or the same output twice.
 
     Args:
         values: the options of any command.
@@ -72,14 +72,15 @@ def _files_of_options(
 
 
 def _options_with_values(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
-    """Yield options with values other than their defaults, those of named runners too."""
+    """Yield options that differ from their defaults, including those of named runners."""
     yield from (("", *row) for row in values.given)
     for name, own_values in values.nested.items():
         yield from ((f" of {name}", *row) for row in own_values.given)
 
 
 def check_log_and_program(values: Values) -> None:
-    """Raise if the log, the program or a report would overwrite a file named elsewhere.
+    """Raise CommandLineError if the log, the program or a report would overwrite a file named
+    elsewhere.
 
     Args:
         values: the options of any command.
@@ -111,7 +112,7 @@ def check_log_and_program(values: Values) -> None:
 
 
 def check_read(values: Values) -> None:
-    """Raise if an input file, or a function of a script, does not exist.
+    """Raise an error if an input file, or a function of a script, does not exist.
 
     Raises:
         UsageError: there is none.
@@ -170,7 +171,7 @@ def _is_prefix(place: Path) -> bool:
 
 
 def _check_symbol(path: str, symbol: str) -> None:
-    """Raise if a script does not define a name, as far as its text shows."""
+    """Raise an error if a script does not define a name, as far as its text shows."""
     import ast
 
     try:

@@ -16,9 +16,10 @@ DATA_PROFILES = Source("data_loader.profiles()")
 
 
 class _Steps(Integer):
-    """A number of steps, or the usual one."""
+    """A number of steps, with a default."""
 
     def __init__(self) -> None:
+        """Allow numbers from 1."""
         super().__init__(minimum=1)
         self.nargs = "?"
 
@@ -42,7 +43,7 @@ class _States(Texts):
     metavar = "OUT:IN"
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the pairs as they were typed."""
+        """Return the pairs unchanged."""
         for word in words:
             output, _, name = word.rpartition(":")
             if word == "none" and len(words) > 1:
@@ -108,7 +109,7 @@ class StepOptions(Options):
 
 
 def with_steps(values: Values, data: Call, model: Source | None) -> Call:
-    """Return the call that creates the data loader; one over steps if requested.
+    """Return the call that creates the data loader, or one over steps if requested.
 
     Args:
         values: the options.

@@ -61,7 +61,7 @@ class PairResult:
 
 @frozen
 class PairTally:
-    """How many of a pair's iterations matched; of its outputs, where averages are judged.
+    """The number of matching iterations of a pair of runs, or of outputs if averages are judged.
 
     An iteration without any output matches nothing.
     """
@@ -185,7 +185,7 @@ def check_aggregation(aggregation: str) -> str:
 
 @pickle_as("polygraphy.comparator.struct")
 class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
-    """What one comparison function found: per pair of runners, per iteration, an answer per output.
+    """The results of one comparison function: per pair of runners and iteration, one per output.
 
     Truthy when every pair passed, as `tallies` counts: every output of every iteration did, and in
     every iteration at least one was compared.
@@ -218,7 +218,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         ) = None,
         aggregation: str = "per_sample",
     ) -> None:
-        """Hold no pairs, or those of a dictionary or of a list of ``(pair, iterations)``."""
+        """Create a result without pairs, or with those of a dictionary or of ``(pair,
+        iterations)``."""
         super().__init__(dct.items() if isinstance(dct, Mapping) else dct)
         if aggregation != self.aggregation:
             self.aggregation = check_aggregation(aggregation)
@@ -317,10 +318,12 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return super().pop(index)
 
     def __reversed__(self) -> Iterator[tuple[RunnerPair, list[Answers]]]:
+        """Yield the pairs with their iterations, the last pair first."""
         self._unpack()
         return super().__reversed__()
 
     def __eq__(self, other: object) -> bool:
+        """Return whether both have equal pairs, results and aggregation."""
         for each in (self, other):
             if isinstance(each, AccuracyResult):
                 each._unpack()
@@ -338,13 +341,17 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return iter(self.keys())
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle stores."""
         return type(self), (list(self.items()),), vars(self)
 
     def __bool__(self) -> bool:
+        """Return whether every pair of runs passed."""
         return len(self) > 0 and all(tally.passed for tally in self.tallies())
 
     def tallies(self) -> Iterator[PairTally]:
-        """Yield how each pair fared, in order; every verdict and every count is taken from here."""
+        """Yield the tally of each pair, in order; every verdict and every count is derived
+        from it.
+        """
         for position, pair in enumerate(self.keys()):
             counted = self._judgments(position)
             matched = (
@@ -487,13 +494,14 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
 @pickle_as("polygraphy.comparator.struct")
 class AccuracyResults(list[AccuracyResult], Storable):
-    """What several comparison functions found; truthy when all of them passed.
+    """The results of several comparison functions; true if all of them passed.
 
     Attributes:
         steps: the steps of models with states, one per pair of runs; see `StepsCompared`.
     """
 
     def __init__(self, lst: Iterable[AccuracyResult] | None = None) -> None:
+        """Create a list of results, by default an empty one."""
         super().__init__(lst or ())
         self.steps: Sequence[Any] = ()
 
@@ -506,10 +514,11 @@ class AccuracyResults(list[AccuracyResult], Storable):
         super().extend(elems)
 
     def __bool__(self) -> bool:
+        """Return whether all comparison functions passed."""
         return len(self) > 0 and all(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle says besides the results; NVIDIA's says those, too."""
+        """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
         self.extend(their_items(state) or ())
         vars(self).update(state)
 
@@ -573,13 +582,14 @@ class AccuracyResults(list[AccuracyResult], Storable):
         return verdicts_html(self)
 
     def __repr__(self) -> str:
+        """Return the results as text, for debugging."""
         verdict = "PASSED" if self else "FAILED"
         return f"AccuracyResults({verdict}: {', '.join(repr(result.label) for result in self)})"
 
 
 @port
 def verdicts_html(results: AccuracyResults) -> str:  # type: ignore[empty-body]
-    """Return verdicts."""
+    """Return the verdicts as HTML for notebooks."""
 
 
 @port

@@ -24,7 +24,7 @@ _PROTOCOL = 5
 
 
 class Spool(Protocol):
-    """Keeps bytes until it is dropped itself."""
+    """Storage for bytes, which exists until the object is deleted."""
 
     def put(self, data: bytes) -> int:
         """Store bytes and return a ticket for them; raise FileError if the storage is full."""
@@ -36,7 +36,7 @@ class Spool(Protocol):
 
 
 class AnswerLog(list[Answers]):
-    """A list of answers per iteration, whose earlier part is packed away while it grows.
+    """A list of results per iteration; earlier iterations are packed while the list grows.
 
     As a list it holds the recent iterations; `reading` goes through all of them without changing
     that, and `unpack` makes it a list of all, which grows as any other from then on. Only answers
@@ -45,8 +45,7 @@ class AnswerLog(list[Answers]):
 
     def __init__(self, open_spool: Callable[[], Spool] | None) -> None:
         """Create an empty log; earlier iterations move to the storage that `open_spool` opens, if
-        it is given.
-        """
+        set."""
         super().__init__()
         self._open_spool = open_spool
         self._spool: Spool | None = None
@@ -77,7 +76,9 @@ class AnswerLog(list[Answers]):
         return Reading(self)
 
     def unpack(self) -> None:
-        """Hold all iterations as objects from now on; FileError when they cannot be read."""
+        """Unpack all iterations and keep them as objects; raise FileError if they cannot be
+        read.
+        """
         if self._tickets:
             self[:0] = self._past()
         self._tickets, self._packs = [], False
@@ -102,29 +103,34 @@ class AnswerLog(list[Answers]):
             self._held = len(self[0])
 
     def _past(self) -> Iterator[Answers]:
-        """Yield the answers of iterations that were moved to the spool."""
+        """Yield the results of iterations that were moved to the spool."""
         for ticket in self._tickets:
             assert self._spool is not None
             # Nothing else can have written to the spool.
             yield from _unpack_iterations(self._spool.take(ticket))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle stores: all iterations, unpacked."""
         return list, (list(self.reading()),)
 
 
 class Reading(Collection[Answers]):
-    """All iterations of a log, in their order; what it yields is not to be changed."""
+    """A read-only view of all iterations of a log, in order."""
 
     def __init__(self, log: AnswerLog) -> None:
+        """Create a view of a log."""
         self._log = log
 
     def __contains__(self, answers: object) -> bool:
+        """Return whether an iteration of the log has these results."""
         return any(values == answers for values in self)
 
     def __len__(self) -> int:
+        """Return the number of iterations."""
         return self._log.total
 
     def __iter__(self) -> Iterator[Answers]:
+        """Yield the results of each iteration."""
         yield from self._log._past()
         yield from self._log
 

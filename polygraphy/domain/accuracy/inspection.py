@@ -20,7 +20,7 @@ _BLOCK = 1 << 18
 
 @frozen
 class Detail:
-    """How much a report says.
+    """The level of detail of a report.
 
     Attributes:
         statistics: whether NaN, infinities and zeros are counted even where there are none, and
@@ -85,7 +85,7 @@ class IterationReport:
 
 @frozen
 class RunReport:
-    """What is said about one runner, or about input data.
+    """The report on one runner, or on input data.
 
     Attributes:
         runner: name of the runner; None for input data.
@@ -100,7 +100,7 @@ class RunReport:
 
 @frozen
 class DataReport:
-    """What is said about one file or folder.
+    """The report on one file or folder.
 
     Attributes:
         source: the path.
@@ -169,7 +169,8 @@ def _is_positive_infinity(block: Array) -> Any:
 def _peculiarity(
     name: str, count: int, array: Array, predicate: Callable[[Array], Any]
 ) -> Peculiarity:
-    """Find the first element that a predicate holds for; the array is searched in blocks."""
+    """Return the number of elements that satisfy a predicate, and the first of them; the array is
+    searched in blocks."""
     first = None
     flat = array.reshape(-1)
     for start in range(0, flat.size if count else 0, _BLOCK):

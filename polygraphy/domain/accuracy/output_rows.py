@@ -42,7 +42,7 @@ _WRONG = 1e6
 
 @frozen
 class WorstIteration:
-    """The iteration in which an output is worst.
+    """The iteration in which an output has its largest error.
 
     Attributes:
         iteration: from 0; None for the average of all iterations.
@@ -81,7 +81,7 @@ class WorstIteration:
 
 @frozen
 class OutputRow:
-    """What was found about one output in all iterations.
+    """The result for one output over all iterations.
 
     Attributes:
         name: of the output.
@@ -156,7 +156,7 @@ class OutputRow:
 
 
 class OutputRows:
-    """Folds the answers about one pair of runs, in the order in which outputs are first seen.
+    """The rows of one pair of runs, in the order in which outputs first appear.
 
     Attributes:
         runners: names of the two runs.
@@ -177,6 +177,7 @@ class OutputRows:
         is_judged: bool = True,
         measures: bool = False,
     ) -> None:
+        """Create a collection without rows for a pair of runs."""
         self.measures = measures
         self.runners = runners
         self.positions = positions
@@ -205,6 +206,7 @@ class OutputRows:
                 Found.measure(answer)
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return len(self._found)
 
     def drop(self, names: Collection[str]) -> None:
@@ -217,9 +219,10 @@ class OutputRows:
 
 
 class AccuracyTable:
-    """Folds the answers of a comparison: the rows of each comparison function and pair of runs."""
+    """The rows of each comparison function and pair of runs."""
 
     def __init__(self, *, measures: bool = False) -> None:
+        """Create an empty table; `measures` adds the metrics of each output to its row."""
         self._tables: dict[tuple[str, tuple[int, int]], OutputRows] = {}
         self.measures = measures
 
@@ -270,7 +273,7 @@ class AccuracyTable:
 
 @frozen
 class Comparison:
-    """What one comparison function found about one pair of parties.
+    """The result of one comparison function for one pair of runs.
 
     Attributes:
         function: its name.
@@ -311,7 +314,7 @@ Run = tuple[str, str]
 
 @frozen
 class JudgedPair:
-    """A comparison, before everyone who took part is known, and so what each is called."""
+    """A comparison whose runs have no display names yet."""
 
     function: str
     runs: tuple[Run, Run]
@@ -357,12 +360,13 @@ def _average_rows(table: OutputRows, result: AccuracyResult, at: int) -> OutputR
 
 
 class _Found:
-    """What was found about one output so far; the first iteration says what it is."""
+    """Collects the results of one output; the first iteration sets type and shape."""
 
     __slots__ = ("absolute", "kept", "limit", "matched", "metric", "metrics", "name", "noise",
                  "rank", "relative", "tensors", "total", "uniform", "value", "worst")  # fmt: skip
 
     def __init__(self, name: str, first: Any) -> None:
+        """Start with the result of the first iteration."""
         self.name = name
         self.tensors: Tensors = (None, None)
         if isinstance(first, CompareResult):
@@ -390,7 +394,7 @@ class _Found:
                 self.metrics[metric] = value
 
     def add(self, iteration: int | None, answer: Any) -> None:
-        """Add the answer of an iteration, and keep the worst."""
+        """Add the result of an iteration, and keep the worst."""
         passed = bool(answer)
         self.total += 1
         self.matched += passed
@@ -623,7 +627,7 @@ def factor_in_words(ratio: float) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return a value as a sentence has it."""
+    """Return a value as text for a sentence; floats are rounded to a few digits."""
     return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -77,7 +78,7 @@ def scores_of(output: Any, *, is_one: bool) -> int | None:
 
 @frozen
 class Labels:
-    """What is right about each sample.
+    """The correct answer for each sample.
 
     Attributes:
         texts: the label of each sample: a class as models answer it.
@@ -112,6 +113,19 @@ class Labels:
         classes = sorted({*names, *class_names})
         numbers = {name: str(number) for number, name in enumerate(classes)}
         return Labels([numbers[name] for name in names], classes)
+
+    def misplaced_class(self) -> str | None:
+        """Return the first class that people would number differently, such as 'c10', which the
+        alphabetical order has before 'c2', or 'Z' before 'a'; None if there is none.
+        """
+        pairs = zip(self.classes, sorted(self.classes, key=_natural_key))
+        return next((name for name, natural in pairs if name != natural), None)
+
+
+def _natural_key(name: str) -> list[tuple[bool, int, str]]:
+    """Return a sort key that ignores case and compares digits as numbers."""
+    words = re.findall(r"[0-9]+|[^0-9]+", name.casefold())
+    return [(not w.isdigit(), int(w) if w.isdigit() else 0, w) for w in words]
 
 
 def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
@@ -191,7 +205,7 @@ class Change:
 
 @frozen
 class TaskMetric:
-    """How often both runs are right.
+    """The accuracy of both runs, and its difference.
 
     Attributes:
         values: of both runs, from 0 to 1.
@@ -207,7 +221,7 @@ class TaskMetric:
 
 @frozen
 class SamplesCompared:
-    """What came of all samples.
+    """The comparison of two runs over all samples.
 
     Attributes:
         parties: what both runs are called.

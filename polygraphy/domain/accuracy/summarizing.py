@@ -202,11 +202,11 @@ _Key = tuple[tuple[int, int], int, str]
 
 
 class ComparisonRecord:
-    """Collects what is found about each output; of several pairs of runs or iterations the worst
-    stands for the output, and the details stay below it.
-    """
+    """Collects a record for each output: the worst of several pairs of runs or iterations, with the
+    others as details."""
 
     def __init__(self) -> None:
+        """Create a record without outputs."""
         self._entries: dict[_Key, dict[str, Any]] = {}
 
     def add(self, pair: PairResult) -> None:

@@ -54,7 +54,7 @@ MOST_KEPT = 256
 
 
 class KeptDifferences:
-    """The absolute and the relative differences of two arrays that are gone.
+    """The absolute and relative differences of two arrays that were released.
 
     The metrics are those of `Difference`, to the last bit.
     """
@@ -62,7 +62,7 @@ class KeptDifferences:
     __slots__ = ("_medians", "absolute", "relative")
 
     def __init__(self, absolute: Floats, relative: Floats) -> None:
-        """Keep two vectors of one length, n > 0, which do not change."""
+        """Keep two vectors of equal length, n > 0, which must not change."""
         self.absolute = absolute
         self.relative = relative
         self._medians: tuple[float, float] | None = None
@@ -191,7 +191,8 @@ class Difference:
 
     @staticmethod
     def form_together(many: Iterable[Difference]) -> None:
-        """Form the differences of many small arrays together, which saves most of the time."""
+        """Compute the differences of many small arrays in one batch, which takes a fraction of the
+        time."""
         differences = list(many)
         formed = form_together([each._pair for each in differences])
         for each, extents in zip(differences, formed):
@@ -216,7 +217,7 @@ class Difference:
                 each._ordered[channel] = Ordered(size, middle(left, right), {})
 
     def _channels_without_median(self) -> Iterator[tuple[Channel, Floats]]:
-        """Yield the channels whose medians have to be computed, with their elements, none NaN."""
+        """Yield the channels without a median, each with its elements that are not NaN."""
         for channel in CHANNELS:
             extent = self._extents.get(channel)
             if extent is None or extent.nan or extent.peak == 0:
@@ -271,7 +272,8 @@ class Difference:
         return self._mismatches[key]
 
     def known_match(self, atol: float, rtol: float) -> Mismatches | None:
-        """Return the mismatches if known differences show that there are none; else None."""
+        """Return an empty result if known differences prove that no element exceeds the tolerance;
+        else None."""
         extent = self._extents.get("absolute")
         if extent is None or extent.nan or not _limit(atol, rtol, "either").covers(extent.peak):
             return None
@@ -540,7 +542,7 @@ _ZEROS = (0.0,) * 6
 
 @lru_cache(maxsize=1024)
 def _no_mismatches(size: int) -> Mismatches:
-    """Return that no element mismatches; results share it, which makes them small when saved."""
+    """Return a result without mismatches; it is shared, which makes saved results small."""
     return Mismatches(size, 0, 0, None, None)
 
 

@@ -374,6 +374,8 @@ class NonFinite:
 
 
 class _Counts(NamedTuple):
+    """The counts of a block, and the position of the first difference."""
+
     far: int
     nan: int
     posinf: int
@@ -564,6 +566,7 @@ class _UlpStream(Stream["_UlpReader"]):
     """The distances of a pair."""
 
     def __init__(self, pair: Pair, precision: Precision | None) -> None:
+        """Stream the distances of a pair in a precision."""
         self.shape = pair.shape
         self.size = pair.size
         self._pair = pair
@@ -581,7 +584,10 @@ class _UlpStream(Stream["_UlpReader"]):
 
 
 class _UlpReader(RealReader):
+    """Reads the distances of a pair in blocks."""
+
     def __init__(self, pair: Pair, precision: Precision | None, scratch: Scratch) -> None:
+        """Create a reader of the distances."""
         super().__init__(scratch)
         self._load = pair.loader(scratch)
         self._precision = precision

@@ -54,7 +54,7 @@ class ComputePrecision:
 
     @property
     def by_operator(self) -> Mapping[str, str]:
-        """The precision of each operator."""
+        """Return the precision of each operator."""
         return dict.fromkeys(self.operators, self.dtype)
 
     def describe(self) -> str:
@@ -67,7 +67,7 @@ class ComputePrecision:
 
     @property
     def label(self) -> str:
-        """The precision as people write it."""
+        """Return the usual spelling of the precision, such as ``TF32``."""
         return "TF32" if self.dtype == TF32 else self.dtype
 
 

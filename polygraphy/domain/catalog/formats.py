@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen
 class ModelFormat:
-    """One format.
+    """A format of model files.
 
     Attributes:
         name: what ``--model-type`` calls it.
@@ -48,14 +48,13 @@ def formats_of(*technologies: str) -> tuple[str, ...]:
 
 
 def extensions_of(name: str) -> tuple[str, ...]:
-    """Return how files of a format are named."""
+    """Return the file extensions of a format."""
     return FORMATS[name].extensions
 
 
 def format_named(path: str) -> str | None:
-    """Return the format that the extension of a file stands for, in capitals or not; None for an
-    extension that none has. A function of a script may be named, as in ``model.py:load``.
-    """
+    """Return the format that belongs to the extension of a file, in any case; None if there is
+    none. The path may name a function of a script, as in ``model.py:load``."""
     script, _, function = path.rpartition(":")
     is_function = function.isidentifier() and script.lower().endswith(".py")  # Not `a.py:b.onnx`.
     lowered = (script if is_function else path).lower()

@@ -12,8 +12,8 @@ Scale = Literal["error", "signed", "similarity", "decibels"]
 
 
 class Metric(NamedTuple):
-    """A number about a pair of outputs, the comparison function that computes it, and the threshold
-    that it is held to.
+    """A number about a pair of outputs, the comparison function that computes it, and its
+    threshold.
 
     Attributes:
         function: what ``--compare`` calls the function.
@@ -88,7 +88,7 @@ class Metric(NamedTuple):
 
     @property
     def default_text(self) -> str:
-        """The default as people write it."""
+        """Return the default threshold as text."""
         return f"{self.default:g}".replace("e-0", "e-")
 
 

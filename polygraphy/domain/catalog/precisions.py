@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen
 class Precision:
-    """One precision.
+    """A precision in which TensorRT can build layers.
 
     Attributes:
         name: its argument of `CreateConfig`, its flag of the builder, and of the command line.

@@ -22,9 +22,7 @@ writes which outputs failed, and how.
 
 
 def format_of_report(path: str) -> str | None:
-    """Return the format in which a report is written to a path; None where its extension names
-    none.
-    """
+    """Return the report format that belongs to the extension of a path; None if there is none."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     stem, dot, extension = name.rpartition(".")
     return REPORTS.get(dot + extension) if stem else None

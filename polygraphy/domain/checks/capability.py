@@ -17,7 +17,7 @@ class ModelNode:
 
 @frozen
 class Problem:
-    """Something that a backend says against a model.
+    """A reason why a backend does not support a model.
 
     Attributes:
         reason: what it says.
@@ -37,7 +37,7 @@ class Problem:
 
 @frozen
 class ModelPart:
-    """Consecutive nodes that are supported together, or are not.
+    """Consecutive nodes that are all supported, or all unsupported.
 
     Attributes:
         start: position of the first.
@@ -65,7 +65,7 @@ class ModelPart:
 
 @frozen
 class SupportReport:
-    """What is known about the support of one model.
+    """The support of one model by a backend.
 
     Attributes:
         is_supported: whether the whole model is supported.
@@ -112,7 +112,7 @@ class SupportReport:
 
 @frozen
 class NodePlacement:
-    """Where a node runs.
+    """The execution provider of a node.
 
     Attributes:
         position: of the node in the graph of the model; None in a graph that was rewritten.
@@ -138,7 +138,7 @@ class NodePlacement:
 
 @frozen
 class Placements:
-    """Where the nodes of a model run.
+    """The execution providers of all nodes of a model.
 
     Attributes:
         count: how many nodes the model has.
@@ -240,7 +240,7 @@ class UnsupportedNode:
 
 @frozen
 class Compatibility:
-    """What came of trying a model in a backend.
+    """The result of loading a model in a backend.
 
     Attributes:
         backend: name of the backend.

@@ -24,7 +24,7 @@ _SEVERITY = {EXCEPTION: 2, WARNING: 1, INFO: 0}
 
 
 class Source:
-    """Who found it; the names are those of the report's format."""
+    """The origin of a finding; the names are those of the report format."""
 
     LOADER = "onnx_loader"
     CHECKER = "onnx_checker"
@@ -38,7 +38,7 @@ _PREFERRED = (Source.RUNTIME, Source.CHECKER, Source.SHAPES, Source.GRAPH, Sourc
 
 @frozen
 class LintEntry:
-    """One finding.
+    """A finding of the linter.
 
     Attributes:
         level: `EXCEPTION`, `WARNING` or `INFO`.
@@ -59,7 +59,7 @@ class LintEntry:
 
 
 def with_rule(entry: LintEntry) -> LintEntry:
-    """Return a finding that names the rule that it breaks."""
+    """Return a finding with the name of its rule."""
     rule = _RULES.get((entry.source, entry.level)) or _RULES.get((entry.source, ""), "")
     return evolve(entry, rule=entry.rule or rule)
 
@@ -77,7 +77,7 @@ _RULES = {
 
 @frozen
 class TrialValue:
-    """A tensor, or a sequence of tensors, as a backend holds it that tries nodes.
+    """A tensor, or a sequence of tensors, in the form of the backend that runs single nodes.
 
     Attributes:
         raw: what the backend takes again as an input; None if that was lost on the way from
@@ -93,7 +93,7 @@ class TrialValue:
 
 @frozen
 class Findings:
-    """What a linter found.
+    """The findings of a linter.
 
     Attributes:
         nodes: names of all nodes, in the order of the model; unnamed ones have got a name.
@@ -111,7 +111,7 @@ class Findings:
 
 @frozen
 class LintReport:
-    """Everything that was found, and which nodes are fine.
+    """All findings, and the nodes without any.
 
     Attributes:
         passing: names of nodes that nothing serious was found about.
@@ -370,7 +370,7 @@ def _in_cycles(needs: list[set[int]]) -> set[int]:
 
 
 def _nodes_in_cycles(needs: Mapping[int, set[int]]) -> set[int]:
-    """Return the nodes in a cycle or behind one."""
+    """Return the nodes that are in a cycle or depend on one."""
     sorter = TopologicalSorter(needs)
     with suppress(CycleError):  # It still gives what comes before any cycle.
         sorter.prepare()

@@ -23,12 +23,14 @@ class Operand:
         shape: its dimensions, None for each that is unknown; None if their number is unknown.
         values: its elements, an array; None if they are unknown.
         dtype: the name of its data type, as ``float32``; empty if it is unknown.
+        length: the number of members of a sequence; None if it is unknown, or another thing.
     """
 
     name: str
     shape: tuple[int | None, ...] | None = None
     values: Any = None
     dtype: str = ""
+    length: int | None = None
 
     @property
     def rank(self) -> int | None:
@@ -45,7 +47,7 @@ class Operand:
 
 @frozen(eq=False)
 class OperatorCall:
-    """A node.
+    """A node with its attributes and inputs, as the rules see it.
 
     Attributes:
         op: its operator, of the main domain.
@@ -62,11 +64,11 @@ class OperatorCall:
     outputs: int = 1
 
     def input(self, position: int) -> Operand | None:
-        """Return an input; None if it is left out."""
+        """Return an input; None if it is omitted."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def shape(self, position: int) -> tuple[int | None, ...] | None:
-        """Return the shape of an input; None if it is left out or its rank is unknown."""
+        """Return the shape of an input; None if it is omitted or its rank is unknown."""
         operand = self.input(position)
         return None if operand is None else operand.shape
 
@@ -105,7 +107,7 @@ class Violation:
 
 @frozen
 class InvalidNode:
-    """A node of the main graph that breaks the specification, or a node inside it.
+    """A node of the main graph that breaks the specification, or contains a node that does.
 
     Attributes:
         index: its position.
@@ -123,6 +125,6 @@ class InvalidNode:
 
 
 def shape_text(shape: Sequence[int | None]) -> str:
-    """Return a shape as messages show it."""
+    """Return a shape as text for messages."""
     dims = ["?" if dim is None else str(dim) for dim in shape]
     return f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"

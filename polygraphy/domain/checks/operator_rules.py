@@ -43,12 +43,13 @@ from polygraphy.domain.checks.requirements import (
     wrong_shape,
     wrong_values,
 )
+from polygraphy.domain.checks.value_rules import VALUE_RULES
 from polygraphy.domain.checks.words_of_attributes import check_words
 
 
 def violations(call: OperatorCall) -> list[Violation]:
     """Return the rules that a node breaks."""
-    rules = (*_RULES.get(call.op, ()), check_words)
+    rules = (*_RULES.get(call.op, ()), *VALUE_RULES.get(call.op, ()), check_words)
     return [violation for rule in rules for violation in rule(call)]
 
 
@@ -445,7 +446,8 @@ _RESIZE, _RESIZE_WITHOUT = 11, 13
 
 
 def _recurrent_rule(gates: int) -> Rule:
-    """Return a rule for the shapes of the weights, bias and states of a recurrent operator."""
+    """Return a rule for the shapes of the weights, bias and states of a recurrent operator with
+    that many gates."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield violations by the shapes of weights and states."""
@@ -638,6 +640,11 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Trilu": (require_ranks(x0=(2, ANY_RANK)),),
     "STFT": (require_ranks(x0=3),),
     "ConstantOfShape": (require_ranks(x0=1),),
+    "EyeLike": (require_ranks(x0=2),),
+    "Compress": (require_ranks(x1=1),),
+    "If": (_scalar_rule(0),),
+    "Loop": (_scalar_rule(0, 1),),
+    "SequenceAt": (_scalar_rule(1),),
 }
 
 

@@ -24,7 +24,7 @@ _SHOWN = 4
 
 
 def wrong_shape(call: OperatorCall, operand: Operand, requirement: str) -> Violation:
-    """Return that an operand has a shape that the rule does not allow."""
+    """Return the violation that an operand has a shape that the rule does not allow."""
     shape = shape_text(operand.shape or ())
     return Violation(
         call.op, requirement, f"{operand.name!r} has shape {shape}", SHAPE, operand.name
@@ -32,14 +32,14 @@ def wrong_shape(call: OperatorCall, operand: Operand, requirement: str) -> Viola
 
 
 def wrong_rank(call: OperatorCall, operand: Operand, requirement: str) -> Violation:
-    """Return that an operand has a rank that the rule does not allow."""
+    """Return the violation that an operand has a rank that the rule does not allow."""
     rank = operand.rank
     actual = f"{operand.name!r} has rank {rank} (shape {shape_text(operand.shape or ())})"
     return Violation(call.op, requirement, actual, SHAPE, operand.name)
 
 
 def wrong_attribute(call: OperatorCall, name: str, requirement: str) -> Violation:
-    """Return that an attribute has a value that the rule does not allow."""
+    """Return the violation that an attribute has a value that the rule does not allow."""
     actual = f"attribute {name!r} is {call.attributes.get(name)}"
     return Violation(call.op, requirement, actual, ATTRIBUTE)
 
@@ -47,7 +47,7 @@ def wrong_attribute(call: OperatorCall, name: str, requirement: str) -> Violatio
 def wrong_values(
     call: OperatorCall, operand: Operand, requirement: str, bad: Sequence[Any]
 ) -> Violation:
-    """Return that an operand contains elements that the rule does not allow."""
+    """Return the violation that an operand contains elements that the rule does not allow."""
     values = ", ".join(map(str, bad[:_SHOWN])) + (", ..." if len(bad) > _SHOWN else "")
     return Violation(
         call.op, requirement, f"{operand.name!r} contains {values}", VALUE, operand.name

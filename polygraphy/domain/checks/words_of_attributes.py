@@ -51,7 +51,7 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def check_words(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation for each attribute with a word that no opset lists."""
+    """Yield a violation for each attribute with a value that no opset allows."""
     for name, words in _WORDS.get(call.op, {}).items():
         value = call.attributes.get(name)
         if isinstance(value, str) and value not in words:

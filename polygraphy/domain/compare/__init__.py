@@ -21,6 +21,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    """Return a public name, imported on first use."""
     if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'names')}"), name)
@@ -29,4 +30,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Return the public names."""
     return sorted({*globals(), *__getattr__("__all__")})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BaseCompareFunc(Protocol):
-    """Compares one iteration of two runs. Any callable of this form will do."""
+    """Compares one iteration of two runs. Any callable with this signature can be used."""
 
     def __call__(
         self, iter_result0: IterationResult, iter_result1: IterationResult
@@ -27,7 +27,7 @@ class BaseCompareFunc(Protocol):
 
 
 class PairwiseCompareFunc:
-    """A comparison function that answers about one pair of outputs at a time.
+    """A comparison function that compares one pair of outputs at a time.
 
     Subclasses say how two arrays of one shape are compared (`compare_arrays`), and which of their
     settings may differ from output to output (`per_output_settings`). Pairing, shapes, missing
@@ -68,6 +68,8 @@ class PairwiseCompareFunc:
         fail_fast: bool | None = None,
         find_output_func: FindOutput | None = None,
     ) -> None:
+        """Set whether shapes must match, whether to stop at the first failure, and how outputs are
+        paired."""
         self.check_shapes = check_shapes is not False
         self.fail_fast = bool(fail_fast)
         self.find_output_func = find_output_func

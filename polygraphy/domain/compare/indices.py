@@ -42,7 +42,7 @@ class Misplaced:
 
 
 class IndicesResult(CompareResult):
-    """Whether two lists of indices agree.
+    """The comparison of two lists of indices.
 
     Attributes:
         size: how many entries were compared.
@@ -52,6 +52,7 @@ class IndicesResult(CompareResult):
     """
 
     def __init__(self, size: int, count: int, first: Misplaced | None, index_tolerance: int):
+        """Create a result from the number of entries, of misplaced ones, and the first of these."""
         super().__init__()
         self.size = size
         self.count = count
@@ -59,9 +60,11 @@ class IndicesResult(CompareResult):
         self.index_tolerance = index_tolerance
 
     def __bool__(self) -> bool:
+        """Return whether no entry is misplaced."""
         return self.count == 0
 
     def __repr__(self) -> str:
+        """Return the result as text, for debugging."""
         return f"IndicesResult(size={self.size}, count={self.count}, first={self.first!r})"
 
 
@@ -136,6 +139,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         return IndicesResult(size, int(rows.size), first, tolerance)
 
     def __repr__(self) -> str:
+        """Return the expression that creates the function."""
         return f"IndicesCompareFunc({self.index_tolerance!r})"
 
 
@@ -182,7 +186,7 @@ def _nearest(array: Array, entry: Any, place: int) -> int | None:
 
 
 def _equal(a: Array, b: Array) -> npt.NDArray[np.bool_]:
-    """Compare element by element, exactly for signed with unsigned integers too."""
+    """Return where elements are equal, compared exactly also for signed with unsigned integers."""
     kinds = {a.dtype.kind, b.dtype.kind}
     if kinds == {"i", "u"}:  # Older versions of numpy round both to float64.
         signed, unsigned = (a, b) if a.dtype.kind == "i" else (b, a)

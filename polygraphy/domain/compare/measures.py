@@ -53,7 +53,9 @@ class PerceptualDistance(Protocol):
 
 
 def _from_dot(metric: Callable[[similarity.DotMetrics], float]) -> Method:
-    """Return a measuring method based on norms and angles from a single pass."""
+    """Return a method that computes a metric from norms and angles, all computed in a
+    single pass.
+    """
 
     def measure(self: MetricCompareFunc, value: Side, reference: Side, _setting: str) -> float:
         """Return the metric; TypeError unless the arrays are numeric."""
@@ -64,6 +66,8 @@ def _from_dot(metric: Callable[[similarity.DotMetrics], float]) -> Method:
 
 
 class _Perceptual(MetricCompareFunc):
+    """Compares images by LPIPS."""
+
     def __init__(
         self,
         threshold: PerOutput[float] | None = None,
@@ -89,6 +93,7 @@ class _Perceptual(MetricCompareFunc):
             ) from None
 
     def measure(self, value: Side, reference: Side, _setting: str) -> float:
+        """Return the perceptual distance of two outputs."""
         return self._distance.between(value.array, reference.array)
 
 
@@ -114,6 +119,8 @@ def _ulp_distances(
 
 
 class _TopK(MetricCompareFunc):
+    """Compares the highest entries of lists of scores."""
+
     def __init__(
         self,
         agreement_threshold: PerOutput[float] | None = None,

@@ -39,7 +39,7 @@ def _limit(value: Any) -> float:
 
 @frozen
 class MetricThreshold(Threshold):
-    """What a metric is held to: the largest value, or where more is better the smallest.
+    """The limit of a metric: the largest allowed value, or the smallest if more is better.
 
     Attributes:
         threshold: the limit, which is itself still allowed.
@@ -58,6 +58,7 @@ class MetricThreshold(Threshold):
     """What the number means; each kind of threshold has its own."""
 
     def metric_fields(self) -> tuple[str, ...]:
+        """Return the name of the field with the limit."""
         return (self.metric.field,)
 
     def passed(self, metric_values: Mapping[str, float | None]) -> bool:
@@ -83,7 +84,7 @@ class MetricThreshold(Threshold):
 
 
 class MetricResult(CompareResult):
-    """A metric of one output; truthy when it is good enough.
+    """The value of a metric for one output; true if it passed.
 
     NaN never is, nor is a metric that was not computed, or not held to anything.
 
@@ -97,23 +98,29 @@ class MetricResult(CompareResult):
     def __init__(
         self, value: float | None = None, thresholds: MetricThreshold | None = None
     ) -> None:
+        """Create a result from a value and its threshold."""
         super().__init__(thresholds)
         self.value = value
 
     def _take_their_metrics(self, state: dict[str, Any]) -> None:
+        """Load the metric from the state of a pickle of NVIDIA's Polygraphy."""
         self.value = state.get(self.metric.field)
 
     def metric_fields(self) -> tuple[str, ...]:
+        """Return the name of the metric."""
         return (self.metric.field,)
 
     def metric_values(self) -> dict[str, float | None]:
+        """Return the value of the metric, by its name."""
         return {self.metric.field: self.value}
 
     @property
     def is_in_decibels(self) -> bool:
+        """Return whether the metric is a ratio in decibels."""
         return self.metric.scale == "decibels"
 
     def with_metrics(self, values: Mapping[str, float | None]) -> MetricResult:
+        """Return a result with a new value and the same threshold."""
         return type(self)(values[self.metric.field], self.thresholds)
 
     def as_fields(self) -> dict[str, Any]:
@@ -141,6 +148,7 @@ class MetricResult(CompareResult):
         return ratio if ratio > 1 else math.inf  # A threshold that nothing can reach.
 
     def __bool__(self) -> bool:
+        """Return whether the value is within the threshold."""
         if self.value is None or self.thresholds is None:
             return False
         allowed: bool = self.thresholds.allows(
@@ -149,6 +157,7 @@ class MetricResult(CompareResult):
         return allowed
 
     def __repr__(self) -> str:
+        """Return the value and its threshold as text."""
         return (
             f"{type(self).__name__}({self.metric.field}={self.value!r},"
             f" thresholds={self.thresholds!r})"
@@ -156,7 +165,7 @@ class MetricResult(CompareResult):
 
 
 class DetailedResult(MetricResult):
-    """A metric that is held to a threshold, and facts that are only shown and saved.
+    """The value of a metric, with details that are shown and saved but not judged.
 
     Attributes:
         details: the facts by name: numbers, lists and dictionaries, as they are saved.
@@ -168,15 +177,17 @@ class DetailedResult(MetricResult):
         thresholds: MetricThreshold | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
+        """Create a result from a value, its threshold, and details."""
         super().__init__(value, thresholds)
         self.details: Mapping[str, Any] = dict(details or {})
 
     def as_fields(self) -> dict[str, Any]:
+        """Return the saved fields, details included."""
         return {**self.metric_values(), **self.details, "thresholds": self.thresholds}
 
 
 class MetricCompareFunc(PairwiseCompareFunc):
-    """Holds one metric of each output to a threshold, which may differ from output to output.
+    """Compares one metric of each output with its threshold, which may differ between outputs.
 
     Subclasses name the classes of its verdicts and thresholds, and compute the metric.
     """
@@ -191,6 +202,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
         fail_fast: bool | None = None,
         find_output_func: FindOutput | None = None,
     ) -> None:
+        """Set the threshold, as one value or one per output."""
         super().__init__(check_shapes, fail_fast, find_output_func)
         self.threshold = copy_setting(threshold)
         for name in self.named_outputs() | {""}:
@@ -240,6 +252,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
         return self.result_type(measured_value, self.thresholds_for(setting), *details)
 
     def __repr__(self) -> str:
+        """Return the expression that creates the function."""
         return f"{type(self).__name__}({self.threshold!r})"
 
 

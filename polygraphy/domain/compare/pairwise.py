@@ -24,7 +24,7 @@ from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_so
 
 @define  # Not frozen: an iteration may have hundreds, and those take longer to create.
 class Side:
-    """One side of a comparison.
+    """One of the two outputs of a comparison, with facts about its model.
 
     Attributes:
         tensor: what is known of the output.
@@ -157,7 +157,7 @@ def _compare_pair(
 
 
 def known_names(*runs: Mapping[str, Any]) -> Collection[str]:
-    """Return the output names of all runs, including those compared separately."""
+    """Return the output names of all runs, including outputs that are compared separately."""
     return dict.fromkeys(
         name
         for outputs in runs
@@ -202,7 +202,7 @@ def _array(output: Any) -> Array | None:
 def align_shapes(
     value: Array, reference: Array, *, check_shapes: bool
 ) -> tuple[Array, Array] | None:
-    """Return both arrays in the shape of `value`; None when their shapes differ and must not, or
+    """Return both arrays in the shape of `value`; None if the shapes differ and must match, or
     cannot be reconciled.
 
     The same dimensions in another order mean a transposed array, of which the first fitting order

@@ -27,7 +27,7 @@ from polygraphy.domain.tensors.pickling import pickle_as
 @pickle_as("polygraphy.comparator.compare")
 @frozen
 class ComparedTensor:
-    """One side of a comparison, for the record."""
+    """Name, data type and shape of one of the compared outputs."""
 
     name: str
     dtype: str
@@ -39,6 +39,7 @@ class ComparedTensor:
         return _describe_tensor(name, array.dtype, array.shape)
 
     def __str__(self) -> str:
+        """Return the tensor in one line."""
         return f"{self.name!r} (dtype={self.dtype}, shape={self.shape})"
 
 
@@ -50,7 +51,7 @@ def _describe_tensor(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) ->
 
 @pickle_as("polygraphy.comparator.compare")
 class CompareResult:
-    """The answer about one output: truthy when it passed.
+    """The result for one output; true if it passed.
 
     Attributes:
         thresholds: what the output was held to.
@@ -59,6 +60,7 @@ class CompareResult:
     """
 
     def __init__(self, thresholds: Any = None) -> None:
+        """Create a result with its thresholds."""
         self.thresholds = thresholds
         self.tensor0: ComparedTensor | None = None
         self.tensor1: ComparedTensor | None = None
@@ -124,10 +126,12 @@ class CompareResult:
         """Compute all lazy values and release the arrays."""
 
     def __bool__(self) -> bool:
+        """Return whether the output passed."""
         raise NotImplementedError
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle says; NVIDIA's has the metrics as attributes, and names of outputs."""
+        """Restore a pickled result. NVIDIA's Polygraphy saves metrics as attributes, and the names
+        of outputs."""
         if "output0_name" not in state:
             vars(self).update(state)
             return
@@ -144,7 +148,7 @@ class CompareResult:
         """Load the metrics from the state of a pickle by NVIDIA."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare with a verdict: what passed equals True, what failed False."""
+        """Return whether results are equal; a passed result equals True, and a failed one False."""
         if isinstance(other, (bool, np.bool_)):
             return bool(self) == bool(other)
         return NotImplemented
@@ -162,11 +166,13 @@ class UncomparedResult(CompareResult):
     """
 
     def __init__(self, reason: str, *, is_missing: bool = False) -> None:
+        """Create a failure with its reason."""
         super().__init__()
         self.reason = reason
         self.is_missing = is_missing
 
     def __bool__(self) -> bool:
+        """Return False: an output that was not compared does not pass."""
         return False
 
     def __repr__(self) -> str:
@@ -276,7 +282,7 @@ _NEVER_LATER = (*_MAXIMA, *_FIELDS[6:])
 
 @pickle_as("polygraphy.comparator.compare")
 class OutputCompareResult(CompareResult):
-    """The differences of one output, and whether they are tolerable.
+    """The differences of one output, judged by its tolerance.
 
     Each metric is computed when it is first read, as long as the arrays are at hand; `own_arrays`
     copies them for that, `settle` computes all and lets them go. The metrics are ``max_absdiff``,
@@ -349,6 +355,7 @@ class OutputCompareResult(CompareResult):
         return result
 
     def _take_their_metrics(self, state: dict[str, Any]) -> None:
+        """Load the metrics from the state of a pickle of NVIDIA's Polygraphy."""
         self._metrics = {field: state.get(field) for field in _FIELDS}
         self._passed = state.get("_stored_passed")
 
@@ -474,9 +481,8 @@ class OutputCompareResult(CompareResult):
         return self._ratio(worst.absolute, worst.relative)
 
     def _excess_bound(self, statistic: str) -> float:
-        """Return the excess of a statistic; of single elements at most this: the maxima may be of
-        different ones.
-        """
+        """Return the excess of a statistic; for single elements an upper bound, because the maxima
+        may belong to different ones."""
         return self._ratio(*self.required(statistic))
 
     def _ratio(self, absolute: float | None, relative: float | None) -> float:
@@ -536,7 +542,7 @@ class OutputCompareResult(CompareResult):
             self.arrays = self.difference.arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy in another process has: what `settle` leaves, and every metric."""
+        """Return the state for another process: settled, with every metric."""
         settled = self
         if self.difference is not None:
             settled = object.__new__(type(self))
@@ -602,9 +608,8 @@ class OutputCompareResult(CompareResult):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the result is settled, and all of its metrics are known but quantiles; nothing
-        explains a failure.
-        """
+        """Return whether the result is settled and only quantiles may be missing, and nothing
+        explains a failure."""
         if self._kept is not None and self.quantile is None:
             self._metrics, self._kept = self.metric_values(), None
         others = self.difference, self._explain, self._kept, self._rounding, self._is_rounding
@@ -617,9 +622,11 @@ class OutputCompareResult(CompareResult):
         )
 
     def __bool__(self) -> bool:
+        """Return whether the output passed."""
         return self.passed
 
     def __repr__(self) -> str:
+        """Return the metrics and the tolerance as text."""
         metrics = ", ".join(f"{field}={value!r}" for field, value in self.metric_values().items())
         return (
             f"OutputCompareResult({metrics}, thresholds={self.thresholds!r},"

@@ -180,6 +180,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         return _comparison()(self, value, reference, setting)
 
     def __repr__(self) -> str:
+        """Return the expression that creates the function."""
         return (
             f"SimpleCompareFunc(rtol={self.rtol!r}, atol={self.atol!r},"
             f" check_error_stat={self.check_error_stat!r})"
@@ -188,7 +189,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
 @cache
 def _comparison() -> Callable[[SimpleCompareFunc, Side, Side, str], CompareResult]:
-    """Return what compares two arrays; looked up once, because there may be thousands."""
+    """Return the function that compares two arrays; imported once, because there may be thousands
+    of outputs."""
     from polygraphy.domain.compare.simple_arrays import compare_arrays
 
     return compare_arrays
@@ -210,7 +212,8 @@ def _make_tolerance(
     def limit(
         limit_given: float | str | None, default: float, explained: float | None
     ) -> tuple[Any, str]:
-        """Return a limit with its source: given, the rounding limit for "auto", or the default."""
+        """Return a limit and its source: the value that was set, the rounding limit for "auto", or
+        the default."""
         if limit_given is None:
             return default, "the default"
         if limit_given == AUTO and explained is not None:

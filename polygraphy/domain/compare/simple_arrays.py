@@ -59,7 +59,7 @@ from polygraphy.domain.tensors.precision import Precision, is_exact
 
 @define
 class Pictures:
-    """Asks the port `Plots` for what is wanted, for one output after another.
+    """Draws the requested plots, one output after another.
 
     Attributes:
         heat_maps: folder for heat maps; None for none.
@@ -75,13 +75,13 @@ class Pictures:
     _drawn: Counter[str] = Factory(Counter)
 
     def __attrs_post_init__(self) -> None:
-        """Make sure that pictures can be drawn; MissingDependencyError when not."""
+        """Raise MissingDependencyError if plots are requested but cannot be drawn."""
         if self.are_wanted:
             resolve(Plots).prepare()
 
     @property
     def are_wanted(self) -> bool:
-        """Whether anything is drawn at all."""
+        """Return whether any plot is requested."""
         heat_maps = self.heat_maps is not None or self.show_heat_maps
         return heat_maps or self.error_plots is not None or self.show_error_plots
 
@@ -113,8 +113,8 @@ class Pictures:
 def with_inherited(
     sides: tuple[Side, Side], rounding: Rounding, precision: Precision | None, largest: float | None
 ) -> Rounding | None:
-    """Return the combined limit of rounding and propagated input differences; None if they do not
-    explain the difference.
+    """Return the rounding limit with propagated input differences added; None if both together do
+    not explain the difference.
 
     Args:
         sides: an output and its reference.
@@ -230,7 +230,7 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
     def judge_with(
         rounding: Rounding | None, explain: Explain = explain, arrays: Arrays = arrays
     ) -> OutputCompareResult:
-        """Return the comparison of arrays with the tolerance for a rounding."""
+        """Return the comparison of arrays, judged with a rounding limit."""
         return OutputCompareResult.of(
             (value.tensor, reference.tensor),
             arrays,
@@ -318,7 +318,7 @@ def _judge_reordered(
 
 
 def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
-    """Return the rounding limit including accumulated rounding, if the model is available."""
+    """Return the rounding limit with accumulated rounding added, if the model is available."""
     for side in sides:
         precision = coarsest_between(
             (side.array, side.array), (side.compute_dtype, side.compute_dtype)

@@ -37,7 +37,7 @@ from polygraphy.domain.tensors.shapes import Shape, fits, format_shape, is_dynam
 
 
 def cast_if_representable(array: Array, wanted: DataTypeEntry) -> Array | None:
-    """Cast an array; None when a value would be lost.
+    """Return an array in another data type; None if a value would be lost.
 
     A floating-point type may round, but has to hold the magnitude of every finite value and to keep
     NaN and infinity as they are. An integer type has to hold every value exactly. An imaginary part
@@ -127,7 +127,7 @@ def own_copy(data: Any) -> Any:
 
 
 def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
-    """Check names, data types and shapes of a feed dictionary.
+    """Raise InputError if names, data types or shapes of a feed dictionary do not fit the inputs.
 
     Integers stand for device addresses and are only checked by name.
 
@@ -379,7 +379,7 @@ def _native(name: str, dtype: Any) -> np.dtype[Any]:
 
 
 def _static(name: str, shape: Shape | None, size: int) -> list[int]:
-    """Return the shape of so many elements."""
+    """Return the shape of an input for data with `size` elements."""
     if shape is None:
         return [size]
     dims = [dim for dim in shape if not is_dynamic_dim(dim)]
@@ -406,7 +406,7 @@ ONLY_FIRST = (
 
 
 def notes_of(loader: object) -> Sequence[str]:
-    """Return the notes of a data loader about its assumptions; empty if it takes none."""
+    """Return the notes of a data loader about its assumptions; empty if it has none."""
     notes: Sequence[str] = getattr(loader, "notes", None) or ()
     return notes
 
@@ -453,9 +453,8 @@ class StreamingDataLoader:
                 raise UsageError(f"{path} is a folder; a file is required.")
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Start at the first iteration; FileError at once when the first path is missing or
-        damaged.
-        """
+        """Yield the feeds, starting at the first iteration; raise FileError at once if the first
+        path is missing or damaged."""
         later = (self._iterate_file(path) for path in self.paths[1:])
         if holds_blobs(self.paths[0]):
             return chain(self._blobs(self.paths[0]), *later)
@@ -475,9 +474,8 @@ class StreamingDataLoader:
             yield from resolve(ResultStore).iterate(path, dict)
 
     def _pictures(self, path: str | Path) -> Iterator[dict[str, Any]]:
-        """Yield a feed dictionary for each image; InputError with the file name if the model cannot
-        accept it.
-        """
+        """Yield a feed dictionary for each image; raise InputError with the file name if the model
+        cannot accept it."""
         inputs = TensorMetadata() if self.input_metadata is None else self.input_metadata
         shapes = [shape for _, shape in inputs.values()]
         is_gray = len(shapes) == 1 and self._preprocess.channels_in(shapes[0]) == 1
@@ -514,7 +512,42 @@ class StreamingDataLoader:
             yield arrays
 
     def __repr__(self) -> str:
+        """Return the paths as text, for debugging."""
         return f"StreamingDataLoader({[str(path) for path in self.paths]!r})"
+
+
+def iterate_feeds(data_loader: Any) -> Iterator[Mapping[str, Any]]:
+    """Return an iterator over the input sets of a data loader, which checks each of them.
+
+    Raises:
+        UsageError: the loader is not an iterable, or (from the iterator) it yields something other
+            than dictionaries.
+    """
+    if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
+        raise UsageError(
+            f"The data loader is not an iterable, but a {type(data_loader).__name__}.",
+            hint="Pass a list, or a function that yields dictionaries.",
+        )
+    return map(_checked_feed, iter(data_loader))
+
+
+def _checked_feed(feed: Any) -> Mapping[str, Any]:
+    """Return an input set; raise UsageError if it is not a dictionary from names to arrays."""
+    odd = (
+        feed
+        if not isinstance(feed, Mapping)
+        else next((name for name in feed if not isinstance(name, str)), None)
+    )
+    if odd is None and isinstance(feed, Mapping):
+        return feed
+    kind = type(feed).__name__
+    if isinstance(feed, Mapping):
+        kind += f" with the key {odd!r}"
+    raise UsageError(
+        "A data loader must yield one dictionary from input names to arrays per"
+        f" iteration, not {kind}.",
+        hint="Yield {'input_name': array, ...}.",
+    )
 
 
 def has_more(data_loader: Any, remaining: Iterator[Any]) -> bool:
@@ -537,8 +570,8 @@ def has_more(data_loader: Any, remaining: Iterator[Any]) -> bool:
 
 
 def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
-    """Pass the model's inputs to loaders that accept `input_metadata` or `model_facts`; others are
-    left unchanged.
+    """Pass the inputs of a model to loaders that accept `input_metadata` or `model_facts`; other
+    loaders do not change.
 
     Args:
         data_loader: the loader.

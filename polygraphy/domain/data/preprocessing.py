@@ -44,7 +44,7 @@ def _is_no_zero(instance: Preprocess, attribute: Any, std: Sequence[float]) -> N
 
 @frozen(kw_only=True)
 class Preprocess:
-    """What is done to arrays of height, width and channels, in this order.
+    """The steps that turn an image (height, width, channels) into model input, in this order.
 
     Attributes:
         resize: width and height, to which pictures are brought as they are read; None for as they
@@ -95,7 +95,7 @@ class Preprocess:
         return f"Resize all of them: --preprocess resize={width}x{height}."
 
     def __call__(self, array: Array, where: str) -> Array:
-        """Return an image as the model accepts it.
+        """Return an image in the form that the model accepts.
 
         Args:
             array: height, width and channels.

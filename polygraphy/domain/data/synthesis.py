@@ -166,7 +166,7 @@ _WILDCARDS = frozenset("*?[")
 
 
 class DataLoader:
-    """Generates input data from nothing but the metadata of the inputs.
+    """Generates random input data from the metadata of the inputs.
 
     Iteration `i` draws from a Mersenne Twister seeded with ``seed + i``; the inputs draw one after
     another, in the order of the metadata.
@@ -229,9 +229,11 @@ class DataLoader:
         return any(self._turns)
 
     def __len__(self) -> int:
+        """Return the number of iterations."""
         return self.iterations
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the feed dictionary of each iteration."""
         generator = np.random.RandomState(0)  # Seeding one costs a fiftieth of making one.
         return (self._feed(index, generator) for index in range(self.iterations))
 
@@ -425,11 +427,12 @@ class DataLoader:
         return np.array(override_dynamic_shape(shape), dtype=meta.dtype.numpy())
 
     def _add_note(self, text: str) -> None:
-        """Append a note, once."""
+        """Add a note unless it was added before."""
         if text not in self.notes:
             self.notes.append(text)
 
     def __repr__(self) -> str:
+        """Return the settings as text, for debugging."""
         return (
             f"DataLoader(seed={self.seed}, iterations={self.iterations},"
             f" val_range={self.val_range!r})"

@@ -10,12 +10,11 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight, role_of
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.graph import Node, attribute_text
-from polygraphy.domain.model.regions import producers, region_before
+from polygraphy.domain.model.graph import Graph, Node, attribute_text
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
@@ -47,7 +46,7 @@ _USUAL = 0.25
 
 
 def variants_from_donor(
-    graph: Side, index: int, donor: Side, donor_nodes: Sequence[int]
+    graph: Graph, index: int, donor: Graph, donor_nodes: Sequence[int]
 ) -> Iterator[Variant]:
     """Yield variants of a node in which a weight or attribute is copied from another graph.
 
@@ -63,10 +62,10 @@ def variants_from_donor(
         node, [twin for twin in twins if twin.op.replace("Fused", "") == node.op]
     )
     weights = {
-        name: np.asarray(donor.weights[name].values)
+        name: np.asarray(donor.constants[name].values)
         for twin in twins
         for name in twin.inputs
-        if name in donor.weights and donor.weights[name].values is not None
+        if name in donor.constants and donor.constants[name].values is not None
     }
     yield from _weights(graph, index, list(weights.values()))
     if node.op in _BIASED and len(node.inputs) == 2:
@@ -85,10 +84,10 @@ def variants_from_donor(
     yield from _number_variants(graph, index, numbers)
 
 
-def bypass_variants(side: Side, index: int) -> Iterator[Variant]:
-    """Yield a node that hands on its only computed input, as if it were not there."""
+def bypass_variants(side: Graph, index: int) -> Iterator[Variant]:
+    """Yield the node as an Identity of its only computed input."""
     node = side.nodes[index]
-    read = [name for name in node.inputs if name and name not in side.weights]
+    read = [name for name in node.inputs if name and name not in side.constants]
     made = [name for name in node.outputs if name]
     if len(read) == len(made) == 1 and node.op != "Identity" and not any(True for _ in node.graphs):
         other = evolve(node, op="Identity", domain="", inputs=tuple(read), outputs=tuple(made),
@@ -125,13 +124,13 @@ def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
             )
 
 
-def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]:
+def _weights(side: Graph, index: int, arrays: Sequence[Any]) -> Iterator[Variant]:
     """Yield a variant of a node for each weight replaced by another array."""
     node = side.nodes[index]
     held_arrays = {
-        name: np.asarray(side.weights[name].values)
+        name: np.asarray(side.constants[name].values)
         for name in node.inputs
-        if name in side.weights and side.weights[name].values is not None
+        if name in side.constants and side.constants[name].values is not None
     }
     for name, own_array in held_arrays.items():
         for array in arrays:
@@ -141,7 +140,8 @@ def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]
 
 
 def _as(array: Any, own_array: Any) -> Iterator[Any]:
-    """Yield an array in the shape of another: turned round, or a part of it."""
+    """Yield forms of an array in the shape of another: unchanged, transposed, reversed, or a part
+    of it."""
     if array.dtype != own_array.dtype or not own_array.size or not array.size:
         return
     if array.size == own_array.size:
@@ -159,9 +159,9 @@ def _as(array: Any, own_array: Any) -> Iterator[Any]:
             yield from map(np.ascontiguousarray, np.split(array, parts, axes[0]))
 
 
-def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
-    """Return a node that reads another weight."""
-    weight = np.asarray(side.weights[name].values)
+def with_weight(side: Graph, index: int, name: str, array: Any) -> Variant:
+    """Return the variant of a node that reads another weight."""
+    weight = np.asarray(side.constants[name].values)
     node = side.nodes[index]
     places = [
         (index, position) for position, input_name in enumerate(node.inputs) if input_name == name
@@ -171,10 +171,10 @@ def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
     return Variant(cause, change, node, {name: array})
 
 
-def scalar_weights(side: Side, index: int) -> list[str]:
+def scalar_weights(side: Graph, index: int) -> list[str]:
     """Return the names of the scalar floating-point weights that a node reads."""
     weights = {
-        name: side.weights[name] for name in side.nodes[index].inputs if name in side.weights
+        name: side.constants[name] for name in side.nodes[index].inputs if name in side.constants
     }
     return [
         name
@@ -185,10 +185,10 @@ def scalar_weights(side: Side, index: int) -> list[str]:
     ]
 
 
-def _number_variants(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant]:
+def _number_variants(side: Graph, index: int, numbers: Sequence[Any]) -> Iterator[Variant]:
     """Yield variants with other numbers as attributes, such as the factor of a matrix product."""
     for name in scalar_weights(side, index):
-        array = np.asarray(side.weights[name].values)
+        array = np.asarray(side.constants[name].values)
         if array.any():
             yield with_weight(side, index, name, -array)
         for number in numbers:
@@ -261,13 +261,14 @@ def results_of_missing_nodes(value: Any, weights: Iterable[Any]) -> Iterator[tup
 
 
 class SameTensors:
-    """Finds arrays among those of another model.
+    """Finds the tensor of another model with the same values.
 
     Args:
         others: by tensor, an array.
     """
 
     def __init__(self, other_values: Mapping[str, Any]) -> None:
+        """Index the tensors of the other model by shape."""
         self._others = {
             name: array for name, array in other_values.items() if is_informative(array)
         }
@@ -318,7 +319,7 @@ def _total(array: Any) -> float:
 
 @frozen
 class Border:
-    """Some nodes between tensors that are right and the next one that both models have.
+    """Nodes between correct tensors and the next tensor that both models have.
 
     Attributes:
         nodes: their positions, in order.
@@ -332,7 +333,7 @@ class Border:
 
 
 class Borders:
-    """The first tensors of a model that are not those of the reference.
+    """The first tensors of a model that differ from the reference.
 
     Args:
         nodes: the nodes of the model.
@@ -342,14 +343,16 @@ class Borders:
 
     def __init__(
         self,
-        nodes: Sequence[Node],
-        other_nodes: Sequence[Node],
+        graph: Graph,
+        reference: Graph,
         values: Mapping[str, Any],
     ) -> None:
-        self._nodes = nodes
-        self._others = other_nodes
+        """Prepare the search in a model, a reference, and the values of its tensors."""
+        self._graph = graph
+        self._nodes = graph.nodes
+        self._others = reference.nodes
         self._values = values
-        self._makers = producers(nodes)
+        self._makers = graph.producers
 
     def after(
         self,
@@ -382,7 +385,7 @@ class Borders:
                 if is_beyond or not is_float(computed.get(name)):
                     beyond.update({name} if is_beyond else ())
                 elif name in left:
-                    region = tuple(region_before(self._nodes, name, equal_tensors.keys()))
+                    region = tuple(region_before(self._graph, name, equal_tensors.keys()))
                     borders.append(Border(region, name, name))
                     beyond.add(name)
         return borders

@@ -17,7 +17,7 @@ Values = Mapping[str, Any]
 
 
 def has_nan(value: Any) -> bool:
-    """Return whether a tensor has elements that are no numbers."""
+    """Return whether a tensor has NaN elements."""
     return is_float(value) and bool(np.isnan(value).any())
 
 

@@ -8,10 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import outer_tensors
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.ports import command_line
 
 Options = Mapping[str, Any]
@@ -94,7 +93,7 @@ def sanitize_command(path: str, options: Options) -> str:
 
 
 def convert_command(path: str, dtype: str, nodes: Iterable[str]) -> str:
-    """Return the command that converts a model to half precision, but for some nodes."""
+    """Return the command that converts a model to half precision, except for some nodes."""
     output = {"output": output_path(path, f"_{dtype}.onnx")}
     return command_line("convert", {"model_file": path}, _cast_options(dtype, nodes), output)
 
@@ -106,7 +105,7 @@ def cast_words(dtype: str, nodes: Iterable[str]) -> str:
 
 
 def _cast_options(dtype: str, nodes: Iterable[str]) -> dict[str, Any]:
-    """Return the options that convert a model to half precision, but for some nodes."""
+    """Return the options that convert a model to half precision, except for some nodes."""
     return {_CASTS[dtype]: True, "cast_keep_nodes": _put_dashes_last(nodes)}
 
 
@@ -119,7 +118,7 @@ def copy_command(path: str, reference: str, nodes: Iterable[str]) -> str:
     )
 
 
-def insert_commands(path: str, side: Side, changed: Sequence[Variant]) -> str:
+def insert_commands(path: str, side: Graph, changed: Sequence[Variant]) -> str:
     """Return the commands, in order, that restore changed nodes of a model; empty if no command
     can.
     """
@@ -139,11 +138,11 @@ def insert_commands(path: str, side: Side, changed: Sequence[Variant]) -> str:
     return " && ".join(lines) if len(lines) == len(changed) else ""
 
 
-def _in_applicable_order(side: Side, changed: Sequence[Variant]) -> Iterator[Variant]:
+def _in_applicable_order(side: Graph, changed: Sequence[Variant]) -> Iterator[Variant]:
     """Yield changed nodes as long as one reads only tensors that the model has: each inserted node
     removes what nothing reads afterwards, which a later one may need.
     """
-    nodes, waiting = list(side.nodes), list(changed)
+    nodes, waiting = list(side.operations.values()), list(changed)
     while waiting:
         known = _live_tensors(side, nodes)
         ready = [one for one in waiting if known.issuperset(one.node.inputs)]
@@ -160,15 +159,15 @@ def _in_applicable_order(side: Side, changed: Sequence[Variant]) -> Iterator[Var
 
 
 def _makes_same(node: Node, other: Node) -> bool:
-    """Return whether two nodes compute a tensor of the same name."""
+    """Return whether two nodes compute a tensor with the same name."""
     return bool(set(filter(None, node.outputs)) & set(other.outputs))
 
 
-def _live_tensors(side: Side, nodes: Sequence[Node]) -> set[str]:
+def _live_tensors(side: Graph, nodes: Sequence[Node]) -> set[str]:
     """Return the inputs of a model, and the tensors that its outputs depend on."""
     makers = {name: node for node in nodes for name in filter(None, node.outputs)}
-    found = {"", *(one.name for one in side.graph.inputs)}
-    waiting = [one.name for one in side.graph.outputs]
+    found = {"", *(one.name for one in side.inputs)}
+    waiting = [one.name for one in side.outputs]
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -224,7 +223,7 @@ def _insert_options(node: Node) -> dict[str, Any]:
 
 
 def _attribute(kind: str, value: Any) -> Any:
-    """Return the value of an attribute; a float with the digits that float32 has."""
+    """Return the value of an attribute; a float is rounded to the digits that float32 has."""
     if isinstance(value, tuple):
         return [_attribute(kind[:-1], item) for item in value]
     return float(str(np.float32(value))) if kind == "float" else value

@@ -29,7 +29,7 @@ NO_FAULT = frozenset({"data", "nondeterminism", ILL_CONDITIONED})
 
 @frozen
 class Remedy:
-    """What helps.
+    """An action that corrects the outputs, and its command.
 
     Attributes:
         command: a command line as it can be typed; None where there is none.
@@ -44,7 +44,7 @@ class Remedy:
 
 @frozen
 class Culprit:
-    """Some nodes, and what is wrong with them.
+    """Nodes at fault, with the cause and the evidence.
 
     Attributes:
         nodes: their names in the model; one without a name goes by its first output.
@@ -77,7 +77,7 @@ class Culprit:
 
 @frozen
 class Attempt:
-    """A step of a diagnosis.
+    """A step of a diagnosis, with its result and time.
 
     Attributes:
         title: what was done.
@@ -123,7 +123,7 @@ class Curve:
         return evolve(self, tensors=tensors, wrong={names.get(name, name) for name in self.wrong})
 
     def data(self) -> dict[str, Any]:
-        """Return the curve as documents have it."""
+        """Return the curve as JSON values for documents."""
         rows = [
             {
                 "name": name,
@@ -139,7 +139,7 @@ class Curve:
 
 @frozen
 class DiagnosisResult:
-    """What a diagnosis comes to. True where nothing is wrong.
+    """The result of a diagnosis. True if no fault was found.
 
     Attributes:
         verdict: `AGREE`, `FAULT`, `ILL_CONDITIONED` or `INCONCLUSIVE`.
@@ -156,6 +156,7 @@ class DiagnosisResult:
     curves: Sequence[Curve] = ()
 
     def __bool__(self) -> bool:
+        """Return whether no fault was found."""
         return self.verdict == AGREE
 
     def _repr_html_(self) -> str:
@@ -163,7 +164,7 @@ class DiagnosisResult:
         return diagnosis_html(self)
 
     def facts(self) -> list[dict[str, Any]]:
-        """Return the culprits as documents have them."""
+        """Return the culprits as JSON values for documents."""
         return [
             {
                 "nodes": list(culprit.nodes),
@@ -230,4 +231,4 @@ def with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> list[Culprit]:
 
 @port
 def diagnosis_html(result: DiagnosisResult) -> str:  # type: ignore[empty-body]
-    """Return who is to blame, why, and what helps."""
+    """Return the verdict, the evidence and the fix as HTML for notebooks."""

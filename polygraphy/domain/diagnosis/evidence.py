@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.words import reasons
 
 @frozen
 class Evidence:
-    """What was compared.
+    """What was compared, and what was not, so that the verdict claims no more.
 
     Attributes:
         against: with what, in words, such as ``saved results``.
@@ -39,7 +39,7 @@ class Evidence:
         return evolve(self.without(*left_out), against=(*self.against, name))
 
     def without(self, *left_out: str) -> Evidence:
-        """Return the evidence if something was not compared."""
+        """Return the evidence with additional items that were not compared."""
         return evolve(self, left_out=tuple(dict.fromkeys((*self.left_out, *left_out))))
 
     def with_party(self, party: str, version: str = "", problem: str = "") -> Evidence:

@@ -13,8 +13,7 @@ from attrs import frozen
 
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.words import program_evidence, titles
-from polygraphy.domain.model.graph import Node
-from polygraphy.domain.model.regions import producers
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.tensors.precision import is_float
 
@@ -37,7 +36,7 @@ _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 
 @frozen(eq=False)
 class Print:
-    """What is kept of a tensor to find it again: its shape, and a sample of its elements."""
+    """The fingerprint of a tensor: its shape, and a sample of its elements."""
 
     shape: tuple[int, ...]
     kind: str
@@ -198,7 +197,7 @@ def operations(nodes: Sequence[Node], tensor: str, matched: Collection[str]) -> 
     """Return the program operations between a tensor and matched tensors, last first; `getitem` and
     the like belong to the operation whose result they read.
     """
-    makers = producers(nodes)
+    makers = Graph(nodes=tuple(nodes)).producers
     found_operations: list[Node] = []
     pending = [tensor]
     while pending:

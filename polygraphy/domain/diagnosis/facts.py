@@ -39,6 +39,7 @@ class Fact:
         return self._write(**self.values)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return what pickle stores: module, kind and values."""
         if isinstance(self._write, _Constant):
             return Fact, (self.kind, self.values, self._write)
         return _restore_fact, (self._write.__module__, self.kind, self.values)
@@ -63,7 +64,7 @@ def fact(write: Callable[P, str]) -> Callable[P, Fact]:
 
 
 class Statement(str):
-    """A text that keeps the facts that it states."""
+    """A text with the facts that it states."""
 
     facts: tuple[Fact, ...]
 
@@ -100,31 +101,34 @@ def join_statements(*parts: str) -> Statement:
 
 
 def facts_of(text: str) -> Sequence[Fact]:
-    """Return the facts that a text states; none if it is not a statement."""
+    """Return the facts that a text states; empty if it is not a statement."""
     return text.facts if isinstance(text, Statement) else ()
 
 
 def texts(facts: Iterable[Fact]) -> list[str]:
-    """Return facts in English."""
+    """Return facts as English sentences."""
     return [str(single_fact) for single_fact in facts]
 
 
 @frozen
 class _Constant:
+    """A fact without values."""
+
     text: str
 
     def __call__(self) -> str:
+        """Return the sentence of the fact."""
         return self.text
 
 
 def _restore_fact(module: str, kind: str, values: Mapping[str, Any]) -> Fact:
-    """Return a fact that came from another process."""
+    """Return a fact from the state of a pickle."""
     restored: Fact | Statement = getattr(import_module(module), kind)(**values)
     return restored.facts[0] if isinstance(restored, Statement) else restored
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value as JSON values."""
+    """Return a value as JSON types."""
     if isinstance(value, Fact):
         return value.data()
     if isinstance(value, (list, tuple)):

@@ -18,7 +18,7 @@ MODEL_FILE, DATA_FOLDER, PROGRAM_FILE = "model.onnx", "test_data_set_0", "reprod
 
 @frozen
 class Failure:
-    """A failure that was seen.
+    """A failure of a backend, so that a program can reproduce it.
 
     Attributes:
         culprit: what is to blame.

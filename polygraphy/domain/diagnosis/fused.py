@@ -9,17 +9,17 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
-from polygraphy.domain.diagnosis.pairing import Pairing, Side
+from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.diagnosis.two_models import Suspect
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.graph import attribute_text
+from polygraphy.domain.model.graph import Graph, attribute_text
 
 _OF_ACTIVATION = frozenset({"activation", "activation_params"})
 _NORMS = "BatchNormalization"
 _WEIGHED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
-def region(model: Side, tensor: str, kept_names: Iterable[str]) -> tuple[int, ...]:
+def region(model: Graph, tensor: str, kept_names: Iterable[str]) -> tuple[int, ...]:
     """Return the nodes that compute a tensor from tensors that were kept: the nodes that one fused
     node replaced.
 
@@ -33,23 +33,23 @@ def region(model: Side, tensor: str, kept_names: Iterable[str]) -> tuple[int, ..
     waiting = [tensor]
     while waiting:
         name = waiting.pop()
-        index = model.producer.get(name)
+        index = model.computed.get(name)
         if index is not None and index not in found_region and name not in known_names:
             found_region.add(index)
             waiting += filter(None, model.nodes[index].inputs)
     return tuple(sorted(found_region))
 
 
-def nodes_behind_fused(model: Side, fused: Side, index: int) -> tuple[int, ...]:
+def nodes_behind_fused(model: Graph, fused: Graph, index: int) -> tuple[int, ...]:
     """Return the model nodes that a node of the optimized graph replaces; if its output was renamed
     there, those that read it.
     """
-    producer = fused.producer.keys()
+    producer = fused.computed.keys()
     waiting, visited, nodes = [index], {index}, set[int]()
     while waiting:
         node = fused.nodes[waiting.pop()]
         for name in filter(None, node.outputs):
-            if name in model.producer:
+            if name in model.computed:
                 nodes.update(region(model, name, producer))
                 continue
             new = {reader for reader, _ in fused.readers.get(name, ())} - visited
@@ -59,7 +59,7 @@ def nodes_behind_fused(model: Side, fused: Side, index: int) -> tuple[int, ...]:
 
 
 def trace_suspects(
-    suspects: Iterable[Suspect], pairing: Pairing, model: Side, among: Iterable[Suspect] = ()
+    suspects: Iterable[Suspect], pairing: Pairing, model: Graph, among: Iterable[Suspect] = ()
 ) -> list[Suspect]:
     """Return suspects of an optimized graph traced back to the original model.
 
@@ -79,12 +79,12 @@ def trace_suspects(
 
 
 def _trace_suspect(
-    suspect: Suspect, suspects: list[Suspect], pairing: Pairing, model: Side
+    suspect: Suspect, suspects: list[Suspect], pairing: Pairing, model: Graph
 ) -> Suspect | None:
     """Return a difference as nodes of the model before fusion; None if it has no such nodes."""
     fused = pairing.model
     for name, _ in suspect.weights:
-        if name in model.weights:
+        if name in model.constants:
             readers = tuple(sorted({index for index, _ in model.readers.get(name, ())}))
             return evolve(suspect, nodes=readers) if readers else None
     indices: tuple[int, ...] = tuple(
@@ -105,7 +105,7 @@ def _trace_suspect(
         return _attribute(suspect, pairing, model, indices)
     if suspect.change.kind == "missing_node" and len(suspect.nodes) == 1:
         # What is missing stands behind the last of the nodes that were fused.
-        outputs = (model.producer.get(name) for name in fused.nodes[suspect.nodes[0]].outputs)
+        outputs = (model.computed.get(name) for name in fused.nodes[suspect.nodes[0]].outputs)
         last = tuple(index for index in outputs if index in indices)
         if last and model.nodes[last[0]].op != fused.nodes[suspect.nodes[0]].op:
             fact = changes.missing_node(suspect.change.values["op"], [model.nodes[last[0]].op])
@@ -116,7 +116,7 @@ def _trace_suspect(
 
 
 def _nodes_behind_weights(
-    suspect: Suspect, pairing: Pairing, model: Side, indices: tuple[int, ...]
+    suspect: Suspect, pairing: Pairing, model: Graph, indices: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the nodes whose folded weights the fused node of a suspect reads: one with weights,
     and its normalization; the given nodes if not exactly one fits.
@@ -124,7 +124,7 @@ def _nodes_behind_weights(
     A backend may store the weights in another order, and with zeros at the end.
     """
     inputs = pairing.model.nodes[suspect.nodes[0]].inputs
-    weight = pairing.model.weights.get(inputs[1]) if len(inputs) > 1 else None
+    weight = pairing.model.constants.get(inputs[1]) if len(inputs) > 1 else None
     weighed = [index for index in indices if model.nodes[index].op in _WEIGHED]
     if weight is None or weight.values is None or len(weighed) < 2 or len(suspect.nodes) > 1:
         return indices
@@ -140,25 +140,27 @@ def _nodes_behind_weights(
     return found_pairs[0] if len(found_pairs) == 1 else indices
 
 
-def _norm_behind(model: Side, index: int, indices: tuple[int, ...]) -> int | None:
+def _norm_behind(model: Graph, index: int, indices: tuple[int, ...]) -> int | None:
     """Return the normalization of what a node computes; None if none of the nodes is that."""
     read = model.readers.get(model.nodes[index].outputs[0], ())
     norms = (reader for reader, position in read if position == 0 and reader in indices)
     return next((reader for reader in norms if model.nodes[reader].op == _NORMS), None)
 
 
-def _fold_weight(model: Side, index: int, norm: int | None) -> Any:
+def _fold_weight(model: Graph, index: int, norm: int | None) -> Any:
     """Return the weight of a node, times the factor of its normalization per channel; None if these
     are not constants, or do not fit.
     """
     node = model.nodes[index]
-    weight = next((model.weights[name] for name in node.inputs[1:2] if name in model.weights), None)
+    weight = next(
+        (model.constants[name] for name in node.inputs[1:2] if name in model.constants), None
+    )
     if weight is None or weight.values is None:
         return None
     values = np.asarray(weight.values, np.float64)
     if norm is None:
         return values
-    read = [model.weights.get(name) for name in model.nodes[norm].inputs[1:5:3]]
+    read = [model.constants.get(name) for name in model.nodes[norm].inputs[1:5:3]]
     pair = [
         np.asarray(weight.values, np.float64)
         for weight in read
@@ -175,7 +177,7 @@ def _fold_weight(model: Side, index: int, norm: int | None) -> Any:
 
 
 def _has_same_values(stored: Any, values: Any) -> bool:
-    """Return whether an array has the values of another in any order, and zeros beside them."""
+    """Return whether an array has the values of another in any order, apart from zeros."""
     if stored.size < values.size:
         return False
     padded = np.concatenate([values.reshape(-1), np.zeros(stored.size - values.size)])
@@ -184,44 +186,44 @@ def _has_same_values(stored: Any, values: Any) -> bool:
 
 
 def expand_replacement(suspect: Suspect, pairing: Pairing) -> Suspect:
-    """Return a suspect, of which the reference has another operator, with all nodes that this
-    operator replaces: those between the tensors that it reads and the one that it computes.
-    """
+    """Return a suspect that the reference has as a different operator, with all nodes that this
+    operator replaces."""
     if suspect.change.kind != "other_operator" or len(suspect.twins) != 1:
         return suspect
     [(index, twin)] = suspect.twins
     model, reference = pairing.model, pairing.reference
     names = {tensor: name for name, tensor in pairing.tensors.items()}
-    read = [name for name in reference.nodes[twin].inputs if name and name not in reference.weights]
+    read = [
+        name for name in reference.nodes[twin].inputs if name and name not in reference.constants
+    ]
     kept_names = {names[name] for name in read if name in names}
     tensor = next(filter(None, model.nodes[index].outputs))
     if (
         not read
-        or not all(names.get(name) in model.producer for name in read)
+        or not all(names.get(name) in model.computed for name in read)
         or tensor in kept_names
     ):
         return suspect
     nodes = region(model, tensor, kept_names)
-    makers = {model.producer[name] for name in kept_names}
+    makers = {model.computed[name] for name in kept_names}
     is_between = not makers & {*nodes} and _reads_only(model, nodes, kept_names)
     return evolve(suspect, nodes=nodes) if is_between and len(nodes) > 1 else suspect
 
 
-def _reads_only(model: Side, nodes: tuple[int, ...], kept_names: Iterable[str]) -> bool:
+def _reads_only(model: Graph, nodes: tuple[int, ...], kept_names: Iterable[str]) -> bool:
     """Return whether some nodes read only tensors that they compute, weights and `kept_names`."""
     reads_only = {
         *kept_names,
-        *model.weights,
+        *model.constants,
         *(name for node in nodes for name in model.nodes[node].outputs),
     }
     return all(name in reads_only for node in nodes for name in model.nodes[node].inputs if name)
 
 
-def is_open_trace(suspect: Suspect, model: Side) -> bool:
-    """Return whether a suspect is a folded weight of which it is not known from which node it came;
-    a weight that several nodes of the model read is all of theirs.
-    """
-    is_folded = suspect.weights and not any(name in model.weights for name, _ in suspect.weights)
+def is_open_trace(suspect: Suspect, model: Graph) -> bool:
+    """Return whether a suspect is a folded weight of unknown origin; a weight that several nodes
+    read belongs to all of them."""
+    is_folded = suspect.weights and not any(name in model.constants for name, _ in suspect.weights)
     return bool(is_folded) and len(suspect.nodes) > 1
 
 
@@ -229,7 +231,7 @@ def _trace_folded(
     suspect: Suspect,
     suspects: list[Suspect],
     pairing: Pairing,
-    model: Side,
+    model: Graph,
     indices: tuple[int, ...],
 ) -> Suspect:
     """Return a folded weight as a suspect of the original: of the convolution if only its weight
@@ -266,14 +268,14 @@ def _trace_folded(
     return evolve(suspect, nodes=norms)
 
 
-def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> bool:
+def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> bool:
     """Return whether a bias difference is explained by its normalization: it affects some channels,
     or scales the normalization's offset.
     """
     [(own_name, other_name), *_] = suspect.weights
     read = model.nodes[norm].inputs[1:5]
-    weights = [pairing.model.weights.get(own_name), pairing.reference.weights.get(other_name)]
-    weights += [model.weights.get(name) for name in read]
+    weights = [pairing.model.constants.get(own_name), pairing.reference.constants.get(other_name)]
+    weights += [model.constants.get(name) for name in read]
     arrays = [
         np.asarray(weight.values, np.float64)
         for weight in weights
@@ -296,12 +298,12 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> b
     return any(np.linalg.norm(apart - share * array) < 1e-2 * size for array, share in shares)
 
 
-def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Side, conv: int, norm: int) -> bool:
+def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Graph, conv: int, norm: int) -> bool:
     """Return whether a folded bias differs by a multiple of the convolution's own bias."""
     [(own_name, other_name), *_] = suspect.weights
     read = [*model.nodes[conv].inputs[2:3], *model.nodes[norm].inputs[1:5:3]]
-    weights = [pairing.model.weights.get(own_name), pairing.reference.weights.get(other_name)]
-    weights += [model.weights.get(name) for name in read]
+    weights = [pairing.model.constants.get(own_name), pairing.reference.constants.get(other_name)]
+    weights += [model.constants.get(name) for name in read]
     arrays = [
         np.asarray(weight.values, np.float64)
         for weight in weights
@@ -316,12 +318,12 @@ def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Side, conv: int, nor
     return bool(np.linalg.norm(apart - share * added) < 1e-2 * np.linalg.norm(apart))
 
 
-def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> float | None:
+def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> float | None:
     """Return the epsilon used to fold the reference, if one value explains every channel; else
     None.
     """
     node = model.nodes[norm]
-    variance = model.weights.get(node.inputs[4] if len(node.inputs) > 4 else "")
+    variance = model.constants.get(node.inputs[4] if len(node.inputs) > 4 else "")
     if variance is None or variance.values is None:
         return None
     index = suspect.nodes[0]
@@ -329,8 +331,8 @@ def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int)
         pairing.model.nodes[index],
         pairing.reference.nodes[pairing.nodes[index]],
     )
-    weight = pairing.model.weights.get(own_node.inputs[1])
-    other_weight = pairing.reference.weights.get(reference_node.inputs[1])
+    weight = pairing.model.constants.get(own_node.inputs[1])
+    other_weight = pairing.reference.constants.get(reference_node.inputs[1])
     if (
         weight is None
         or other_weight is None
@@ -353,9 +355,10 @@ def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int)
 
 
 def _attribute(
-    suspect: Suspect, pairing: Pairing, model: Side, indices: tuple[int, ...]
+    suspect: Suspect, pairing: Pairing, model: Graph, indices: tuple[int, ...]
 ) -> Suspect:
-    """The node of the model that the attribute came from."""
+    """Return a difference in an attribute as a difference of the model node from which the
+    attribute was taken."""
     node = pairing.model.nodes[suspect.nodes[0]]
     name = suspect.change.values["name"]
     attribute = next((attribute for attribute in node.attributes if attribute.name == name), None)
@@ -403,16 +406,16 @@ def _attribute(
     return evolve(suspect, nodes=indices)
 
 
-def _single_element(model: Side, name: str) -> float | None:
+def _single_element(model: Graph, name: str) -> float | None:
     """Return the value of a weight with one element; None for other tensors."""
-    weight = model.weights.get(name)
+    weight = model.constants.get(name)
     if weight is None or weight.values is None or np.size(weight.values) != 1:
         return None
     return float(np.float32(np.asarray(weight.values).reshape(-1)[0]))
 
 
-def _makes(model: Side, name: str, factor: float) -> bool:
-    """Return whether a factor equals a scalar weight or its inverse."""
+def _makes(model: Graph, name: str, factor: float) -> bool:
+    """Return whether a scalar weight equals a factor or its inverse."""
     single_element = _single_element(model, name)
     if not single_element:
         return False

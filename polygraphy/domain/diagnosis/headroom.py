@@ -30,7 +30,7 @@ ADDING = frozenset({"Add", "Clip", "Max", "Sub", "Sum"})
 
 @frozen
 class Range:
-    """Which numbers a floating-point type has.
+    """The largest and smallest numbers of a floating-point type.
 
     Attributes:
         name: the type.
@@ -55,7 +55,7 @@ class Range:
 
 @frozen
 class TensorLoss:
-    """What becomes of a tensor.
+    """The loss of a tensor in a narrow type.
 
     Attributes:
         name: the tensor.
@@ -101,7 +101,7 @@ class TensorLoss:
 
 @frozen
 class NodeLoss:
-    """What a node loses alone: computed on exact operands, which are rounded to the type.
+    """The loss of a node by itself: computed from exact inputs that are rounded to the type.
 
     Attributes:
         name: the node.
@@ -143,7 +143,7 @@ class NodeLoss:
 
     @property
     def _breaks(self) -> bool:
-        """Whether a result is NaN or infinite."""
+        """Return whether a result is NaN or infinite."""
         return any(result.broken for result in self.results)
 
     @property
@@ -350,7 +350,7 @@ def worst_of(runs: Iterable[Sequence[NodeLoss]]) -> list[NodeLoss]:
 
 @frozen
 class HalfCulprit:
-    """A node that has to stay in float32, or a few that lose digits together.
+    """A node that must stay in float32, or a few nodes that lose accuracy together.
 
     Attributes:
         nodes: their names.
@@ -392,7 +392,8 @@ def order_nodes(
 
 
 def first_invalid(losses: Iterable[NodeLoss]) -> HalfCulprit | None:
-    """Return the first node that computes NaN or infinity of finite operands in float32 already."""
+    """Return the first node that computes NaN or infinity from finite inputs in float32; None if
+    there is none."""
     for loss in (loss for loss in losses if not loss.is_filled):
         for result in loss.results:
             if result.invalid and not any(operand.invalid for operand in loss.operands):

@@ -13,10 +13,8 @@ from polygraphy.domain.model.graph import (
     Graph,
     Node,
     Tensor,
-    Weight,
     attribute_digests,
-    constant_weight,
-    weight_digest,
+    is_float_cast,
 )
 from polygraphy.domain.quantization.sites import is_coarse
 
@@ -30,49 +28,9 @@ _CODES = frozenset({"int4", "uint4", "int8", "uint8"})
 """The types of weights that are codes, if they are converted to floating point."""
 
 
-class Side:
-    """A graph to be paired: its nodes without constants, its weights, and who makes and reads what.
-
-    Args:
-        graph: the graph.
-        narrow: where the other graph has floating-point numbers of another type: the narrower one.
-            Weights are the same then if they are after rounding, and casts are left out.
-        around: the graph around it, whose weights it sees, if it is the body of a node.
-    """
-
-    def __init__(self, graph: Graph, narrow: str | None = None, around: Side | None = None) -> None:
-        self.graph = graph
-        self.narrow = narrow
-        self.weights: dict[str, Weight] = {} if around is None else dict(around.weights)
-        self.weights.update((weight.name, weight) for weight in graph.all_weights)
-        self.nodes = [node for node in graph.nodes if constant_weight(node) is None]
-        if narrow is not None:
-            self.nodes = _without_casts(self.nodes)
-        self.producer: dict[str, int] = {}
-        self.readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for index, node in enumerate(self.nodes):
-            for name in filter(None, node.outputs):
-                self.producer[name] = index
-            for position, name in enumerate(node.inputs):
-                if name:
-                    self.readers[name].append((index, position))
-        self._digests: dict[str, str] = {}
-
-    def digest(self, name: str) -> str:
-        """Return a digest that is equal for weights with equal values only."""
-        if name not in self._digests:
-            self._digests[name] = weight_digest(self.weights[name], self.narrow)
-        return self._digests[name]
-
-    def identity(self, index: int) -> str:
-        """Return the label of a node: its name or, if unnamed, its first output."""
-        node = self.nodes[index]
-        return node.name or next(filter(None, node.outputs), node.op)
-
-
 @frozen
 class Pairing:
-    """What belongs together in two graphs.
+    """The corresponding nodes and tensors of two graphs.
 
     Attributes:
         model: the first graph.
@@ -81,13 +39,13 @@ class Pairing:
         tensors: the same for names of tensors.
     """
 
-    model: Side
-    reference: Side
+    model: Graph
+    reference: Graph
     nodes: dict[int, int] = field(factory=dict)
     tensors: dict[str, str] = field(factory=dict)
 
     def pair(self, index: int, other_index: int) -> None:
-        """Record two nodes, and their outputs, as a pair."""
+        """Record two nodes, and their outputs, as corresponding."""
         self.nodes[index] = other_index
         outputs, reference_outputs = (
             self.model.nodes[index].outputs,
@@ -108,7 +66,8 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
     if around is not None:
         sides = around.model, around.reference
         pairing = Pairing(
-            Side(model, sides[0].narrow, sides[0]), Side(reference, sides[1].narrow, sides[1])
+            _comparable(model, sides[0].narrow, sides[0]),
+            _comparable(reference, sides[1].narrow, sides[1]),
         )
         pairing.tensors.update(around.tensors)
         return _complete_pairing(pairing)
@@ -119,7 +78,7 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
     narrow = (
         min(differing, key=FLOATS.index) if len(types[0] | types[1]) > 1 and differing else None
     )
-    return _complete_pairing(Pairing(Side(model, narrow), Side(reference, narrow)))
+    return _complete_pairing(Pairing(_comparable(model, narrow), _comparable(reference, narrow)))
 
 
 def pair_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -142,7 +101,7 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
     """Pair the remaining tensors of two models, by interface, name and structure, and return the
     pairing.
     """
-    for _, tensor, twin in pair_interfaces(pairing.model.graph, pairing.reference.graph):
+    for _, tensor, twin in pair_interfaces(pairing.model, pairing.reference):
         pairing.tensors[tensor.name] = twin.name
     _pair_by_names(pairing)
     _by_structure(pairing)
@@ -151,16 +110,16 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
 
 
 def _pair_crossed_outputs(pairing: Pairing) -> None:
-    """Pair the nodes that compute the same output of both models, if they were paired in another
-    order: two outputs that are exchanged have the same structure, but are not the same output.
-    """
+    """Pair the nodes that compute the same output in both models if they were paired crosswise: two
+    exchanged outputs can have the same structure."""
     model, reference = pairing.model, pairing.reference
     crossed: list[tuple[str, str, int, int]] = []
-    for kind, tensor, twin in pair_interfaces(model.graph, reference.graph):
-        index, other_index = model.producer.get(tensor.name), reference.producer.get(twin.name)
-        is_computed = kind == "output" and index in pairing.nodes and other_index is not None
-        if is_computed and pairing.tensors.get(tensor.name) != twin.name:
-            crossed.append((tensor.name, twin.name, index, other_index))  # type: ignore[arg-type]
+    for kind, tensor, twin in pair_interfaces(model, reference):
+        index, other_index = model.computed.get(tensor.name), reference.computed.get(twin.name)
+        if kind != "output" or index is None or other_index is None:
+            continue
+        if index in pairing.nodes and pairing.tensors.get(tensor.name) != twin.name:
+            crossed.append((tensor.name, twin.name, index, other_index))
     pairs = {index: other_index for _, _, index, other_index in crossed}
     is_exchange = {pairing.nodes[index] for index in pairs} == {*pairs.values()}
     if is_exchange:
@@ -172,13 +131,13 @@ def _pair_crossed_outputs(pairing: Pairing) -> None:
 def _pair_by_names(pairing: Pairing) -> None:
     """Pair the nodes that have the same outputs and operator in both models."""
     model, reference = pairing.model, pairing.reference
-    common = model.producer.keys() & reference.producer.keys()
-    if len(common) < _MOST * min(len(model.producer), len(reference.producer)):
+    common = model.computed.keys() & reference.computed.keys()
+    if len(common) < _MOST * min(len(model.computed), len(reference.computed)):
         return
-    for name in model.producer:
+    for name in model.computed:
         if name not in common:
             continue
-        index, other_index = model.producer[name], reference.producer[name]
+        index, other_index = model.computed[name], reference.computed[name]
         node, twin = model.nodes[index], reference.nodes[other_index]
         # A name that a program made up may be that of another tensor in the other model.
         if index in pairing.nodes or not set(node.inputs) & set(twin.inputs):
@@ -190,7 +149,8 @@ def _pair_by_names(pairing: Pairing) -> None:
 
 
 def _by_structure(pairing: Pairing) -> None:
-    """Pair the remaining nodes, the most certain first, because each pair makes others certain."""
+    """Pair the remaining nodes by structure, the most certain pairs first, because each pair helps
+    the next ones."""
     rounds: list[Callable[[], bool]] = [
         lambda: _pair_forward(pairing, _exact),
         lambda: _pair_backward(pairing, _exact_parameters),
@@ -208,7 +168,7 @@ def _by_structure(pairing: Pairing) -> None:
 
 def _pair_forward(
     pairing: Pairing,
-    key: Callable[[Side, Node, Mapping[str, str] | None], Key],
+    key: Callable[[Graph, Node, Mapping[str, str] | None], Key],
     allows_several: bool = False,
 ) -> bool:
     """Pair nodes with paired inputs that share a unique key, or equally many on both sides; return
@@ -217,11 +177,11 @@ def _pair_forward(
     nodes = set(pairing.nodes.values())
     tensors = set(pairing.tensors.values())
     reference_groups: dict[Key, list[int]] = defaultdict(list)
-    for index, node in enumerate(pairing.reference.nodes):
+    for index, node in pairing.reference.operations.items():
         if index not in nodes and _inputs_known(pairing.reference, node, tensors):
             reference_groups[key(pairing.reference, node, None)].append(index)
     own_groups: dict[Key, list[int]] = defaultdict(list)
-    for index, node in enumerate(pairing.model.nodes):
+    for index, node in pairing.model.operations.items():
         if index not in pairing.nodes and _inputs_known(pairing.model, node, pairing.tensors):
             own_groups[key(pairing.model, node, pairing.tensors)].append(index)
     forward = False
@@ -234,19 +194,19 @@ def _pair_forward(
     return forward
 
 
-def _inputs_known(side: Side, node: Node, known_value: Any) -> bool:
+def _inputs_known(side: Graph, node: Node, known_value: Any) -> bool:
     """Return whether all inputs of a node are weights or known."""
-    return all(not name or name in side.weights or name in known_value for name in node.inputs)
+    return all(not name or name in side.constants or name in known_value for name in node.inputs)
 
 
-def _pair_backward(pairing: Pairing, key: Callable[[Side, Node], Key]) -> bool:
+def _pair_backward(pairing: Pairing, key: Callable[[Graph, Node], Key]) -> bool:
     """Pair nodes whose outputs feed equal inputs of paired nodes; return whether any was paired."""
     nodes = set(pairing.nodes.values())
     backward = False
     votes: dict[int, set[int]] = defaultdict(set)
     for index, node in pairing.nodes.items():
         for a, b in zip(pairing.model.nodes[index].inputs, pairing.reference.nodes[node].inputs):
-            first, two = pairing.model.producer.get(a), pairing.reference.producer.get(b)
+            first, two = pairing.model.computed.get(a), pairing.reference.computed.get(b)
             if (
                 first is not None
                 and two is not None
@@ -255,8 +215,8 @@ def _pair_backward(pairing: Pairing, key: Callable[[Side, Node], Key]) -> bool:
             ):
                 votes[first].add(two)
     for name, their_name in list(pairing.tensors.items()):
-        first = pairing.model.producer.get(name)
-        two = pairing.reference.producer.get(their_name)
+        first = pairing.model.computed.get(name)
+        two = pairing.reference.computed.get(their_name)
         if (
             first is not None
             and two is not None
@@ -286,68 +246,80 @@ def _kind(node: Node) -> tuple[str, str]:
     ), node.op
 
 
-def _operand(side: Side, name: str, names: Mapping[str, str] | None, exact: bool) -> Key:
+def _operand(side: Graph, name: str, names: Mapping[str, str] | None, exact: bool) -> Key:
     """Return the key of an operand: weights by type and shape, if exact also by content."""
-    if name in side.weights:
-        weight = side.weights[name]
+    if name in side.constants:
+        weight = side.constants[name]
         dtype = weight.dtype if side.narrow is None else ""
         return ("weight", dtype, weight.shape, side.digest(name) if exact else "")
     return ("tensor", name if names is None else names.get(name, name))
 
 
-def _exact(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+def _exact(side: Graph, node: Node, names: Mapping[str, str] | None) -> Key:
     """Return the key of a node with its operands, weights by content."""
     operands = tuple(_operand(side, name, names, True) for name in node.inputs)
     return _kind(node), operands, attribute_digests(node)
 
 
-def _shape_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+def _shape_key(side: Graph, node: Node, names: Mapping[str, str] | None) -> Key:
     """Return the key of a node with its operands, weights by shape."""
     return _kind(node), tuple(_operand(side, name, names, False) for name in node.inputs)
 
 
-def _key_without_order(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+def _key_without_order(side: Graph, node: Node, names: Mapping[str, str] | None) -> Key:
     """Return the key of a node with its operands in any order, weights by shape."""
     operands = (_operand(side, name, names, False) for name in node.inputs)
     return _kind(node), tuple(sorted(operands, key=repr))
 
 
-def _partial_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+def _partial_key(side: Graph, node: Node, names: Mapping[str, str] | None) -> Key:
     """Return a key of the node's operator and tensor inputs, whatever its weights are."""
-    read = (name for name in node.inputs if name and name not in side.weights)
+    read = (name for name in node.inputs if name and name not in side.constants)
     return _kind(node), tuple(name if names is None else names.get(name, name) for name in read)
 
 
-def _exact_parameters(side: Side, node: Node) -> Key:
+def _exact_parameters(side: Graph, node: Node) -> Key:
     """Return the key of a node by its weights and attributes."""
-    digests = tuple(side.digest(name) if name in side.weights else "" for name in node.inputs)
+    digests = tuple(side.digest(name) if name in side.constants else "" for name in node.inputs)
     return _kind(node), digests, attribute_digests(node)
 
 
-def _parameter_key(side: Side, node: Node) -> Key:
+def _parameter_key(side: Graph, node: Node) -> Key:
     """Return the key of a node by the shapes of its weights."""
     return _kind(node), tuple(
-        side.weights[name].shape if name in side.weights else None for name in node.inputs
+        side.constants[name].shape if name in side.constants else None for name in node.inputs
     )
 
 
-def _any_parameters(side: Side, node: Node) -> Key:
+def _any_parameters(side: Graph, node: Node) -> Key:
     """Return the key of a node by its operator alone."""
     return _kind(node)
 
 
-def _without_casts(nodes: Iterable[Node]) -> list[Node]:
-    """Return nodes without floating-point casts; readers of a cast read its input instead."""
-    without_casts: list[Node] = []
+def _comparable(graph: Graph, narrow: str | None, around: Graph | None = None) -> Graph:
+    """Return a graph to be paired, with the same numbering of nodes.
+
+    Args:
+        graph: the graph.
+        narrow: the less precise type, if the other graph has floating-point numbers of another
+            type: readers of a cast between such types then read its input instead.
+        around: the graph around it, whose weights it sees, if it is the body of a node.
+    """
+    outer_weights = () if around is None else tuple(around.constants.values())
+    nodes = graph.nodes if narrow is None else tuple(_skip_casts(graph.nodes))
+    if narrow is None and not outer_weights:
+        return graph
+    return evolve(graph, weights=(*outer_weights, *graph.weights), nodes=nodes, narrow=narrow)
+
+
+def _skip_casts(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes; those that read a cast to a floating-point type read its input instead."""
     names: dict[str, str] = {}
     for node in nodes:
         read = tuple(names.get(name, name) for name in node.inputs)
-        to = str(node.attribute("to", "")).lower()
-        if node.op == "Cast" and to in ("float", *FLOATS):
+        if is_float_cast(node):
             names[node.outputs[0]] = read[0]
-        else:
-            without_casts.append(evolve(node, inputs=read) if read != node.inputs else node)
-    return without_casts
+        yield evolve(node, inputs=read) if read != node.inputs else node
 
 
 def is_quantized(pairing: Pairing) -> bool:
@@ -355,12 +327,12 @@ def is_quantized(pairing: Pairing) -> bool:
     return _quantizes(pairing.model) and not _quantizes(pairing.reference)
 
 
-def _quantizes(side: Side) -> bool:
+def _quantizes(side: Graph) -> bool:
     """Return whether a model has quantizing nodes, or reads weights that are stored as codes."""
-    return any(is_coarse(node.op) or _reads_codes(node, side) for node in side.nodes)
+    return any(is_coarse(node.op) or _reads_codes(node, side) for node in side.operations.values())
 
 
-def _reads_codes(node: Node, side: Side) -> bool:
+def _reads_codes(node: Node, side: Graph) -> bool:
     """Return whether a node converts a weight of small integers to floating point."""
-    weight = side.weights.get(node.inputs[0]) if node.op == "Cast" else None
+    weight = side.constants.get(node.inputs[0]) if node.op == "Cast" else None
     return weight is not None and str(weight.dtype) in _CODES and len(weight.shape) > 1

@@ -19,7 +19,7 @@ USUAL_LOSS = 0.15
 
 @frozen
 class QuantizedOperand:
-    """An operand that is quantized before a node reads it, or an output of the model that is.
+    """A tensor that is quantized before a node reads it, or before the model returns it.
 
     Attributes:
         node: the node, by its name, or that of what it makes; of an output, the one that makes it.

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTIZING, cause_of_weight, role_of
 from polygraphy.domain.diagnosis.variants import (
     LARGEST_RANK,
@@ -21,7 +20,7 @@ from polygraphy.domain.diagnosis.variants import (
     with_attribute,
 )
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.tensors.precision import is_float
 
 _MOST = 4_000_000
@@ -36,7 +35,7 @@ _RATIO = 1e-4
 
 
 def solve_weights(
-    side: Side, index: int, inputs: Mapping[str, Any], output: Any, expected: Any
+    side: Graph, index: int, inputs: Mapping[str, Any], output: Any, expected: Any
 ) -> Iterator[Variant]:
     """Yield variants of a node with a weight solved so that it computes the expected output.
 
@@ -54,9 +53,9 @@ def solve_weights(
     if not is_comparable and node.op != "QuantizeLinear":
         return
     arrays = {
-        position: np.asarray(side.weights[name].values)
+        position: np.asarray(side.constants[name].values)
         for position, name in enumerate(node.inputs)
-        if name in side.weights and side.weights[name].values is not None
+        if name in side.constants and side.constants[name].values is not None
     }
     data = {position: inputs.get(name) for position, name in enumerate(node.inputs)}
     for position, weight in arrays.items():
@@ -69,13 +68,13 @@ def solve_weights(
 
 
 def _solve_indices(
-    side: Side, node: Node, inputs: Mapping[str, Any], goal: Any
+    side: Graph, node: Node, inputs: Mapping[str, Any], goal: Any
 ) -> Iterator[Variant]:
     """Yield a Gather with the indices for which its data have the expected values."""
-    if node.op != "Gather" or node.inputs[1] not in side.weights:
+    if node.op != "Gather" or node.inputs[1] not in side.constants:
         return
     data = inputs.get(node.inputs[0])
-    array = np.asarray(side.weights[node.inputs[1]].values)
+    array = np.asarray(side.constants[node.inputs[1]].values)
     axis = int(node.attribute("axis", 0))
     if data is None or array.ndim > 1 or np.ndim(data) - 1 + array.ndim != goal.ndim:
         return
@@ -93,7 +92,7 @@ def _solve_indices(
             yield Variant("weight", change, node, {node.inputs[1]: values})
 
 
-def _weight_variant(side: Side, index: int, position: int, weight: Any, values: Any) -> Variant:
+def _weight_variant(side: Graph, index: int, position: int, weight: Any, values: Any) -> Variant:
     """Return the variant of a node with other values of a weight."""
     node = side.nodes[index]
     cause = cause_of_weight(side, [(index, position)], weight, values)
@@ -203,7 +202,8 @@ def _convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> I
 
 
 def _least(system: Any, apart: Any) -> Any | None:
-    """Return the smallest change that explains a difference best; None if that is too much work."""
+    """Return the smallest weight change that best explains a difference; None if that takes too
+    much work."""
     if system.size > _MOST or min(system.shape) > 2048 or not np.isfinite(system).all():
         return None
     return np.linalg.lstsq(system, apart, rcond=1e-7)[0]
@@ -244,7 +244,7 @@ def _mean_over_broadcast(array: Any, weight: Any) -> Any:
 
 
 def _mean_over(array: Any, weight: Any, axis: int) -> Any:
-    """Return the mean over all axes but one; NaN if the weight does not fit that axis."""
+    """Return the mean over all axes except one; NaN if the weight does not fit that axis."""
     if weight.ndim != 1 or array.ndim <= axis or array.shape[axis] != weight.size:
         return np.full(weight.shape, np.nan)
     return array.mean(axis=tuple(index for index in range(array.ndim) if index != axis))
@@ -281,7 +281,8 @@ def _norm(node: Node, position: int, weight: Any, value: Any, goal: Any) -> Iter
 def _solve_scale(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
 ) -> Iterator[Any]:
-    """The scale of a pair of QuantizeLinear and DequantizeLinear, for all or for each channel."""
+    """Yield the scale of a QuantizeLinear or DequantizeLinear pair, for all channels or for each
+    one."""
     first, zero = values.get(0), values.get(2)
     if position == 0 or first is None or weight.ndim > 1:
         return
@@ -327,9 +328,10 @@ def _factor(array: Any, reference: Any) -> float | None:
 
 
 def resize_variants(
-    side: Side, index: int, read: Sequence[int], lengths: Sequence[int], expected: Sequence[int]
+    side: Graph, index: int, read: Sequence[int], lengths: Sequence[int], expected: Sequence[int]
 ) -> Iterator[Variant]:
-    """Yield a node with another size, bound or step, so that its output has the expected shape.
+    """Yield variants of a node with another size, bound or step, whose output has the expected
+    shape.
 
     Args:
         side: the model.
@@ -345,7 +347,7 @@ def resize_variants(
     def weight_variants(position: int, value: Sequence[float]) -> Iterator[Variant]:
         """Yield the variant of a node with another value of a weight."""
         name = node.inputs[position] if position < len(node.inputs) else ""
-        values = side.weights[name].values if name in side.weights else None
+        values = side.constants[name].values if name in side.constants else None
         if values is None:
             return
         array, other_array = np.asarray(values), np.asarray(value)
@@ -420,14 +422,16 @@ def _pads_for_size(node: Node, read: Sequence[int], expected: Sequence[int]) -> 
 
 
 def _bounds(
-    side: Side,
+    side: Graph,
     node: Node,
     read: Sequence[int],
     expected: Sequence[int],
     weight: Callable[[int, Sequence[float]], Iterator[Variant]],
 ) -> Iterator[Variant]:
     """Yield variants of a Slice with other starts, ends or axes."""
-    values = [side.weights[name].values if name in side.weights else None for name in node.inputs]
+    values = [
+        side.constants[name].values if name in side.constants else None for name in node.inputs
+    ]
     starts, ends = values[1], values[2]
     if starts is None or ends is None:
         return

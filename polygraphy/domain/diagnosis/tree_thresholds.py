@@ -21,7 +21,7 @@ _SPLITS = ("nodes_values", "nodes_values_as_tensor", "nodes_splits")
 
 @frozen
 class Tie:
-    """A threshold that features of some rows equal.
+    """A threshold that equals a feature of some rows.
 
     Attributes:
         value: the threshold.
@@ -79,7 +79,9 @@ def find_ties(node: Node, features: Any) -> list[Tie]:
 
 
 def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
-    """Return the node with the thresholds of some ties on the other side of the features."""
+    """Return the variant of a node in which tied thresholds are on the other side of the
+    features.
+    """
     name = _split_name(node)
     kind = next(one.kind for one in node.attributes if one.name == name)
     given = node.attribute(name)
@@ -92,9 +94,8 @@ def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
 
 
 def differing_rows(values: Any, expected: Any) -> frozenset[int] | None:
-    """Return the rows in which an output differs by more than rounding; None if outputs do not
-    have the same rows.
-    """
+    """Return the rows in which an output differs by more than rounding; None if the outputs have
+    different numbers of rows."""
     arrays = [_as_array(one) for one in (values, expected)]
     if any(one is None for one in arrays) or arrays[0].shape != arrays[1].shape:
         return None
@@ -116,9 +117,8 @@ def _is_number(array: Any) -> bool:
 
 
 def _as_array(value: Any) -> Any:
-    """Return an output as an array; rows that are maps become rows of numbers. None if it is
-    neither.
-    """
+    """Return an output as an array; rows that are maps become rows of numbers. None for other
+    types."""
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         if not all(isinstance(row, dict) for row in value):
             return None

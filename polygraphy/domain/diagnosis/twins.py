@@ -25,7 +25,7 @@ _IDLE = frozenset({"Constant", "Identity"})
 
 @frozen
 class Spot:
-    """A constant of a node that is another one in the other export.
+    """A constant of a node that differs in another export of the program.
 
     Attributes:
         twin: the position of the node in the other export.
@@ -55,7 +55,7 @@ class Spot:
 
     @property
     def is_weight(self) -> bool:
-        """Whether it may be a parameter: floats, as many in both."""
+        """Return whether the constant may be a parameter: floats, equally many in both exports."""
         arrays = [np.asarray(value) for value in (self.value, self.expected)]
         is_number = self.operand is not None and all(map(is_float, arrays))
         return is_number and arrays[0].shape == arrays[1].shape
@@ -63,7 +63,7 @@ class Spot:
 
 @define
 class TwinDifferences:
-    """In what two exports differ.
+    """The differences between two exports of one program.
 
     Attributes:
         spots: the constants that differ.
@@ -82,11 +82,12 @@ class TwinDifferences:
     matched: float = 1.0
 
     def __bool__(self) -> bool:
+        """Return whether there are any differences."""
         return bool(self.spots or self.has_other_nodes)
 
     @property
     def has_other_nodes(self) -> bool:
-        """Whether they differ in more than constants."""
+        """Return whether nodes differ, and not only constants."""
         return bool(self.extra or self.missing or self.turned)
 
 
@@ -251,7 +252,7 @@ def _aliases(graph: Graph) -> dict[str, str]:
 
 
 def _attributes(node: Node, twin: Node, position: int) -> Iterator[Spot]:
-    """Yield the places of attributes that differ between two nodes."""
+    """Yield the attributes that differ between two nodes."""
     for name in dict.fromkeys(attribute.name for attribute in (*node.attributes, *twin.attributes)):
         attributes = [next((a for a in n.attributes if a.name == name), None) for n in (node, twin)]
         if all(attribute is None or attribute.is_default for attribute in attributes):
@@ -277,8 +278,7 @@ def _differ(value: Any, other_value: Any) -> bool:
 
 
 def unlike(spots: Sequence[Spot], twin_differences: TwinDifferences) -> list[Spot]:
-    """Return the constants that differ between two exports of one program, so that they depend on
-    the example.
-    """
+    """Return the constants that also differ between two exports of one program, and so depend on
+    the example."""
     changing = {spot.key for spot in twin_differences.spots}
     return [spot for spot in spots if spot.key in changing]

@@ -11,16 +11,12 @@ from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import (
-    Pairing,
-    Side,
-    pair_graphs,
-    pair_interfaces,
-)
+from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs, pair_interfaces
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
 from polygraphy.domain.model.graph import (
     FLOATS,
     Attribute,
+    Graph,
     Node,
     attribute_digests,
     attribute_text,
@@ -42,7 +38,7 @@ _GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
 
 @frozen
 class Suspect:
-    """One thing in which a model differs from the reference.
+    """A difference between a model and its reference.
 
     Attributes:
         nodes: the positions of nodes in the model that have it, or stand beside what is missing.
@@ -66,18 +62,16 @@ class Suspect:
     attribute: str = ""
 
 
-def suspect_names(side: Side, suspect: Suspect) -> list[str]:
+def suspect_names(side: Graph, suspect: Suspect) -> list[str]:
     """Return the names of the model nodes that have a difference."""
-    return list(suspect.inner) or [side.identity(index) for index in suspect.nodes]
+    return list(suspect.inner) or [side.nodes[index].label for index in suspect.nodes]
 
 
 def describe_stranger(pairing: Pairing) -> str:
     """Return why a reference cannot be the same model, such as a different input or output; empty
     if it can. Floating-point types and output sizes may differ.
     """
-    for kind, own_stranger, reference_tensor in pair_interfaces(
-        pairing.model.graph, pairing.reference.graph
-    ):
+    for kind, own_stranger, reference_tensor in pair_interfaces(pairing.model, pairing.reference):
         stranger = [(tensor.dtype, tensor.shape) for tensor in (own_stranger, reference_tensor)]
         (dtype, shape), (other_name, reference_shape) = stranger
         is_typed = dtype and other_name and dtype != other_name
@@ -120,13 +114,13 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
         for position, name in enumerate(model.nodes[index].inputs):
             their_inputs = reference.nodes[node].inputs
             their_name = their_inputs[position] if position < len(their_inputs) else ""
-            is_in_both = name in model.weights and their_name in reference.weights
+            is_in_both = name in model.constants and their_name in reference.constants
             if is_in_both and model.digest(name) != reference.digest(their_name):
                 seen_values.setdefault((name, their_name), []).append((index, position))
     for (name, their_name), places in seen_values.items():
         if _has_exchanged_operands(pairing, places[0][0]):
             continue
-        values, node = model.weights[name].values, reference.weights[their_name].values
+        values, node = model.constants[name].values, reference.constants[their_name].values
         if _is_rounding(values, node):
             continue
         readers = tuple(sorted({index for index, _ in places}))
@@ -141,7 +135,9 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _is_rounding(first: Any, second: Any) -> bool:
-    """Return whether a weight was folded twice, in another order: only the last digits differ."""
+    """Return whether two weights differ only in the last digits, as if folded in a
+    different order.
+    """
     if not is_float(first) or not is_float(second) or first.shape != second.shape:
         return False
     epsilon = max(epsilon_of(first.dtype), epsilon_of(second.dtype))
@@ -153,9 +149,8 @@ def _is_rounding(first: Any, second: Any) -> bool:
 
 
 def precision_of_rounding(first: Any, second: Any) -> str | None:
-    """Return the half precision to which a float32 weight was rounded; None if it is not the other
-    one rounded.
-    """
+    """Return the half precision to which a float32 weight was rounded; None if rounding does not
+    explain the difference."""
     if first is None or second is None or first.dtype != second.dtype or first.dtype != np.float32:
         return None
     if first.shape != second.shape or np.array_equal(first, second) or not np.isfinite(first).all():
@@ -168,29 +163,29 @@ def precision_of_rounding(first: Any, second: Any) -> str | None:
 
 
 def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
-    """Return whether a node has the inputs of its twin in another order."""
+    """Return whether a node has the inputs of its counterpart in a different order."""
     model, reference = pairing.model, pairing.reference
     reference_input_names = sorted(_reference_input_names(model, pairing, index))
     names = sorted(_own_names(reference, pairing.nodes[index]))
     return reference_input_names == names
 
 
-def _reference_input_names(side: Side, pairing: Pairing, index: int) -> list[str]:
+def _reference_input_names(side: Graph, pairing: Pairing, index: int) -> list[str]:
     """Return the inputs of a node by the names of the other model, weights by content."""
     return [
-        side.digest(name) if name in side.weights else pairing.tensors.get(name, f"? {name}")
+        side.digest(name) if name in side.constants else pairing.tensors.get(name, f"? {name}")
         for name in side.nodes[index].inputs
     ]
 
 
-def _own_names(side: Side, index: int) -> list[str]:
-    """Return the inputs of a node, weights by content."""
+def _own_names(side: Graph, index: int) -> list[str]:
+    """Return the inputs of a node: names of tensors, contents of weights."""
     return [
-        side.digest(name) if name in side.weights else name for name in side.nodes[index].inputs
+        side.digest(name) if name in side.constants else name for name in side.nodes[index].inputs
     ]
 
 
-def is_guard(side: Side, index: int) -> bool:
+def is_guard(side: Graph, index: int) -> bool:
     """Return whether a node adds something before a root, a logarithm or a division."""
     node = side.nodes[index]
     read = {side.nodes[i].op for name in node.outputs for i, _ in side.readers.get(name, ())}
@@ -198,7 +193,7 @@ def is_guard(side: Side, index: int) -> bool:
 
 
 def cause_of_weight(
-    side: Side, places: Sequence[tuple[int, int]], value: Any, reference: Any
+    side: Graph, places: Sequence[tuple[int, int]], value: Any, reference: Any
 ) -> str:
     """Return the cause name for a weight with a different value.
 
@@ -315,7 +310,7 @@ def _bodies(
         yield Suspect(
             (twins[0],),
             found_suspects[0].cause,
-            changes.in_subgraph(found_suspects[0].change, op, pairing.model.identity(twins[0])),
+            changes.in_subgraph(found_suspects[0].change, op, pairing.model.nodes[twins[0]].label),
             twins=(twins,),
             inner=tuple(dict.fromkeys(names)),
             op=found_suspects[-1].op or inner.model.nodes[found_suspects[-1].nodes[-1]].op,
@@ -323,7 +318,7 @@ def _bodies(
 
 
 def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
-    """Yield nodes with operands in another order, missing, or additional."""
+    """Yield nodes whose operands are in a different order, missing, or additional."""
     model, reference = pairing.model, pairing.reference
     for index, other_node in pairing.nodes.items():
         node = model.nodes[index]
@@ -353,8 +348,8 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
             position
             for position, (a, b) in enumerate(zip(node.inputs, reference.nodes[other_node].inputs))
             if a in pairing.tensors
-            and a not in model.weights
-            and b not in reference.weights
+            and a not in model.constants
+            and b not in reference.constants
             and pairing.tensors[a] != b
             and b in pairing.tensors.values()
             and not _equal(reference, pairing.tensors[a], b)
@@ -365,7 +360,7 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _output_suspects(pairing: Pairing) -> Iterator[Suspect]:
-    """Yield nodes with outputs in another order, or with the output of another operator."""
+    """Yield nodes whose outputs are in a different order, or come from another operator."""
     for index, other_index in pairing.nodes.items():
         node, twin = pairing.model.nodes[index], pairing.reference.nodes[other_index]
         if node.op != twin.op:
@@ -383,9 +378,9 @@ def _output_suspects(pairing: Pairing) -> Iterator[Suspect]:
             )
 
 
-def _equal(side: Side, name: str, reference_name: str) -> bool:
+def _equal(side: Graph, name: str, reference_name: str) -> bool:
     """Return whether two tensors are computed in the same way from the same inputs."""
-    first, second = side.producer.get(name), side.producer.get(reference_name)
+    first, second = side.computed.get(name), side.computed.get(reference_name)
     if first is None or second is None:
         return False
     nodes = side.nodes[first], side.nodes[second]
@@ -399,7 +394,7 @@ def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
     """Yield nodes that only one model has; a missing node is reported at its neighbor."""
     model, reference = pairing.model, pairing.reference
     replaced = _replacements(pairing)
-    for index, node in enumerate(model.nodes):
+    for index, node in model.operations.items():
         if index in replaced:
             twin_index = replaced[index]
             change = changes.other_operator(node.op, reference.nodes[twin_index].op)
@@ -416,11 +411,11 @@ def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
     twin_indices = {**pairing.nodes, **replaced}
     back = {other_index: index for index, other_index in twin_indices.items()}
     names = {b: a for a, b in pairing.tensors.items()}
-    for twin_index, node in enumerate(reference.nodes):
+    for twin_index, node in reference.operations.items():
         if twin_index in back or node.op in _LAYOUT:
             continue
         before = {
-            model.producer[names[name]] for name in node.inputs if names.get(name) in model.producer
+            model.computed[names[name]] for name in node.inputs if names.get(name) in model.computed
         }
         after = {
             back[reader]
@@ -441,13 +436,13 @@ def _replacements(pairing: Pairing) -> dict[int, int]:
     """
     places: dict[frozenset[tuple[int, int]], list[int]] = {}
     nodes = set(pairing.nodes.values())
-    for twin_index, node in enumerate(pairing.reference.nodes):
+    for twin_index, node in pairing.reference.operations.items():
         if twin_index not in nodes:
             read = {at for name in node.outputs for at in pairing.reference.readers.get(name, ())}
             places.setdefault(frozenset(read), []).append(twin_index)
-    makers = pairing.reference.producer
+    makers = pairing.reference.computed
     replacements = {}
-    for index, node in enumerate(pairing.model.nodes):
+    for index, node in pairing.model.operations.items():
         if index in pairing.nodes:
             continue
         named = {makers.get(pairing.tensors.get(name, "")) for name in node.outputs} - {None}
@@ -463,7 +458,7 @@ def _replacements(pairing: Pairing) -> dict[int, int]:
 
 @frozen
 class NodeCopy:
-    """A node of the reference, and how it is connected in the model.
+    """A node to copy from the reference, with its connections in the model.
 
     Attributes:
         twin: the first output of the node in the reference.
@@ -487,9 +482,8 @@ class NodeCopy:
 
 @frozen
 class Mending:
-    """What is taken from the reference: nodes, each after those that it reads, and weights by their
-    names there, and their new names here.
-    """
+    """The parts to copy from the reference: nodes, in an order in which each can be inserted, and
+    weights with their old and new names."""
 
     nodes: tuple[NodeCopy, ...] = ()
     weights: dict[str, str] = field(factory=dict)
@@ -518,17 +512,18 @@ def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> Mending:
 
 
 class _Plan:
-    """Collects what is to be copied."""
+    """Collects the parts to copy."""
 
     def __init__(self, pairing: Pairing) -> None:
+        """Start a plan without parts."""
         self.pairing = pairing
         self.nodes: list[NodeCopy] = []
         self.weights: dict[str, str] = {}
         self._names = {tensor: name for name, tensor in pairing.tensors.items()}
         self._taken = {
-            *pairing.model.producer,
-            *pairing.model.weights,
-            *(tensor.name for tensor in pairing.model.graph.inputs),
+            *pairing.model.computed,
+            *pairing.model.constants,
+            *(tensor.name for tensor in pairing.model.inputs),
         }
 
     def replace(self, index: int, twin_index: int) -> None:
@@ -569,14 +564,14 @@ class _Plan:
         sides = self.pairing.model, self.pairing.reference
         if not name or name in self._names:
             return self._names.get(name, "")
-        if name in sides[1].weights:
-            is_same = own_name in sides[0].weights and sides[0].digest(own_name) == sides[1].digest(
-                name
-            )
+        if name in sides[1].constants:
+            is_same = own_name in sides[0].constants and sides[0].digest(own_name) == sides[
+                1
+            ].digest(name)
             if not is_same:
                 self.weights.setdefault(name, self._free(name))
             return own_name if is_same else self.weights[name]
-        producer = sides[1].producer.get(name)
+        producer = sides[1].computed.get(name)
         if producer is None:
             if name not in self._taken:
                 raise errors.missing_input_to_copy(name)
@@ -595,7 +590,7 @@ class _Plan:
         return self._names[name]
 
     def _free(self, name: str) -> str:
-        """Return a name that the model does not have."""
+        """Return a tensor name that the model does not use."""
         text, number = name, 0
         while text in self._taken:
             number += 1

@@ -13,10 +13,9 @@ from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTIZING, SYMMETRIC, is_guard
 from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.model.graph import Attribute, Node
+from polygraphy.domain.model.graph import Attribute, Graph, Node
 from polygraphy.domain.sizes import without_fills
 from polygraphy.domain.tensors.precision import is_float
 
@@ -181,7 +180,7 @@ _AXES = frozenset(
 
 @frozen
 class Variant:
-    """A node as it may have been.
+    """A node with one change.
 
     Attributes:
         cause: what it is called if that is what was changed.
@@ -196,7 +195,7 @@ class Variant:
     weights: Mapping[str, Any] = field(factory=dict)
 
 
-def variants(side: Side, index: int) -> Iterator[Variant]:
+def variants(side: Graph, index: int) -> Iterator[Variant]:
     """Yield variants of a node, the likeliest first."""
     node = side.nodes[index]
     yield from _swap_inputs(node)
@@ -272,23 +271,23 @@ def numeric_attributes(node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *(n for n in _NUMBERS if n in names))))
 
 
-def epsilon_of(side: Side, name: str) -> float | None:
+def epsilon_of(side: Graph, name: str) -> float | None:
     """Return the magnitude of a scalar weight; None for other weights."""
-    weight = side.weights.get(name)
+    weight = side.constants.get(name)
     if weight is None or weight.values is None or np.size(weight.values) != 1:
         return None
     array = np.asarray(weight.values)
     return abs(float(array.reshape(-1)[0])) if is_float(array) else None
 
 
-def _epsilon_variants(side: Side, index: int) -> Iterator[Variant]:
-    """Yield variants with another number that is added before a root or a division."""
+def _epsilon_variants(side: Graph, index: int) -> Iterator[Variant]:
+    """Yield variants with a different number added before a root or a division."""
     node = side.nodes[index]
     if not is_guard(side, index):
         return
     for name in node.inputs:
         now = epsilon_of(side, name)
-        array = np.asarray(side.weights[name].values) if now is not None else None
+        array = np.asarray(side.constants[name].values) if now is not None else None
         if now is None or array is None or not is_float(array):
             continue
         for value in _EPSILONS:
@@ -319,7 +318,7 @@ def _text_variants(node: Node) -> Iterator[Variant]:
 
 
 def _activations(node: Node) -> Iterator[Variant]:
-    """Yield variants of a recurrent node with another activation, in all directions."""
+    """Yield variants of a recurrent node with a different activation, in all directions."""
     usual = _ACTIVATIONS.get(node.op)
     if usual is None:
         return
@@ -335,7 +334,7 @@ def _activations(node: Node) -> Iterator[Variant]:
 
 
 def _equations(node: Node) -> Iterator[Variant]:
-    """Yield variants of an Einsum whose operands or result have another order of axes."""
+    """Yield variants of an Einsum whose operands or result have a different order of axes."""
     equation = str(node.attribute("equation", "")).replace(" ", "")
     terms = equation.replace("->", ",").split(",")
     if node.op != "Einsum" or "->" not in equation or "." in equation:
@@ -369,9 +368,8 @@ def _operators(node: Node) -> Iterator[Variant]:
 
 
 def operators_with_number(node: Node) -> Iterator[Callable[[float], Variant]]:
-    """Yield, for each operator that a node may have had and each number of that, a function that
-    returns the variant with a value of the number.
-    """
+    """Yield, for each alternative operator and each of its numeric attributes, a function from a
+    value to the variant."""
     for variant in _operators(node):
         for name in _OWN.get(variant.node.op, ()):
 
@@ -382,10 +380,10 @@ def operators_with_number(node: Node) -> Iterator[Callable[[float], Variant]]:
             yield make
 
 
-def _rounds(side: Side, node: Node) -> Iterator[Variant]:
+def _rounds(side: Graph, node: Node) -> Iterator[Variant]:
     """Yield variants of a loop with one iteration more or less."""
     name = node.inputs[0] if node.op == "Loop" and node.inputs else ""
-    values = side.weights[name].values if name in side.weights else None
+    values = side.constants[name].values if name in side.constants else None
     if values is None or np.size(values) != 1:
         return
     count = int(np.reshape(values, -1)[0])
@@ -435,12 +433,12 @@ def _orders(node: Node) -> Iterator[Variant]:
                 yield Variant("attribute", change, with_attribute(node, "perm", "ints", value))
 
 
-def _reductions(side: Side, node: Node) -> Iterator[Variant]:
+def _reductions(side: Graph, node: Node) -> Iterator[Variant]:
     """Yield variants of a reduction over other axes (an attribute, or an input in newer opsets)."""
     if not node.op.startswith("Reduce"):
         return
     name = node.inputs[1] if len(node.inputs) > 1 else ""
-    values = side.weights[name].values if name in side.weights else node.attribute("axes")
+    values = side.constants[name].values if name in side.constants else node.attribute("axes")
     if values is None or len(values := tuple(int(axis) for axis in values)) > LARGEST_RANK:
         return
     for count in range(1, LARGEST_RANK):
@@ -478,13 +476,13 @@ def _pads(node: Node) -> Iterator[Variant]:
             yield Variant("attribute", change, with_attribute(node, name, "ints", (1,) * rank))
 
 
-def integer_variants(side: Side, index: int) -> Iterator[Variant]:
+def integer_variants(side: Graph, index: int) -> Iterator[Variant]:
     """Yield variants with one integer input changed or several reordered: sizes, bounds, axes or
     indices.
     """
     node = side.nodes[index]
     for position, name in enumerate(node.inputs):
-        values = side.weights[name].values if name in side.weights else None
+        values = side.constants[name].values if name in side.constants else None
         if values is None or np.asarray(values).dtype.kind in "bOSUV" or np.size(values) > _FEW:
             continue
         if is_float(np.asarray(values)):
@@ -529,7 +527,7 @@ def integer_variants(side: Side, index: int) -> Iterator[Variant]:
 
 
 def difference_of_integers(array: Any, other_value: Any) -> Fact:
-    """Return the fact that integers are others."""
+    """Return the fact that integers differ from the expected ones."""
     values, expected = array.reshape(-1).tolist(), other_value.reshape(-1).tolist()
     if len(values) == len(expected) == 1:
         return changes.is_value(values[0], expected[0])
@@ -537,7 +535,7 @@ def difference_of_integers(array: Any, other_value: Any) -> Fact:
 
 
 def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield lists of integers that differ a little from some."""
+    """Yield lists of integers that differ a little from the given ones."""
     visited = {values}
     turned = [values[i:] + values[:i] for i in range(1, len(values))]
     moved = [tuple(value + step for value in values) for step in (1, -1)]
@@ -554,10 +552,10 @@ def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             yield other_indices
 
 
-def _transpose_variants(side: Side, node: Node) -> Iterator[Variant]:
+def _transpose_variants(side: Graph, node: Node) -> Iterator[Variant]:
     """Yield the variants of a node with a transposed weight."""
     for name in node.inputs if node.op in ("MatMul", "Gemm", "Mul", "Add") else ():
-        weight = side.weights.get(name)
+        weight = side.constants.get(name)
         if weight is None or weight.values is None or len(weight.shape) != 2:
             continue
         if weight.shape[0] == weight.shape[1] > 1:
@@ -566,14 +564,14 @@ def _transpose_variants(side: Side, node: Node) -> Iterator[Variant]:
             yield Variant("weight", change, node, {name: turned})
 
 
-def _partners(side: Side, index: int) -> Iterator[Variant]:
+def _partners(side: Graph, index: int) -> Iterator[Variant]:
     """Yield variants that use the scale and zero point of the other node of a quantize/dequantize
     pair.
     """
     node = side.nodes[index]
     if node.op not in QUANTIZING:
         return
-    near = [side.producer.get(node.inputs[0])]
+    near = [side.computed.get(node.inputs[0])]
     near += [reader for name in node.outputs for reader, _ in side.readers.get(name, ())]
     for partner_index in near:
         if partner_index is None or side.nodes[partner_index].op not in QUANTIZING - {node.op}:
@@ -583,13 +581,13 @@ def _partners(side: Side, index: int) -> Iterator[Variant]:
             _content(side, n) for n in node.inputs[1:]
         ]:
             continue
-        change = changes.unlike_partner(side.identity(partner_index))
+        change = changes.unlike_partner(side.nodes[partner_index].label)
         yield Variant("quantization", change, evolve(node, inputs=(node.inputs[0], *inputs)))
 
 
-def _content(side: Side, name: str) -> str:
+def _content(side: Graph, name: str) -> str:
     """Return the digest of a weight, or the name of another tensor."""
-    return side.digest(name) if name in side.weights else name
+    return side.digest(name) if name in side.constants else name
 
 
 def matches_expected(output: Any, expected: Any, share: float = CLOSE) -> bool:
@@ -614,7 +612,7 @@ def matches_expected(output: Any, expected: Any, share: float = CLOSE) -> bool:
     return bool(largest <= share * size)
 
 
-def lacks_bias(side: Side, node: Node) -> bool:
+def lacks_bias(side: Graph, node: Node) -> bool:
     """Return whether a node has no bias although most nodes of its operator have one."""
     alike = [len(single_node.inputs) for single_node in side.nodes if single_node.op == node.op]
     return (
@@ -622,7 +620,7 @@ def lacks_bias(side: Side, node: Node) -> bool:
     )
 
 
-def guess_cause(side: Side, index: int, output: Any, expected: Any) -> tuple[str, Fact]:
+def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[str, Fact]:
     """Return a likely cause, and the change, for an incorrect output that no variant explains: a
     constant difference along channels suggests a bias.
     """
@@ -630,7 +628,7 @@ def guess_cause(side: Side, index: int, output: Any, expected: Any) -> tuple[str
     if any(True for _ in node.graphs):
         return "changed", changes.other_subgraph(node.op)
     if node.op in QUANTIZING:  # Its input is right, and there is nothing else.
-        return "quantization", changes.other_quantization(side.identity(index))
+        return "quantization", changes.other_quantization(side.nodes[index].label)
     # With one input, which is right, there is nothing else, unless it may be another operator.
     is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
     is_settings = is_settings and not any(node.op in ops for ops in _ALIKE)

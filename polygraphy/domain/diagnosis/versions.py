@@ -9,13 +9,13 @@ from attrs import frozen
 
 
 def sort_versions(version: str) -> tuple[int, ...]:
-    """Return a key that sorts versions as they were released: 1.9.0 before 1.10.0."""
+    """Return a sort key for versions in the order of their release: 1.9.0 before 1.10.0."""
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
 @frozen
 class Span:
-    """The versions around one that is wrong in which the same is so.
+    """The consecutive versions that have the same fault.
 
     Attributes:
         first: the oldest of them that is known to be wrong.
@@ -33,7 +33,7 @@ class Span:
 def wrong_span(
     versions: Sequence[str], current_version: str, is_correct: Callable[[str], bool]
 ) -> Span:
-    """Return the range of versions in which a fault exists that one of them has.
+    """Return the span of versions around the current one that have its fault.
 
     It is found by bisection where the newest, or the oldest, is right; else one version after the
     other is asked, because a fault may have come more than once.

@@ -57,7 +57,7 @@ class Model:
     metadata: Mapping[str, str] = Factory(dict)
 
     def __repr__(self) -> str:
-        """Return what a line has room for: a graph may have thousands of nodes."""
+        """Return a one-line summary, because a graph may have thousands of nodes."""
         return f"Model({self.path!r}, {self.graph.node_count} nodes)"
 
     def _repr_html_(self) -> str:
@@ -173,7 +173,7 @@ def unbounded_operands(graph: Graph) -> list[str]:
 
 
 def _is_new(tensor: Tensor | None, known_names: set[str]) -> bool:
-    """Return whether a shape has a dimension that is not known yet."""
+    """Return whether a shape has a dimension that is not in `known_names`."""
     if tensor is None or tensor.shape is None:
         return True
     return any(

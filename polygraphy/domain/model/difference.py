@@ -25,7 +25,7 @@ _MISSING, _EXTRA, _CHANGED, _RENAMED = "missing", "extra", "changed", "renamed"
 
 @frozen
 class Difference:
-    """One thing in which two models differ.
+    """One difference between two models.
 
     Attributes:
         what: what it is about, such as ``Node`` or ``Initializer``.
@@ -311,7 +311,7 @@ NodeLabel = tuple[str, str]
 
 @frozen
 class Outline:
-    """What a model consists of, without how its parts are connected.
+    """The parts of a model, without their connections.
 
     Attributes:
         model: its description, without nodes.
@@ -326,9 +326,8 @@ class Outline:
 
 @frozen
 class Edit:
-    """In what parts a model differs from what it was before it was edited. What has the same name
-    counts as the same, also when it is connected to something else or has another value.
-    """
+    """The differences between a model and its edited copy. Parts with equal names count as equal,
+    whatever their values and connections are."""
 
     removed_nodes: tuple[NodeLabel, ...] = ()
     added_nodes: tuple[NodeLabel, ...] = ()

@@ -82,7 +82,7 @@ _MOST_BENDS = 4  # Per vertex and edge, of all together.
 
 @frozen
 class Layout:
-    """Places of vertices and edges.
+    """The positions of vertices and edges.
 
     Attributes:
         rows: the row of each vertex, from 0 at the top.
@@ -135,7 +135,8 @@ def _chains(rows: Sequence[int], edges: Sequence[Edge]) -> list[list[int]]:
 
 
 class _Drawing:
-    """Vertices and bends on their way to their places; a bend is a narrow vertex."""
+    """The vertices and bends of a drawing while they move to their positions; a bend is a narrow
+    vertex."""
 
     def __init__(
         self,
@@ -144,6 +145,7 @@ class _Drawing:
         edges: Sequence[Edge],
         chains: Sequence[Sequence[int]],
     ) -> None:
+        """Place the vertices of each row side by side, in the given order."""
         total = count + sum(map(len, chains))
         self._above: list[list[int]] = [[] for _ in range(total)]
         self._below: list[list[int]] = [[] for _ in range(total)]
@@ -185,7 +187,7 @@ class _Drawing:
             self._place_level(level, wanted)
 
     def _place_level(self, level: Sequence[int], wanted: Sequence[float]) -> None:
-        """Set the columns of a level as near to the wanted ones as widths allow."""
+        """Set the columns of a level as close to the wanted ones as widths allow."""
         if len(level) == 1:
             self.columns[level[0]] = wanted[0]
             return
@@ -195,9 +197,8 @@ class _Drawing:
 
 
 def spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """Return centers as near as possible to those wanted, in order and without overlap, for items
-    of these widths (least squares).
-    """
+    """Return centers as close as possible to the wanted ones (least squares), in order and without
+    overlap, for items of these widths."""
     offsets = [0.0]
     for left, right in pairwise(widths):
         offsets.append(offsets[-1] + (left + right) / 2)
@@ -218,7 +219,7 @@ Wire = tuple[int, int, str]
 
 @frozen
 class GraphDrawing:
-    """One graph; its vertices are its inputs, its nodes and its outputs, numbered in this order.
+    """The drawing of one graph; its vertices are inputs, nodes and outputs, numbered in this order.
 
     Attributes:
         graph: what is drawn.

@@ -77,7 +77,7 @@ class ProfileTensor:
 
 @frozen
 class EngineProfile:
-    """One optimization profile: what the inputs and outputs may look like."""
+    """One optimization profile: the allowed shapes of inputs and outputs."""
 
     tensors: tuple[ProfileTensor, ...]
 
@@ -126,7 +126,7 @@ _UNKNOWN = "(unknown)"
 
 @frozen
 class EngineStatistics:
-    """Sizes of a network or an engine; None where it does not tell.
+    """Sizes of a network or an engine; None if unknown.
 
     Attributes:
         layers: number of layers.

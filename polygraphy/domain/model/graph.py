@@ -111,7 +111,7 @@ def frames_in(traceback: str) -> list[tuple[str, str]]:
 
 @frozen
 class Origin:
-    """Where in a program a node comes from, as far as its exporter recorded it.
+    """The place of a node in the source program, as far as its exporter recorded it.
 
     Attributes:
         path: the file of the program.
@@ -138,6 +138,7 @@ class Origin:
         return cls(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
 
     def __str__(self) -> str:
+        """Return the place as text: file, line and scope."""
         name = self.path.replace("\\", "/").rpartition("/")[2]
         return f"{name}:{self.line}" + (f" ({self.scope})" if self.scope else "")
 
@@ -156,8 +157,8 @@ class Node:
 
     @property
     def label(self) -> str:
-        """Return the name of the node, or its first output if it has no name."""
-        return self.name or next(filter(None, self.outputs), "")
+        """Return the name of the node; else its first output, or its operator."""
+        return self.name or next(filter(None, self.outputs), self.op)
 
     @property
     def operator(self) -> str:
@@ -178,7 +179,7 @@ class Node:
     def jumps(self) -> bool:
         """Return whether the result jumps where an input moves by a little."""
         if self.op == "Cast":
-            return str(self.attribute("to", "float32")).lower() not in ("float", *FLOATS)
+            return not is_float_cast(self)
         return self.op in DISCONTINUOUS or self.op.startswith("QLinear")
 
     @property
@@ -240,7 +241,13 @@ def constant_weight(node: Node) -> Weight | None:
     return None
 
 
-@frozen
+def is_float_cast(node: Node) -> bool:
+    """Return whether a node converts to another floating-point type."""
+    to = str(node.attribute("to", "")).lower() if node.op == "Cast" else ""
+    return to in ("float", *FLOATS)
+
+
+@frozen(slots=False)
 class Graph:
     """Nodes in the order of the file, and the tensors between them.
 
@@ -249,6 +256,8 @@ class Graph:
             outputs, too.
         node_count: how many nodes there are, even where `nodes` was not asked for.
         quantization: how tensors are quantized, by name, such as ``SCALE_TENSOR=x_scale``.
+        narrow: the less precise floating-point type to compare weights in; casts between such types
+            are then no operations. None to compare weights as they are.
     """
 
     name: str = ""
@@ -260,17 +269,70 @@ class Graph:
     nodes: tuple[Node, ...] = ()
     tensors: Mapping[str, Tensor] = field(factory=dict, repr=False)
     quantization: Mapping[str, tuple[str, ...]] = field(factory=dict, repr=False)
+    narrow: str | None = None
+    _digests: dict[str, str] = field(factory=dict, init=False, eq=False, repr=False)
 
-    @property
+    @cached_property
     def all_weights(self) -> tuple[Weight, ...]:
         """Return the initializers and the weights in Constant nodes (those need attributes)."""
         constant_weights = (constant_weight(node) for node in self.nodes)
         return self.weights + tuple(weight for weight in constant_weights if weight is not None)
 
-    @property
+    @cached_property
     def makers(self) -> dict[str, Node]:
         """Return, by tensor, the node that computes it."""
         return {name: node for node in self.nodes for name in node.outputs if name}
+
+    @cached_property
+    def producers(self) -> dict[str, int]:
+        """Return, by tensor, the position of the node that computes it."""
+        return {name: index for index, node in enumerate(self.nodes) for name in node.makes}
+
+    @cached_property
+    def consumers(self) -> dict[str, list[int]]:
+        """Return, by tensor, the positions of the nodes that read it, also in their bodies."""
+        consumers: dict[str, list[int]] = {}
+        for index, node in enumerate(self.nodes):
+            for name in node.reads:
+                consumers.setdefault(name, []).append(index)
+        return consumers
+
+    @cached_property
+    def constants(self) -> dict[str, Weight]:
+        """Return the weights by name, including those in Constant nodes."""
+        return {weight.name: weight for weight in self.all_weights}
+
+    @cached_property
+    def operations(self) -> dict[int, Node]:
+        """Return the nodes that compute something, by their positions: all but constants, and but
+        casts if weights are compared in a less precise type.
+        """
+        return {
+            index: node
+            for index, node in enumerate(self.nodes)
+            if constant_weight(node) is None and (self.narrow is None or not is_float_cast(node))
+        }
+
+    @cached_property
+    def computed(self) -> dict[str, int]:
+        """Return, by tensor, the position of the operation that computes it."""
+        return {name: index for index, node in self.operations.items() for name in node.makes}
+
+    @cached_property
+    def readers(self) -> dict[str, list[tuple[int, int]]]:
+        """Return, by tensor, positions of the operations that read it, and which operand it is."""
+        readers: dict[str, list[tuple[int, int]]] = {}
+        for index, node in self.operations.items():
+            for position, name in enumerate(node.inputs):
+                if name:
+                    readers.setdefault(name, []).append((index, position))
+        return readers
+
+    def digest(self, name: str) -> str:
+        """Return a digest of a weight that is equal for weights with equal values only."""
+        if name not in self._digests:
+            self._digests[name] = weight_digest(self.constants[name], self.narrow)
+        return self._digests[name]
 
     def walk(self) -> Iterator[Graph]:
         """Yield this graph and every graph inside its nodes, from the outside to the inside."""

@@ -17,7 +17,7 @@ from polygraphy.domain.tensors.shapes import Dim
 
 @frozen
 class Maker:
-    """The node that makes a tensor.
+    """The node that computes a tensor.
 
     Attributes:
         op: its operator; those of other domains than the standard one are not asked for.
@@ -33,7 +33,7 @@ class Maker:
 
 
 class PartsGraph(Protocol):
-    """What is asked of a graph."""
+    """The questions about a graph that finding the parts of an output asks."""
 
     def maker(self, tensor: str) -> Maker | None:
         """Return the node that computes a tensor; None unless it is a standard operator."""
@@ -50,11 +50,11 @@ class PartsGraph(Protocol):
         """Return whether a tensor is a constant of any size."""
 
     def is_bounded(self, tensor: str) -> bool:
-        """Return whether the elements of a tensor lie between -1 and 1 by nature."""
+        """Return whether the elements of a tensor always lie between -1 and 1."""
 
 
 def layout_of(output: str, graph: PartsGraph) -> Layout:
-    """Return how an output is put together."""
+    """Return the parts that an output is assembled from."""
     return _Reader(graph).layout(output, 0)
 
 
@@ -83,7 +83,10 @@ _LIMITS = frozenset({"Clip", "Max", "Min"})
 
 
 class _Reader:
+    """Finds the parts of an output in a graph."""
+
     def __init__(self, graph: PartsGraph) -> None:
+        """Create a reader of a graph."""
         self._graph = graph
         self._rules: Mapping[str, Callable[[str, Maker, int], Layout | None]] = {
             "Clip": self._read_clip,
@@ -143,12 +146,12 @@ class _Reader:
         )
 
     def _is_pure(self, tensor: str, depth: int) -> bool:
-        """Return whether an operator that fills nothing computes all elements of a tensor."""
+        """Return whether one operator computes all elements of a tensor, without fill values."""
         node = self._graph.maker(self._origin(tensor, depth))
         return node is not None and node.op in _COMPUTE_ALIKE
 
     def _origin(self, tensor: str, depth: int) -> str:
-        """Return the tensor that another is a piece of, in another shape."""
+        """Return the tensor that contains all elements of a tensor, in another shape."""
         while depth < DEEPEST:
             node = self._graph.maker(tensor)
             if node is None or node.op not in _MOVES_PIECES or not node.inputs:
@@ -171,7 +174,7 @@ class _Reader:
         always = self._graph.is_bounded(tensor)
 
         def change_leaf(leaf: Layout) -> Layout:
-            """Return a part as the elementwise operator changes it."""
+            """Return a part after the elementwise operator."""
             if is_same:
                 return evolve(leaf, step=max(step, leaf.step))
             pure = leaf.is_pure and node.op in _ELEMENTWISE
@@ -282,7 +285,7 @@ class _Reader:
         return self._whole(node, at)
 
     def _whole(self, node: Maker, at: int) -> list[int] | None:
-        """Return the elements of an operand that holds whole numbers; None of another."""
+        """Return the elements of an integer operand; None for other operands."""
         if len(node.inputs) <= at or not node.inputs[at]:
             return None
         value = self._graph.constant(node.inputs[at])
@@ -431,7 +434,7 @@ _MOVES_PIECES = _CUTS | {
 
 
 def _levels(sizes: Array) -> Array:
-    """Return the number of the level of each size; each level begins far above the last."""
+    """Return the level number of each size; each level is far above the previous one."""
     levels = np.zeros(len(sizes), int)
     first, level = 0.0, -1
     for at in np.argsort(sizes, kind="stable"):
@@ -446,7 +449,7 @@ _FAR_ABOVE = 16.0
 
 
 def _is_one(layout: Layout) -> bool:
-    """Return whether elements are only moved that are computed together anyway."""
+    """Return whether a layout only moves elements that are computed together anyway."""
     if layout.kind == "leaf":
         return layout.is_plain
     if layout.kind in ("join", "pad"):

@@ -10,7 +10,7 @@ from attrs import Factory, frozen
 
 @frozen
 class PluginInstance:
-    """One part of a model.
+    """A part of a model that a plugin could replace.
 
     Attributes:
         inputs: the tensors that it takes, in the order of the plugin's operands.
@@ -25,7 +25,7 @@ class PluginInstance:
 
 @frozen
 class PluginMatch:
-    """A plugin, and the parts of a model that it could take the place of.
+    """A plugin, and the parts of a model that it could replace.
 
     Attributes:
         name: of the plugin.

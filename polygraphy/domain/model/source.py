@@ -12,7 +12,7 @@ from polygraphy.domain.errors import UsageError
 
 @frozen
 class Detail:
-    """How much of a model is read; inputs, outputs and the list of weights always are.
+    """The amount of a model to read; inputs, outputs and the list of weights are always read.
 
     Attributes:
         layers: whether nodes are.
@@ -35,7 +35,7 @@ EVERYTHING = Detail(layers=True, attrs=True, weights=True)
 
 @frozen
 class ModelSource:
-    """A model file, and how it is loaded.
+    """A model file, and the way to load it.
 
     Attributes:
         path: the file.

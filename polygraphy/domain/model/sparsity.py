@@ -41,7 +41,7 @@ class Prunable:
 
 @frozen
 class WeightSparsity:
-    """What was found out about one weight: how many of its `groups` of four are dense."""
+    """The sparsity of one weight: how many of its `groups` of four are dense."""
 
     name: str
     axis: int
@@ -50,7 +50,7 @@ class WeightSparsity:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether every group has at least two zeros."""
+        """Return whether every group has at least two zeros."""
         return self.dense == 0
 
 

@@ -13,8 +13,8 @@ from statistics import median
 from attrs import Factory, evolve, frozen
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.model.graph import Attribute, Node
-from polygraphy.domain.model.regions import nodes_after_inputs, producers
+from polygraphy.domain.model.graph import Attribute, Graph, Node
+from polygraphy.domain.model.regions import nodes_after_inputs
 
 HOST, DEVICE, LAUNCH = "host", "device", "launch"
 """What a time is: of the host, of the device, or of the host that only launches a kernel of a
@@ -75,11 +75,11 @@ class ModelNodes:
 
     def makers(self) -> dict[str, int]:
         """Return the position of the node that computes each tensor."""
-        return producers(self.nodes)
+        return Graph(nodes=tuple(self.nodes)).producers
 
     def computed(self) -> set[int]:
         """Return the positions of the nodes that depend on an input; others can be folded."""
-        return nodes_after_inputs(self.nodes, self.inputs)
+        return nodes_after_inputs(Graph(nodes=tuple(self.nodes)), self.inputs)
 
 
 @frozen
@@ -116,12 +116,12 @@ class ExecutedNode:
 
     @property
     def time(self) -> float:
-        """The median of its times, in microseconds; 0 if it has none."""
+        """Return the median of its times, in microseconds; 0 if it has none."""
         return median(self.times) if self.times else 0.0
 
     @property
     def events(self) -> float:
-        """The number of measured events per run, of this node and those inside it."""
+        """Return the number of measured events per run, including nodes inside this one."""
         return self.calls + sum(executed_node.events for executed_node in self.inner)
 
 
@@ -155,36 +155,37 @@ class ExecutionProfile:
 
     @property
     def node_time(self) -> float:
-        """The sum of the times of nodes, in microseconds."""
+        """Return the sum of the times of nodes, in microseconds."""
         return sum(node.time for node in self.nodes)
 
     @property
     def outside_time(self) -> float | None:
-        """The median of the time of a run outside of its nodes; None if runs were not measured."""
+        """Return the median time of a run outside its nodes, in microseconds; None if runs were not
+        measured."""
         if not self.run_times:
             return None
         return median(time - inside for time, inside in zip(self.run_times, self._times_inside()))
 
     @property
     def run_time(self) -> float:
-        """The time of a profiled run, inside and outside nodes: the median of the runs, unless
-        other programs interrupted most of them.
-        """
+        """Return the time of a profiled run: the median, or a robust estimate if other programs
+        interrupted most runs."""
         return self.node_time + (self.outside_time or 0.0)
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether runs took much longer than their parts usually take: the machine was busy."""
+        """Return whether runs took much longer than the sum of their parts, because the machine was
+        busy."""
         return bool(self.run_times) and median(self.run_times) > _DISTURBED * self.run_time
 
     @property
     def plain_time(self) -> float | None:
-        """The median time of a run without the profiler; None if it was not measured."""
+        """Return the median time of a run without the profiler; None if it was not measured."""
         return median(self.plain_times) if self.plain_times else None
 
     @cached_property
     def cost(self) -> float:
-        """Microseconds that it takes to measure one node: an estimate, 0 if unknown."""
+        """Return the estimated cost of measuring one node, in microseconds; 0 if unknown."""
         if self.event_cost:
             return self.event_cost
         events = sum(node.events for node in self.nodes)
@@ -194,10 +195,9 @@ class ExecutionProfile:
         return min(added, max(self.outside_time or 0.0, 0.0)) / events
 
     def without_event_cost(self) -> ExecutionProfile:
-        """Return the profile without the time that a device takes for the events around each node,
-        which is inside of the time that it measures: as much as all nodes together take longer than
-        a run without the profiler. No node becomes shorter than nothing.
-        """
+        """Return the profile without the time that a device spends on the events around each node:
+        the difference between the sum of all nodes and a run without the profiler. No time
+        becomes negative."""
         events = sum(node.events for node in self.nodes)
         is_device = bool(self.nodes) and all(node.clock == DEVICE for node in self.nodes)
         if not is_device or self.plain_time is None:
@@ -219,7 +219,7 @@ class ExecutionProfile:
 
     @property
     def runs(self) -> int:
-        """The number of profiled runs."""
+        """Return the number of profiled runs."""
         return len(self.run_times) or max((len(node.times) for node in self.nodes), default=0)
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from polygraphy.domain.model.graph import Node
-from polygraphy.domain.model.regions import consumers
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.profiling.execution import (
     ExecutedNode,
     ExecutionProfile,
@@ -61,7 +60,7 @@ class Group:
 
 @frozen
 class Join:
-    """An execution profile by the nodes of a model.
+    """The executed nodes of a profile, assigned to the nodes of a model.
 
     Attributes:
         groups: those that compute nodes of the model. Each node is in one group at most.
@@ -84,6 +83,8 @@ def join_profile(model: ModelNodes, profile: ExecutionProfile) -> Join:
 
 @define
 class _Joining:
+    """Assigns executed nodes to nodes of the model."""
+
     model: ModelNodes
     profile: ExecutionProfile
     nodes: Sequence[Node] = field(init=False)
@@ -92,9 +93,10 @@ class _Joining:
     executed: Sequence[ExecutedNode] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        """Look up the producers and consumers of both graphs."""
         self.nodes = self.model.nodes
         self.makers = self.model.makers()
-        self.readers = consumers(self.nodes)
+        self.readers = Graph(nodes=tuple(self.nodes)).consumers
         self.executed = self.profile.nodes
 
     def run(self) -> Join:
@@ -209,7 +211,7 @@ class _Joining:
         )
 
     def _resolve_by_own_model(self, known_names: set[str], names: dict[str, str]) -> None:
-        """Follow casts and quantization in the model that was run, if it is another one."""
+        """Follow casts and quantization in the executed model if it differs from the given one."""
         model_nodes = self.profile.model
         if model_nodes is None or model_nodes is self.model:
             return
@@ -268,7 +270,7 @@ class _Joining:
         return found_origins
 
     def _names_of(self, executed: ExecutedNode) -> list[str]:
-        """Return the nodes or tensors after which a node is called whose tensors are unknown."""
+        """Return the nodes or tensors in the name of an executed node with unknown tensors."""
         if executed.makes:
             return []
         tensor = self._tensor_of_blocked(executed)
@@ -328,7 +330,7 @@ class _Joining:
         known_names: set[str],
         by_origin: Mapping[int, Sequence[int]],
     ) -> Join:
-        """Return the join in which each node of the model is in one group or gone."""
+        """Return the join in which each model node is in exactly one group, or was removed."""
         surviving = {name for names in produced for name in names if name in self.makers}
         computed = self.model.computed()
         owner: dict[int, int] = {}
@@ -376,7 +378,7 @@ class _Joining:
     def _outputs(
         self, group: Sequence[int], produced: Sequence[Sequence[str]], read: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Return the tensors of the model that a group computes, and does not only hand on."""
+        """Return the model tensors that a group computes, without those it only passes on."""
         before = {name for index in group for name in read[index]}
         ends = dict.fromkeys(name for index in group for name in produced[index])
         return [name for name in ends if name in self.makers and name not in before]

@@ -72,7 +72,7 @@ def _row_times(table: Mapping[str, Any], *, is_only: bool) -> Iterator[dict[str,
 
 @define
 class _Part:
-    """Nodes that both profiles compute alike."""
+    """Nodes that both profiles compute in the same way."""
 
     labels: list[str] = field(factory=list)
     before: float = 0.0
@@ -82,9 +82,8 @@ class _Part:
 
 
 def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
-    """Return the smallest groups of nodes that both profiles cut alike and that became slower, with
-    inserted nodes as one; the largest difference first.
-    """
+    """Return the smallest groups of nodes that became slower and that both profiles divide in the
+    same way, the largest difference first; inserted nodes are one group."""
     parents: dict[tuple[str, str], tuple[str, str]] = {}
 
     def root(key: tuple[str, str]) -> tuple[str, str]:

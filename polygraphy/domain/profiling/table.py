@@ -70,12 +70,14 @@ class Cell:
 
     @property
     def time(self) -> float:
-        """Its time in microseconds; 0 if nothing ran."""
+        """Return its time in microseconds; 0 if nothing ran."""
         return self.microseconds or 0.0
 
     @property
     def ops(self) -> str:
-        """The executed operators in words: ``Conv``, or ``8 Cast, Add``; empty without any."""
+        """Return the executed operators as text: ``Conv``, or ``8 Cast, Add``; empty
+        without any.
+        """
         counts = Counter(self.executed)
         return ", ".join(op if count == 1 else f"{count} {op}" for op, count in counts.items())
 
@@ -106,17 +108,17 @@ class TimeRow:
 
     @property
     def time(self) -> float:
-        """The longest of its times."""
+        """Return the longest of its times."""
         return max(cell.time for cell in self.cells)
 
     @property
     def difference(self) -> float:
-        """The time in the last profile minus that in the first one."""
+        """Return the time in the last profile minus that in the first one."""
         return self.cells[-1].time - self.cells[0].time
 
     @property
     def is_significant(self) -> bool:
-        """Whether the difference is more than measuring and the spread of the runs explain."""
+        """Return whether the difference exceeds the uncertainty of the measurement."""
         first, last = self.cells[0], self.cells[-1]
         is_measurable = not (first.is_below_cost and last.is_below_cost)
         return is_measurable and abs(self.difference) > 3 * (first.spread + last.spread)
@@ -160,7 +162,7 @@ class Side:
 
     @property
     def time(self) -> float:
-        """The median of a run without the profiler; with it if that is unknown."""
+        """Return the median time of a run without the profiler, or with it if that is unknown."""
         return self.profiled if self.microseconds is None else self.microseconds
 
 
@@ -199,7 +201,7 @@ class ProfileTable:
         return sorted(self.rows, key=keys[by], reverse=True)
 
     def with_errors(self, errors: Mapping[str, float]) -> ProfileTable:
-        """Return the table with the errors of tensors, by their names."""
+        """Return the table with a column of errors, given by tensor name."""
         return evolve(self, rows=[_with_error(row, errors) for row in self.rows])
 
 
@@ -227,7 +229,7 @@ def time_text(microseconds: float) -> str:
 
 
 def digits_text(microseconds: float) -> str:
-    """Return microseconds for a column of a table: a decimal below 10."""
+    """Return microseconds as text for a column: with one decimal below 10."""
     return f"{microseconds:.1f}" if abs(microseconds) < 10 else f"{microseconds:.0f}"
 
 
@@ -246,7 +248,7 @@ def operators_text(cells: Sequence[Cell]) -> str:
 
 
 def side_in_words(side: Side) -> str:
-    """Return a line about a profile: what was measured, and how many nodes were executed."""
+    """Return a line about a profile: its measurements, and the number of executed nodes."""
     measured = f"{time_text(side.profiled)} with the profiler"
     if side.microseconds is not None:
         measured = f"{time_text(side.microseconds)} a run, {measured}"

@@ -23,9 +23,8 @@ def numbers_of(bits: int) -> Iterator[int]:
 
 
 def _in_order(nodes: Sequence[FloatNode]) -> list[FloatNode]:
-    """Return nodes in an order in which each follows those that compute what it reads: a Relu that
-    the quantizer removed may be last in the model.
-    """
+    """Return nodes sorted so that each follows the producers of its inputs: a Relu that the
+    quantizer removed may be last in the model."""
     makers = {name: node for node in nodes for name in node.makes}
     ordered: dict[int, FloatNode] = {}
     pending = [*reversed(nodes)]
@@ -43,7 +42,7 @@ def _in_order(nodes: Sequence[FloatNode]) -> list[FloatNode]:
 
 
 class AskedSites:
-    """The sites that nodes ask for.
+    """The sites that nodes require to be quantized.
 
     Args:
         nodes: the nodes, in order.
@@ -61,6 +60,7 @@ class AskedSites:
         biases: Mapping[str, str],
         fixed: Collection[int],
     ) -> None:
+        """Compute the sites of each node, and the nodes of each site."""
         asking = _in_order([node for node in nodes if asks.get(node.name, "nothing") != "nothing"])
         self._bits: dict[str, int] = {}
         self._copies: dict[int, int] = {}  # More nodes of the same name, by the bit of the first.

@@ -103,7 +103,7 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
 
 
 def _clipped_loss(site: Site) -> float:
-    """Return how much a calibration may cut off on purpose."""
+    """Return the loss that a calibration may accept by clipping on purpose."""
     stored = None if site.scheme is None else site.scheme.stored
     is_wide = stored is not None and stored.minifloat is None and stored.most > 255
     return _CLIPPED_LOSS_OF_16_BITS if is_wide else _CLIPPED_LOSS
@@ -135,9 +135,8 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
 
 
 def changed_elements(site: Site) -> int:
-    """Return how many codes of a weight were not rounded from the reference; blocks are left out,
-    because some quantizers choose their codes by the outputs.
-    """
+    """Return how many codes of a weight were not rounded from the reference; 0 for blocks, because
+    some quantizers choose codes by their effect on outputs."""
     scheme, codes, exact = site.scheme, site.codes, site.exact
     if site.kind == "activation" or scheme is None or codes is None or exact is None:
         return 0
@@ -187,9 +186,8 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
 
 
 def _gap(scheme: Scheme, loss: SiteLoss) -> tuple[float, float]:
-    """Return by how much the data exceed the range, and how much of it is free at the other end, as
-    shares of the range.
-    """
+    """Return, as shares of the range, how far the data exceed it and how much of it is unused at
+    the other end."""
     low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
     below, above = low - loss.spread[0], loss.spread[1] - high
     size = (high - low) or 1.0
@@ -197,9 +195,8 @@ def _gap(scheme: Scheme, loss: SiteLoss) -> tuple[float, float]:
 
 
 def _is_moved(low: float, high: float, loss: SiteLoss) -> bool:
-    """Return whether a range leaves about as much free at one end as it cuts off at the other. A
-    range of other data cuts off more than it leaves free.
-    """
+    """Return whether a range leaves about as much unused at one end as it clips at the other. A
+    range for different data clips more than it leaves unused."""
     least, most = loss.spread
     below, above = low - least, most - high
     cut, free = (below, -above) if below > above else (above, -below)
@@ -207,9 +204,8 @@ def _is_moved(low: float, high: float, loss: SiteLoss) -> bool:
 
 
 def _loses_one_sign(low: float, high: float, loss: SiteLoss) -> bool:
-    """Return whether a range begins or ends at zero, and the data do not, and the range is large
-    enough for the sign that it has.
-    """
+    """Return whether a range starts or ends at zero although the data do not, and is large enough
+    for the sign that it covers."""
     least, most = loss.spread
     if low >= 0:
         most_lost, most_kept, limit = -least, most, high
@@ -268,7 +264,7 @@ def _bias_cause(site: Site) -> str:
 
 
 def _is_permuted(scheme: Scheme, best: Scheme) -> bool:
-    """Return whether the scales are those of the channels in another order."""
+    """Return whether the scales are the channels' scales in a different order."""
     own_scale, expected = np.abs(np.ravel(scheme.scale)), np.abs(np.ravel(best.scale))
     if own_scale.size != expected.size or not (own_scale.all() and expected.all()):
         return False
@@ -283,7 +279,7 @@ def _spread(ratios: Array) -> float:
 
 
 def _block_cause(site: Site, scheme: Scheme, best: Scheme) -> str:
-    """Return the cause for incorrect packed blocks; empty if it is a different one."""
+    """Return the cause for incorrect packed blocks; empty if it is not specific to blocks."""
     codes, exact = site.codes, site.exact
     assert codes is not None
     if exact is None:

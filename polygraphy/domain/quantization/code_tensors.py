@@ -11,7 +11,7 @@ from attrs import frozen
 
 @frozen
 class CodeTensor:
-    """A tensor of codes.
+    """A tensor of quantized codes.
 
     Attributes:
         name: the tensor.
@@ -30,7 +30,7 @@ class CodeTensor:
 
 @frozen
 class StepDifference:
-    """How the codes of a tensor differ between two backends.
+    """The differences between the codes of a tensor in two backends.
 
     Attributes:
         tensor: the tensor.

@@ -9,7 +9,7 @@ from polygraphy.domain.quantization.metrics import Metric
 
 @frozen
 class QuantizedGoal:
-    """What a quantized model has to reach, and what may be spent on finding out how.
+    """The target for a quantized model, and the budget of the search.
 
     Attributes:
         within: the largest value of the metric.

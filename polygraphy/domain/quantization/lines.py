@@ -22,7 +22,7 @@ _FULL_RANGE = (
 
 @frozen
 class Tool:
-    """A quantizer, and how it is asked to leave out nodes.
+    """A quantizer, and its way to exclude nodes.
 
     Attributes:
         line: returns the line to paste, from the names of nodes.
@@ -51,7 +51,7 @@ def has_unnamed(nodes: Sequence[FloatNode], kept: Collection[str]) -> bool:
 
 
 def exclusion(producer: str, nodes: Sequence[str], *, keeps_full_range: bool = False) -> str:
-    """Return the line to paste, as the quantizer wants it.
+    """Return the line that excludes nodes from quantization, in the syntax of the quantizer.
 
     Args:
         producer: which quantizer made the model; empty if it is not known.
@@ -65,9 +65,8 @@ def exclusion(producer: str, nodes: Sequence[str], *, keeps_full_range: bool = F
 def halves_another_range(
     producer: str, nodes: Sequence[FloatNode], sites: Sequence[Site], without: Collection[str]
 ) -> bool:
-    """Return whether excluded nodes have weights in half of the int8 range: NNCF then halves the
-    range of the next weights instead, which are the first ones that are quantized.
-    """
+    """Return whether excluded nodes have weights in half of the int8 range. NNCF then halves the
+    range of the next quantized weights instead."""
     if producer != "nncf":
         return False
     half = {
@@ -82,12 +81,13 @@ def halves_another_range(
 
 
 def _call_of(function: str) -> Callable[[Sequence[str]], str]:
-    """Return a line with a function that takes `nodes_to_exclude`."""
+    """Return a function that returns the line for a function that accepts `nodes_to_exclude`."""
     return lambda nodes: f"{function}(..., nodes_to_exclude={nodes!r})"
 
 
 def _nncf(function: str) -> Callable[[Sequence[str]], str]:
-    """Return a line with a function of NNCF, which raises for unknown names."""
+    """Return a function that returns the line for a function of NNCF, which raises an error for
+    unknown names."""
     return lambda nodes: f"{function}(..., ignored_scope=nncf.IgnoredScope(names={nodes!r}))"
 
 
@@ -103,9 +103,8 @@ def _olive(nodes: Sequence[str]) -> str:
 
 
 def _genai(nodes: Sequence[str]) -> str:
-    """Return the options of the builder: release 0.18 ignores the former name without a word, and
-    earlier ones ignore the new name.
-    """
+    """Return the options of the builder, by both names: release 0.18 silently ignores the former
+    name, and earlier ones the new name."""
     if any("," in name for name in nodes):  # A list in the command line has no other separator.
         return f"create_model(..., nodes_to_exclude={nodes!r})"
     names = ",".join(nodes)
@@ -114,7 +113,7 @@ def _genai(nodes: Sequence[str]) -> str:
 
 
 def _unknown(nodes: Sequence[str]) -> str:
-    """Return the option that most quantizers have."""
+    """Return the exclusion in the form that most quantizers accept."""
     return f"nodes_to_exclude={nodes!r}"
 
 

@@ -142,7 +142,7 @@ def name_scales(
     ]
 
     def add_range(text: str, tensor: str, side: int) -> str:
-        """Return a text with the range of a tensor, if it is known."""
+        """Return a text with the range of a tensor appended, if it is known."""
         ends = limits[side].get(tensor)
         return text if ends is None else f"{text}, range {ends[0]:.4g} to {ends[1]:.4g}"
 

@@ -28,7 +28,7 @@ measured.
 
 @frozen(eq=False)
 class SiteLoss:
-    """What is lost at a site.
+    """The quantization loss at a site.
 
     Attributes:
         loss: the rms of the error over that of the tensor; of a weight, in its worst channel.
@@ -96,9 +96,8 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
 
 
 def _loss_with_other_zero(array: Array, site: Site) -> float | None:
-    """Return the least loss with the same scale and another zero point, which puts one end of the
-    data at one end of the range; None if there is none.
-    """
+    """Return the least loss with the same scale and a zero point that aligns one end of the data
+    with one end of the range; None if there is no such zero point."""
     scheme = site.scheme
     assert scheme is not None
     if scheme.stored.minifloat is not None or not scheme.is_per_tensor or not array.size:
@@ -215,7 +214,7 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
 
 
 def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
-    """Return the range of the elements that have a scale in common, by scale."""
+    """Return, by scale, the smallest and the largest of the elements that share it."""
     if scheme.is_per_tensor:
         shape = np.shape(scheme.scale)
         return np.full(shape, exact.min()), np.full(shape, exact.max())
@@ -262,7 +261,7 @@ def _relative(error: Array, array: Array) -> float:
 
 
 def with_exact(site: Site, exact: Array | None) -> Site:
-    """Return a site whose floating-point weight is known."""
+    """Return a site with its floating-point weight."""
     return evolve(site, exact=exact)
 
 

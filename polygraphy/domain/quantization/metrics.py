@@ -17,14 +17,15 @@ Metric = Callable[["Outputs", "Outputs"], float]
 
 
 class Outputs(Mapping[str, Any]):
-    """The outputs of a model on several inputs: by name, joined along the first axis; by number,
-    those of one input. Arrays that do not fit together are a list.
-    """
+    """The outputs of a model on several inputs. By name: joined along the first axis, or a list if
+    arrays do not fit together. By number: the outputs for one input."""
 
     def __init__(self, samples: Sequence[Values]) -> None:
+        """Collect the outputs of each input."""
         self.samples = list(samples)
 
     def __getitem__(self, key: str | int) -> Any:
+        """Return an output on all inputs by its name, or all outputs of one input by its number."""
         if isinstance(key, int):
             return self.samples[key]
         arrays = [sample[key] for sample in self.samples]
@@ -37,21 +38,24 @@ class Outputs(Mapping[str, Any]):
         return np.concatenate(arrays) if fits else arrays
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the names of the outputs."""
         return iter(self.samples[0] if self.samples else ())
 
     def __len__(self) -> int:
+        """Return the number of outputs."""
         return len(self.samples[0]) if self.samples else 0
 
 
 class RmsRatio:
-    """The rms of the error over that of the reference: of the worst output, or the worst part of
-    one that is joined.
+    """The RMS of the error relative to that of the reference, for the worst output or part of an
+    output.
 
     Args:
         layouts: returns how an output is put together; None if it is one.
     """
 
     def __init__(self, layouts: Callable[[str], Layout | None] = lambda name: None) -> None:
+        """Set the function that returns the parts of an output."""
         self._layouts = layouts
 
     def __call__(self, outputs: Outputs, reference: Outputs) -> float:

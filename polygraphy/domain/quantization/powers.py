@@ -38,8 +38,8 @@ def measure_powers(
     most: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> MeasuredPowers:
-    """Return the power of each group of sites: of each by itself if there are enough runs, else of
-    halves of halves, always of the part that loses most.
+    """Return the measured power of each group of sites: each by itself if there are enough runs;
+    else halves are divided again, the most costly first.
 
     Args:
         groups: sites that are switched together, in the order of the model.
@@ -83,7 +83,7 @@ def measure_powers(
 
 
 class PowerSum:
-    """The power that sets of sites are expected to have.
+    """Predicts the power of sets of sites.
 
     Args:
         powers: the power of each site.
@@ -96,6 +96,7 @@ class PowerSum:
         powers: Sequence[float],
         again: Mapping[int, tuple[int, Sequence[int], float]],
     ) -> None:
+        """Prepare sums of the measured powers, and of what remains of a group."""
         self._every = (1 << len(powers)) - 1
         fixed = [int(power * _ONE) for power in powers]
         self._by_byte = [_sums(fixed[start : start + 8]) for start in range(0, len(fixed), 8)]

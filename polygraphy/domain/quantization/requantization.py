@@ -12,7 +12,7 @@ from polygraphy.domain.quantization.sites import Site
 
 @frozen(eq=False)
 class Requantization:
-    """A model that its quantizer creates again, with the parameters that it has.
+    """A model that its quantizer created again with the same parameters.
 
     Attributes:
         producer: which quantizer, as in `QuantizedModel`.

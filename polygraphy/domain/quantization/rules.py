@@ -39,7 +39,7 @@ _STATIC = _FOLLOWS | {
 
 @frozen(slots=False)
 class Rules:
-    """What nodes ask for.
+    """The sites that each node requires to be quantized.
 
     Attributes:
         nodes: the nodes, in order.
@@ -62,11 +62,11 @@ class Rules:
 
     @cached_property
     def asked(self) -> AskedSites:
-        """The sites that nodes ask for, as bits."""
+        """Return the sites that nodes require, as bits."""
         return AskedSites(self.nodes, self.sites, self.asks, self.biases, self.fixed)
 
     def off(self, without: Collection[str]) -> list[int]:
-        """Return the sites that are in floating point if nodes are left out."""
+        """Return the sites that are in floating point if nodes are excluded."""
         on = self.quantized(without)
         return [number for number in range(len(self.sites)) if number not in on]
 
@@ -95,9 +95,8 @@ class Rules:
 
     @property
     def candidates(self) -> list[str]:
-        """The nodes that can be left out with an effect. A Relu or Clip that the quantizer removed
-        has none: without it, its input is quantized instead.
-        """
+        """Return the nodes whose exclusion has an effect. A Relu or Clip that the quantizer removed
+        has none: without it, its input is quantized instead."""
         names = {name for site in self.sites for name in (site.name, site.name + RAW)}
         return [
             node.name
@@ -128,9 +127,8 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
 
 
 def _forced_rules(nodes: Sequence[FloatNode], sites: Sequence[Site]) -> Rules:
-    """Return the rules of `get_qdq_config` of ONNX Runtime, which Olive calls: each node asks for
-    all its tensors, nodes that move elements as well.
-    """
+    """Return the rules of ONNX Runtime's `get_qdq_config`, which Olive calls: each node requires
+    all its tensors, including nodes that only move elements."""
     names = {name for site in sites for name in (site.name, site.name + RAW)}
     asks: dict[str, Asks] = {}
     for node in nodes:
@@ -141,7 +139,7 @@ def _forced_rules(nodes: Sequence[FloatNode], sites: Sequence[Site]) -> Rules:
 
 
 def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str) -> Rules:
-    """Return the rules that a quantized model shows."""
+    """Return the rules inferred from a quantized model."""
     operators = {site.name for site in sites if site.kind == "operator"}
     tensors = [site.name for site in sites if site.kind != "operator"]
     names = {name for site in tensors for name in (site, site + RAW)}
@@ -181,9 +179,8 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
 
 
 def _modelopt_asks(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[str, Asks]:
-    """Return what nodes ask of ModelOpt: the inputs that are quantized, and nothing else; nodes
-    that move elements as well.
-    """
+    """Return the tensors that each node requires with ModelOpt: its quantized inputs, including
+    those of nodes that only move elements."""
     asks: dict[str, Asks] = {}
     for node in nodes:
         if any(name in names for name in node.reads):

@@ -13,7 +13,7 @@ from polygraphy.domain.tensors.aliases import Array
 
 @frozen
 class StoredType:
-    """A type in which quantized numbers are stored.
+    """A data type of quantized codes.
 
     Attributes:
         name: as ONNX calls it, in lower case.
@@ -29,7 +29,7 @@ class StoredType:
 
     @property
     def middle(self) -> int:
-        """The zero point of a symmetric range."""
+        """Return the zero point of a symmetric range."""
         return 0 if self.least < 0 else int((self.most + 1) // 2)
 
 
@@ -62,7 +62,7 @@ STORED = {
 
 @frozen(eq=False)
 class Scheme:
-    """How the numbers of a tensor are stored.
+    """The quantization of a tensor: type, scales, zero points and granularity.
 
     Attributes:
         dtype: the name of a `StoredType`.
@@ -108,7 +108,7 @@ class Scheme:
         return np.asarray((codes - zero) * scale)
 
     def limits(self) -> tuple[Array, Array]:
-        """Return the smallest and the largest number that can be stored, by scale."""
+        """Return, by scale, the smallest and the largest number that can be represented."""
         low = (self.stored.least - self.zero_point) * self.scale
         return low, (self.stored.most - self.zero_point) * self.scale
 

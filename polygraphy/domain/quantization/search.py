@@ -44,7 +44,7 @@ class OutOfRunsError(Exception):
 
 @frozen
 class Search:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
         kept: the nodes that stay in floating point; None if no set was enough.
@@ -64,7 +64,7 @@ class Search:
 
 
 class SetSearch:
-    """A search for the fewest nodes.
+    """Searches for the fewest nodes to keep in floating point.
 
     Args:
         rules: what is quantized without some nodes.
@@ -84,6 +84,9 @@ class SetSearch:
         most: int,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Set the rules, the measurement, the prediction, the target and the limits of the
+        search.
+        """
         self._rules, self._measure, self._predict = rules, measure, predict
         self._target, self._most, self._is_over = target, most, is_over
         self._names = [*dict.fromkeys(rules.candidates)]
@@ -177,9 +180,8 @@ class SetSearch:
         return best if kept is None or (best is not None and len(best) < len(kept)) else kept
 
     def _upper_bound(self) -> int:
-        """Return a size that is enough, if there are many nodes and the prediction has such a set;
-        else one more than all nodes.
-        """
+        """Return a sufficient size if there are many nodes and the prediction has such a set; else
+        one more than all nodes."""
         count = len(self._names)
         if count < _MANY:
             return count + 1
@@ -196,7 +198,7 @@ class SetSearch:
         return count + 1
 
     def _least_on_path(self, below: int, enough: int) -> int:
-        """Return the smallest size of a set on the path that is enough, by halves."""
+        """Return the smallest size of a sufficient set on the path, by bisection."""
         while enough - below > 1:
             middle = (enough + below) // 2
             if self.remaining_loss(self._path[middle]) <= self._target:
@@ -207,9 +209,8 @@ class SetSearch:
 
     @cached_property
     def _path(self) -> list[int]:
-        """Sets of at most each size from none on, if there are many nodes: each with the nodes that
-        the prediction gains most by.
-        """
+        """Return sets of increasing size for models with many nodes; each adds the nodes with the
+        largest predicted gain."""
         path, base = [0], 0
         if len(self._names) < _MANY:
             return path
@@ -322,7 +323,7 @@ class SetSearch:
 
     @cached_property
     def _groups(self) -> list[int]:
-        """The nodes, and the groups of up to six nodes that ask for one site, as bits."""
+        """Return the nodes, and the groups of up to six nodes that require one site, as bits."""
         groups = [*self._bits]
         candidates = set(self._names)
         for number in range(len(self._rules.sites)):
@@ -332,7 +333,7 @@ class SetSearch:
         return [*dict.fromkeys(groups)]
 
     def _smaller(self, without: int) -> int:
-        """Return a set without nodes that it does not need."""
+        """Return a set without the nodes that it does not need."""
         smaller = without
         bits = [bit for bit in self._bits if bit & without]
         for bit in sorted(bits, key=lambda index: self.predict(without & ~index)):

@@ -28,7 +28,7 @@ Kind = Literal["activation", "weight", "bias", "operator"]
 
 @frozen(eq=False)
 class Site:
-    """A place at which a model is quantized, which can be switched off by itself.
+    """A place at which a model is quantized and that can be switched off by itself.
 
     Attributes:
         name: the tensor in floating point, or its name in the reference; of an operator that
@@ -72,7 +72,7 @@ class Site:
 
 @frozen
 class FloatNode:
-    """A node that computes, as it was before the model was quantized.
+    """A computing node of the model before quantization.
 
     Attributes:
         name: its name, or its first output if it has none.
@@ -90,5 +90,5 @@ class FloatNode:
 
 
 def is_coarse(op: str) -> bool:
-    """Return whether an operator, of whatever domain, computes in a quantized type."""
+    """Return whether an operator of any domain computes in a quantized type."""
     return op.rpartition(".")[2].startswith(QUANTIZED_OPERATORS)

@@ -78,7 +78,7 @@ class FileFacts:
 
 @frozen
 class TensorFacts:
-    """Name, data type and shape of an input or an output; None for what is not known."""
+    """Name, data type and shape of an input or output; None for unknown values."""
 
     name: str
     dtype: str | None
@@ -102,8 +102,7 @@ class DataFacts:
 
 @frozen
 class Times:
-    """How long inferences took, in seconds; the first, which pays for what later ones reuse, also
-    by itself.
+    """The inference times in seconds; the first one, which includes one-time work, also by itself.
 
     Attributes:
         includes_loading: whether a device loaded libraries and kernels meanwhile.
@@ -120,7 +119,7 @@ class Times:
 
 @frozen
 class Party:
-    """One of those that are compared.
+    """One of the compared runs.
 
     Attributes:
         name: what it is called, such as ``onnxrt``, or ``onnxrt (2)`` for the next of its kind.
@@ -215,9 +214,8 @@ class Problem:
 
 @frozen
 class Document:
-    """See above. `results` are what a command found besides comparisons, each with its `kind`;
-    `culprits` what is to blame, of a diagnosis.
-    """
+    """The document of a command. `results` are results other than comparisons, each with its
+    `kind`; `culprits` are the culprits of a diagnosis."""
 
     command: str
     started: str
@@ -288,7 +286,7 @@ def rows_in(document: Any) -> dict[str, OutputRow]:
 
 
 def _number_of(value: Any) -> Any:
-    """Return the float for a text such as "NaN"; other values stay."""
+    """Return the float for a text such as "NaN"; other values unchanged."""
     return _NUMBERS.get(value, value) if isinstance(value, str) else value
 
 
@@ -305,7 +303,7 @@ _Pair = tuple[str, tuple[int, int]]
 
 
 class Recorder:
-    """Keeps what happens, and no arrays.
+    """Records events as data, without arrays.
 
     Attributes:
         notes: what was assumed, each once.
@@ -319,6 +317,7 @@ class Recorder:
     """
 
     def __init__(self) -> None:
+        """Create a recorder without events."""
         self.notes: list[str] = []
         self.data: list[DataFacts] = []
         self.results: list[Mapping[str, Any]] = []
@@ -472,7 +471,7 @@ class Recorder:
     # Comparing.
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
-        """Two runs are about to be compared."""
+        """Record that two runs are compared."""
 
     def iteration_compared(self, pair: PairResult) -> None:
         """Record the comparison of two runners in one iteration."""
@@ -539,7 +538,7 @@ class Recorder:
     # Validating.
 
     def validation_starting(self, runners: Sequence[str]) -> None:
-        """Outputs are about to be checked."""
+        """Record that outputs are checked."""
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """Record a validated output; over iterations the worst is kept."""
@@ -550,7 +549,7 @@ class Recorder:
             known_values.update(facts)
 
     def validation_finished(self, passed: bool) -> None:
-        """All outputs of an iteration were checked."""
+        """Record that all outputs of an iteration were checked."""
 
 
 def _tensor_facts(metadata: TensorMetadata) -> list[TensorFacts]:
@@ -566,9 +565,8 @@ def _tensor_facts(metadata: TensorMetadata) -> list[TensorFacts]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: objects become dictionaries of their fields, and NaN and
-    infinities texts: ``nan``, ``inf``, ``-inf``.
-    """
+    """Return a value as JSON types: objects become dictionaries of their fields; NaN and infinities
+    become ``nan``, ``inf`` and ``-inf``."""
     if value is None or isinstance(value, (bool, int, str)):
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, float):

@@ -40,7 +40,7 @@ def summary_of(
     culprits: Sequence[Mapping[str, Any]] = (),
     results: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the sentence.
+    """Return the sentence that states the result of a command.
 
     Args:
         verdict: in a word.
@@ -163,7 +163,7 @@ def _sparse(facts: Mapping[str, Any]) -> str:
 
 
 def _consists_of(facts: Mapping[str, Any]) -> str:
-    """Return the sentence with the numbers of parts of a model."""
+    """Return the sentence with the numbers of inputs, outputs, nodes and other parts of a model."""
     graph = facts["model"].get("graph", facts["model"])
     parts = [
         count_text(len(graph[key]) if isinstance(graph[key], list) else graph[key], noun)
@@ -177,7 +177,7 @@ _PARTS = {"node_count": "node", "weights": "weight", "inputs": "input", "outputs
 
 
 def _holds(facts: Mapping[str, Any]) -> str:
-    """Return the sentence on the contents of a file of data, and on NaN or infinity in it."""
+    """Return the sentence on the contents of a data file, and on NaN or infinity in it."""
     tensors = [
         tensor for run in facts["runs"] for step in run["reports"] for tensor in step["tensors"]
     ]
@@ -190,7 +190,7 @@ def _holds(facts: Mapping[str, Any]) -> str:
 
 
 def _uses(facts: Mapping[str, Any]) -> str:
-    """Return the sentence with the numbers of tensors and outputs."""
+    """Return the sentence with the numbers of matching tensors and outputs."""
     outputs = sum(bool(use["is_output"]) for use in facts["tensors"])
     total = count_text(len(facts["tensors"]), "tensor")
     return f"{total}, of which {outputs} {'is an output' if outputs == 1 else 'are outputs'}."
@@ -264,7 +264,7 @@ _OUTCOMES = {"passed": PASSED, "failed": FAILED, "inconclusive": SKIPPED, "agree
 
 @frozen
 class Check:
-    """One check.
+    """One check with its result.
 
     Attributes:
         group: what it belongs to, such as the parties that were compared.
@@ -352,7 +352,7 @@ def _result_checks(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
 
 
 def _steps(found_values: Mapping[str, Any]) -> Check:
-    """Return the check of two runs over steps, with their table if one differs."""
+    """Return the check of two runs over steps, with their table if a step differs."""
     group = " vs. ".join(short_names(found_values["parties"]))
     if found_values["first_wrong"] is None:
         return Check(group, "steps", PASSED)
@@ -367,7 +367,7 @@ _OF_CELLS = {"passed": PASSED, "failed": FAILED, "crashed": FAILED, "error": ERR
 
 
 def _cell(row: Mapping[str, Any]) -> Check:
-    """Return the check of a cell of a sweep; a failure that is known counts as skipped."""
+    """Return the check of a sweep cell; a known failure counts as skipped."""
     outcome = _OF_CELLS.get(row["state"], SKIPPED)
     message = "" if outcome == PASSED else f"{row['state']}: {row['summary']}"
     if row["known"]:
@@ -389,7 +389,7 @@ _LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all", "--valida
 
 @frozen
 class Advice:
-    """A sentence, and the command that does it; empty where there is none."""
+    """A sentence of advice, and its command; empty if there is none."""
 
     text: str
     command: str = ""
@@ -491,7 +491,7 @@ def _may_be_diagnosed(comparisons: Sequence[Comparison]) -> bool:
 
 
 def _knows_inside(comparisons: Sequence[Comparison]) -> bool:
-    """Return whether more was saved, or compared, than outputs."""
+    """Return whether tensors other than outputs were saved or compared."""
     return any(
         comparison.is_of_layers
         or comparison.left_out
@@ -612,7 +612,7 @@ def _without(words: Sequence[str], options: Collection[str], most: float = inf) 
 
 
 def _with(command: str, *options: str) -> str:
-    """Return a command line with options that it does not have yet."""
+    """Return a command line with additional options, unless it has them already."""
     words = _words(command)
     added = [option for option in options if option not in words]
     return command_line("run", [*words[2:], *added])

@@ -18,17 +18,17 @@ TopK = Union[int, tuple[int, int]]
 
 
 class BasePostprocessFunc(Protocol):
-    """Changes the outputs of one iteration. Any callable of this form will do."""
+    """Changes the outputs of one iteration. Any callable with this signature can be used."""
 
     def __call__(self, iter_result: IterationResult) -> IterationResult:
-        """Return the outputs that take the place of those given."""
+        """Return the outputs that replace the given ones."""
 
 
 class TopKPostprocessFunc:
-    """Replaces outputs by the indices of their largest elements."""
+    """Replaces outputs with the indices of their largest elements."""
 
     def __init__(self, k: PerOutput[TopK] | None = None) -> None:
-        """Set how many elements are kept.
+        """Set the number of elements to keep, as one value or one per output.
 
         Args:
             k: a number; or ``(number, axis)``; or a dictionary of such by output, ``""`` for all
@@ -44,7 +44,7 @@ class TopKPostprocessFunc:
             _unpack_choice(choice)
 
     def __call__(self, iter_result: IterationResult) -> IterationResult:
-        """Return the same outputs, or their indices in their place.
+        """Return the outputs; those with a setting are replaced with indices.
 
         Raises:
             UnknownNameError: the settings name an output that there is not.
@@ -62,6 +62,7 @@ class TopKPostprocessFunc:
         return iteration_result
 
     def __repr__(self) -> str:
+        """Return the expression that creates the function."""
         return f"TopKPostprocessFunc({self.k!r})"
 
 
@@ -82,9 +83,7 @@ def top_k(array: npt.NDArray[Any], k: int, axis: int = -1) -> npt.NDArray[np.int
 
 
 def _falling(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers that are the smaller, the larger the elements are; NaN stays NaN, which is
-    sorted last.
-    """
+    """Return sort keys that decrease as elements increase; NaN stays NaN, which is sorted last."""
     kind = kind_of(array.dtype)
     if kind in (Kind.OTHER, Kind.COMPLEX):
         raise TypeError(f"elements of type {array.dtype} have no order")

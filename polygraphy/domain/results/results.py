@@ -41,10 +41,11 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
     key_description = "Key"
 
     def __init__(self, lst: Iterable[tuple[K, Iterable[V]]] | None = None) -> None:
+        """Create a list from entries ``(key, values)``, by default without any."""
         super().__init__((key, self.listed(key, values)) for key, values in lst or ())
 
     def listed(self, key: K, values: Iterable[V]) -> list[V]:
-        """Return the values of an entry in the form that is stored: a list."""
+        """Return the values of an entry as the list that is stored."""
         return list(values)
 
     def append(self, elem: tuple[K, list[V]]) -> None:
@@ -80,6 +81,7 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
             self.append((key, self.listed(key, value)))
 
     def __contains__(self, key: object) -> bool:
+        """Return whether there is an entry with a key."""
         return any(key in (own, (own, values)) for own, values in self.items())
 
     def index_of(self, key: K) -> int:
@@ -107,13 +109,14 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
             self[key] = values
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle says besides the entries; NVIDIA's says those, too."""
+        """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
         entries = their_items(state)
         if entries is not None:
             self[:] = entries.items() if isinstance(entries, Mapping) else entries
         vars(self).update(state)
 
     def __repr__(self) -> str:
+        """Return the entries as text, shortened."""
         entries = ", ".join(f"({key!r}, {_list_text(values)})" for key, values in self.items())
         return f"{type(self).__name__}([{entries}])"
 
@@ -132,7 +135,7 @@ def _is_position(key: Any) -> bool:
 
 @frozen
 class Recomputed:
-    """What one implementation makes of the tensors that an output was computed from.
+    """The tensors that one implementation computes from the inputs of an output.
 
     Attributes:
         values: the output, for each run's tensors.
@@ -153,7 +156,7 @@ where it cannot be computed.
 
 @frozen(eq=False)
 class Lineage:
-    """What recomputes tensors of a model, and all tensors of it that one run knows."""
+    """All tensors of one run, and the function that recomputes outputs from them."""
 
     recompute: Recompute
     tensors: Mapping[str, Any]
@@ -161,7 +164,7 @@ class Lineage:
 
 @frozen
 class DeviceTimes:
-    """How long one inference took, in seconds, as measured by the device.
+    """The times of one inference in seconds, measured by the device.
 
     Attributes:
         to_device: copies of inputs.
@@ -175,14 +178,15 @@ class DeviceTimes:
 
     @property
     def total(self) -> float:
-        """The sum of all times."""
+        """Return the sum of all times."""
         return self.to_device + self.compute + self.to_host
 
 
 @pickle_as("polygraphy.comparator.struct")
 @frozen
 class Part:
-    """Which of an iteration's outputs these are, where not all of them fit into memory at once.
+    """The position of these outputs among those of an iteration that does not fit into memory at
+    once.
 
     Attributes:
         index: of the part, from 0; the parts of an iteration follow one another.
@@ -226,6 +230,8 @@ class IterationResult(dict[str, Any]):
         facts: Facts | None = None,
         part: Part | None = None,
     ) -> None:
+        """Create a result from outputs by name, with the runtime in seconds and the name of the
+        runner."""
         super().__init__(outputs or {})
         self.part = part
         self.runtime = runtime
@@ -233,19 +239,19 @@ class IterationResult(dict[str, Any]):
         self.runner_name = "custom_runner" if runner_name is None else runner_name
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy in another process has besides the outputs."""
+        """Return the attributes to pickle in addition to the outputs."""
         dict_items = vars(self).items()
         return {name: value for name, value in dict_items if name not in ("lineage", "rough")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle says besides the outputs; NVIDIA's says those, too."""
+        """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
         outputs = their_items(state)
         if outputs is not None:
             self.__init__(_load_arrays(outputs))  # type: ignore[misc]
         vars(self).update(state)
 
     def with_outputs(self, outputs: Mapping[str, Any]) -> IterationResult:
-        """Return the same iteration with other outputs."""
+        """Return the same iteration with different outputs."""
         changed = IterationResult(outputs)
         vars(changed).update(vars(self))
         return changed
@@ -256,14 +262,15 @@ class IterationResult(dict[str, Any]):
         return self.part is not None and self.part.index > 0
 
     def known_names(self) -> Collection[str]:
-        """Return the names of all outputs of the iteration, those in its other parts included."""
+        """Return the names of all outputs of the iteration, including its other parts."""
         return self.keys() if self.part is None else self.part.names
 
     def compute_dtype(self, name: str) -> str | None:
-        """Return the coarsest data type in which an output was computed; None when not known."""
+        """Return the least precise data type in the computation of an output; None if unknown."""
         return compute_dtype(self.facts, name)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether outputs, runtime and runner name are equal; NaN equals NaN."""
         if not isinstance(other, Mapping):
             return NotImplemented
         return self.keys() == other.keys() and all(
@@ -271,11 +278,13 @@ class IterationResult(dict[str, Any]):
         )
 
     def __ne__(self, other: object) -> bool:
+        """Return whether anything differs."""
         return not self == other
 
     __hash__ = None
 
     def __repr__(self) -> str:
+        """Return the outputs, runtime and runner name as text."""
         outputs = ", ".join(f"{name!r}: {_describe_array(array)}" for name, array in self.items())
         return (
             f"IterationResult({{{outputs}}}, runtime={self.runtime!r},"
@@ -326,8 +335,8 @@ def _is_plain(iteration: Any) -> bool:
 
 @pickle_as("polygraphy.comparator.struct")
 class RunResults(KeyedList[str, IterationResult], Storable):
-    """Results of several runners: a list of ``(runner name, iterations)``, which also answers to
-    names.
+    """The results of several runners: a list of ``(runner name, iterations)``, which can also be
+    indexed by name.
 
     Names may repeat (a model run twice by the same runner); looking up a name finds its first run.
     """
@@ -428,9 +437,8 @@ _FEW = 64
 
 @frozen
 class OutputValidity:
-    """How many elements of one output are NaN or infinite, where the first of each lies (None:
-    nowhere), and how it is uniform, if it is; see `uniformity`.
-    """
+    """The numbers of NaN and infinite elements of one output with the first position of each (None
+    if there are none), and its constant value if it has one; see `uniformity`."""
 
     name: str
     size: int
@@ -463,9 +471,8 @@ def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:
 
 
 def uniformity(array: np.ndarray[Any, Any]) -> str:
-    """Return what makes an output say little: ``empty``, ``all 0``, or another value that all of
-    several elements have; empty where elements differ, and for a single one that is not 0.
-    """
+    """Return why an output proves little: ``empty``, ``all 0``, or another value that all elements
+    share; empty if elements differ, and for a single nonzero element."""
     if not array.size:
         return "empty"
     first = array.flat[0]
@@ -516,17 +523,15 @@ _FRACTION = re.compile(r"(-N\d+-[\d/]+-\d\d:\d\d:\d\d)\.\d+$")
 
 
 def kind_of_runner(name: str) -> str:
-    """Return the name of a runner without its number and time: ``onnxrt-runner``; a name without
-    them unchanged.
-    """
+    """Return the name of a runner without number and time: ``onnxrt-runner``; names without them
+    are unchanged."""
     return _NUMBER_AND_TIME.sub("", name)
 
 
 def names_of_runs(runs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return what runs are called everywhere, given the name of the runner of each and the file
-    that it was read from, which is empty for none: ``onnxrt``, ``gold.json``, or, of a file of
-    several runners, ``gold.json: onnxrt``. Only what would be called the same is numbered.
-    """
+    """Return the display name of each run, from its runner and the file it was read from, if any:
+    ``onnxrt``, ``gold.json``, or ``gold.json: onnxrt`` for a file of several runners. Equal
+    names are numbered."""
     kinds = [short_names([runner])[0] for runner, _ in runs]
     paths = list(dict.fromkeys(origin for _, origin in runs if origin))
     titles = Counter(PurePath(path).name for path in paths)
@@ -555,9 +560,8 @@ _FRAMEWORKS = {"pyt": "torch"}
 
 
 def short_names(names: Iterable[str]) -> list[str]:
-    """Return what runners are called where there is little room, or where names should be the same
-    in the next run: ``onnxrt``, and ``onnxrt (2)`` for the next of the same kind.
-    """
+    """Return short names of runners that stay the same between runs: ``onnxrt``, and ``onnxrt (2)``
+    for the next of its kind."""
     counts: dict[str, int] = {}
     short = []
     for name in names:

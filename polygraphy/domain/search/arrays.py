@@ -58,7 +58,8 @@ class ArraySearch:
     tries: int
 
     def result(self) -> tuple[str, Any] | None:
-        """Return the name and the elements of an array that gives the expected result, or None."""
+        """Return the name and the elements of an array that gives the expected result; None if
+        there is none."""
         searches = (self._by_factor, self._by_element, self._by_all)
         effects: dict[str, Any] = {}
         for search in searches:
@@ -95,7 +96,7 @@ class ArraySearch:
         return np.asarray(result, np.float64).reshape(-1)
 
     def _by_factor(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
-        """Yield multiples of an array; any number in place of a number."""
+        """Yield multiples of an array; for a single number, any number."""
         if start.size == 1:
             number = nearest_number(lambda value: self._error(name, np.full_like(start, value)))
             yield np.full_like(start, number)
@@ -110,7 +111,8 @@ class ArraySearch:
             )
 
     def _by_element(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
-        """Yield arrays with one other element: the ones whose effects resemble the difference."""
+        """Yield arrays with one element changed: the elements whose effect resembles the
+        difference."""
         measured = self._effects(name, start)
         if measured is None or start.size == 1:
             return
@@ -128,7 +130,8 @@ class ArraySearch:
     def _change_element(
         self, name: str, start: Any, index: int, gap: Any, effect: Any
     ) -> Iterator[Any]:
-        """Yield arrays with another element that reduces the gap to the goal, given its effect."""
+        """Yield arrays with one element changed so that the gap to the goal shrinks, given the
+        effect of the element."""
         slope = float(gap @ effect) / float(np.sum(np.square(effect)))
         yield self._move_element(start, index, slope)
         signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
@@ -139,9 +142,8 @@ class ArraySearch:
             yield self._move_element(start, index, number)
 
     def _change_idle_element(self, name: str, start: Any, index: int) -> Iterator[Any]:
-        """Yield arrays with another element in place of one that has no effect: it may be out of
-        the range in which it has one, so the search starts at the median of all elements.
-        """
+        """Yield arrays with a new value for an element without effect: it may be outside the range
+        with an effect, so the search starts at the median of all elements."""
         change = float(np.median(start)) - float(start.flat[index])
         usual = self._move_element(start, index, change)
         step = _STEP * float(np.std(start))
@@ -187,9 +189,8 @@ class ArraySearch:
         return (first, columns) if np.isfinite(columns).all() else None
 
     def _by_all(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
-        """Yield the array that least squares give, step by step; none if the result has too few
-        elements to tell.
-        """
+        """Yield the arrays of successive least-squares steps; none if the result has too few
+        elements."""
         array, measured = np.array(start, np.float64), effects.get(name)
         if measured is None and start.size > 1:
             return
@@ -216,16 +217,14 @@ class ArraySearch:
 
 
 def _overlap(vector: Any, columns: Any) -> Any:
-    """Return how far the elements that are not zero in a vector are those of each column, from 0 to
-    1.
-    """
+    """Return, by column, how well its nonzero elements match those of a vector, from 0 to 1."""
     places = np.abs(vector) > _RANK * np.max(np.abs(vector), initial=0)
     return _likeness(places.astype(float), (columns != 0).astype(float))
 
 
 def _likeness(vector: Any, columns: Any) -> Any:
-    """Return how parallel a vector is to each column: 1 if it is a multiple of it, 0 if they are
-    orthogonal, or the column is zero.
+    """Return, by column, how parallel it is to a vector: 1 for a multiple, 0 if orthogonal
+    or zero.
     """
     sizes = np.linalg.norm(columns, axis=0) * np.linalg.norm(vector)
     return np.abs(vector @ columns) / np.where(sizes > 0, sizes, np.inf)
@@ -238,8 +237,8 @@ def nearest_array(
     matches: Callable[[Any], bool],
     tries: int,
 ) -> tuple[str, Any] | None:
-    """Return the name and the elements of the one array that gives the expected result when it
-    alone is changed, the plainest change first; None if none is found.
+    """Return the name and elements of the one array that must change to give the expected result,
+    the simplest change first; None if there is none.
 
     Args:
         functions: by name of an array, the result for other elements of this array, or None.

@@ -34,7 +34,7 @@ TIMED_OUT = 124
 
 @frozen
 class Finished:
-    """How a command ended.
+    """The end of a command: exit code, output and time.
 
     Attributes:
         code: its exit code; the negative number of the signal that ended it.
@@ -79,7 +79,7 @@ GUESSED = " compared with "
 
 @frozen
 class Failure:
-    """What kind of failure the end of a command is.
+    """The kind of a failed command, to recognize the same failure again.
 
     Attributes:
         code: its exit code; all signals count as one.
@@ -120,10 +120,9 @@ class Failure:
         return {name: output for name, output in self.outputs.items() if output is not None}
 
     def is_like(self, first: Failure) -> bool:
-        """Return whether this failure may have the same cause as the first. Other outputs may
-        differ, but not only ones that passed there, and NaN is not a difference; unmatched names
-        count only if they failed at first.
-        """
+        """Return whether this failure may have the same cause as the first one. Different outputs
+        may fail, but not only ones that passed at first, and NaN is no difference; outputs
+        without a partner count only if they failed at first."""
         if self.code != first.code:
             return False
         common, all_ = len(self.words & first.words), len(self.words | first.words)
@@ -136,9 +135,8 @@ class Failure:
         return not kinds or bool(kinds & isnans)
 
     def is_of_names(self, first: Failure) -> bool:
-        """Return whether all outputs compared by name passed, so that only partners are missing, as
-        after saving all tensors of the whole model.
-        """
+        """Return whether all outputs compared by name passed, so that only outputs without a
+        partner failed."""
         named = [output for name, output in self.outputs.items() if GUESSED not in name]
         return (
             bool(named)
@@ -147,7 +145,7 @@ class Failure:
         )
 
     def _counting(self, first: Failure) -> dict[str, float]:
-        """Return the failed outputs, without those that only lack a partner."""
+        """Return the failed outputs, except those that only lack a partner."""
         is_guessed = all(GUESSED in name for name in first.failing)
         return {
             name: measured_value
@@ -174,7 +172,7 @@ class Failure:
 
 @frozen
 class Checked:
-    """What came of a check.
+    """The result of a check.
 
     Attributes:
         outcome: the answer.
@@ -204,10 +202,12 @@ def reason_of(finished: Finished, failure: Failure) -> str:
 
 
 def critical_line(output: str) -> str:
-    """Return the line that explains why a command ended: its last critical message, else its last
-    error, else its last line.
-    """
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    """Return the line that explains the end of a command: its last critical message, else its last
+    error, else its last line."""
+    lines = output.rstrip().splitlines()
+    if _CRITICAL not in output and _ERROR not in output:
+        return lines[-1].strip() if lines else ""
+    lines = [line.strip() for line in lines if line.strip()]
     reported = [line for line in lines if line.startswith(_CRITICAL)]
     reported = reported or [line for line in lines if _ERROR in line] or lines
     return reported[-1].removeprefix(_CRITICAL).strip() if reported else ""
@@ -226,7 +226,7 @@ def _words(message: str) -> frozenset[str]:
 
 @frozen
 class CheckRules:
-    """Which ends of a command are failures.
+    """The rules that decide which ends of a command are failures.
 
     Attributes:
         fail_codes: the only exit codes that are failures, if there are any; else all but 0 are.
@@ -244,6 +244,7 @@ class CheckRules:
     is_ours: bool = False
 
     def __attrs_post_init__(self) -> None:
+        """Raise UsageError for contradicting exit codes."""
         if self.fail_codes and self.ignored_codes:
             raise UsageError("Exit codes that fail and exit codes to ignore cannot be combined.")
 

@@ -17,7 +17,7 @@ _SUCCESS = {Outcome.GOOD: True, Outcome.BAD: False, Outcome.UNRESOLVED: None}
 
 @frozen
 class IterationRecord:
-    """One iteration.
+    """The record of one iteration.
 
     Attributes:
         outcome: what its check answered.
@@ -30,12 +30,14 @@ class IterationRecord:
     state: Mapping[str, Any] = Factory(dict)
 
     def is_about(self, state: Mapping[str, Any]) -> bool:
-        """Return whether the record is about the same check, as far as both state it."""
+        """Return whether the record belongs to the same check, judged by the fields that
+        both have.
+        """
         return all(self.state[name] == value for name, value in state.items() if name in self.state)
 
     @property
     def success(self) -> bool | None:
-        """Whether it passed; None if that is unknown."""
+        """Return whether the iteration passed; None if unknown."""
         return _SUCCESS[self.outcome]
 
     @staticmethod
@@ -45,7 +47,7 @@ class IterationRecord:
 
 
 class DebugReplay(dict[str, IterationRecord]):
-    """Maps ``_N<iteration>``, and ``_<suffix>`` where there are several searches, to iterations."""
+    """Maps ``_N<iteration>`` to iterations; with several searches, also ``_<suffix>``."""
 
     @staticmethod
     def key(iteration: int, suffix: str = "") -> str:

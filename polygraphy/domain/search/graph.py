@@ -20,7 +20,7 @@ Test = Callable[[Sequence[int]], Outcome]
 
 @frozen
 class GraphFound:
-    """A part that is bad.
+    """A bad part of a graph.
 
     Attributes:
         ends: its last nodes, in order; none if no smaller part than the whole was found.
@@ -45,7 +45,7 @@ def members(nodes: int) -> list[int]:
 
 
 def reaches(dependencies: Sequence[Iterable[int]]) -> list[int]:
-    """Return each node together with all that it depends on.
+    """Return, by node, the set of the node and all nodes it depends on.
 
     Args:
         dependencies: the nodes that each depends on directly, all of which are before it.
@@ -60,7 +60,7 @@ def reaches(dependencies: Sequence[Iterable[int]]) -> list[int]:
 
 
 def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
-    """Find by halving a part that is bad although all parts in it are good.
+    """Return, by bisection, a bad part of which all smaller parts are good.
 
     That is what is found where a part is bad as soon as it holds a node that is to blame. It takes
     about ``2.4 log2(n)`` tests at most, whether the graph is a chain or has many branches, which
@@ -80,9 +80,8 @@ def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
 
 
 def first_bad_part_in_order(reach: Sequence[int], test: Test) -> GraphFound:
-    """Find such a part by testing the part of every single node that may be smaller, the last
-    first: no answer is derived from another.
-    """
+    """Return a bad part of which all smaller parts are good, by testing each node's part from the
+    last one; no result is inferred from another."""
     search = _Search(reach)
     for node in range(len(reach) - 1, -1, -1):
         if search.is_smaller(node):
@@ -91,9 +90,10 @@ def first_bad_part_in_order(reach: Sequence[int], test: Test) -> GraphFound:
 
 
 class _Search:
-    """What is known so far."""
+    """The results of the search so far."""
 
     def __init__(self, reach: Sequence[int]) -> None:
+        """Start with the whole graph as the smallest bad part."""
         self._reach = reach
         self._part = self._suspects = (1 << len(reach)) - 1
         self._ends: tuple[int, ...] = ()
@@ -137,7 +137,9 @@ class _Search:
         return next(((node,) for _, node in scored if self._is_new((node,))), None)
 
     def _group(self, listed: Sequence[int], total: int) -> tuple[int, ...] | None:
-        """Return the last nodes of about half of the suspects, None if that is nothing new."""
+        """Return the last nodes of about half of the suspects; None if that part was tested
+        before.
+        """
         nodes = 0
         chosen: list[int] = []
         for node in listed:

@@ -34,7 +34,7 @@ class Layer:
 
 @frozen
 class Segment:
-    """Layers that are run together.
+    """Consecutive layers that run together.
 
     Attributes:
         start: position of the first layer.
@@ -56,7 +56,7 @@ class Segment:
 
 @frozen
 class Budget:
-    """How much memory there is for one segment.
+    """The memory that one segment may use.
 
     Attributes:
         nbytes: for tensors, in bytes.
@@ -81,7 +81,7 @@ class Budget:
 def plan_segments(
     layers: Sequence[Layer], compared: Collection[str], budget: Budget, fixed: Collection[str] = ()
 ) -> list[Segment]:
-    """Cut a model into segments that fit the budget, each as long as possible.
+    """Return the segments of a model, each as long as the budget allows.
 
     A layer that does not fit by itself is a segment of its own. A tensor whose size is not known is
     taken to be as large as the largest of the others.
@@ -127,9 +127,10 @@ def plan_windows(
 
 
 class _Walk:
-    """Goes through the layers, and knows what is alive between them."""
+    """The tensors that are alive at each position between layers."""
 
     def __init__(self, layers: Sequence[Layer], budget: Budget) -> None:
+        """Compute the lifetime of each tensor."""
         self._layers = layers
         self._budget = budget
         self._made_by = {name: i for i, layer in enumerate(layers) for name in layer.makes}
@@ -188,7 +189,7 @@ class _Walk:
         return stop if stop > start else len(self._layers)
 
     def segment(self, start: int, stop: int, compared: Collection[str]) -> Segment:
-        """Describe the segment between two cuts."""
+        """Return the segment between two cuts, with its inputs and outputs."""
         layers = self._layers[start:stop]
         names = [name for layer in layers for name in layer.makes]
         read = dict.fromkeys(name for layer in layers for name in layer.reads)

@@ -64,8 +64,8 @@ def nearest_number(
     signs: Sequence[float] = (1.0, -1.0),
     exponents: Sequence[float] = _EXPONENTS,
 ) -> float:
-    """Return the number with the smallest error: the best power of ten, refined by golden-section
-    search, with three decimal digits if more are no better, else six.
+    """Return the number with the smallest error: the best power of ten refined by golden-section
+    search, rounded to three decimal digits if that is as good, else to six.
 
     Args:
         error: of a number; infinite where there is none.

@@ -15,7 +15,7 @@ _NOISE = 0.01
 
 @frozen
 class Cost:
-    """What one inference costs.
+    """The latency and memory of one inference.
 
     Attributes:
         latency: in seconds.
@@ -39,7 +39,7 @@ class Cost:
 
 @frozen
 class Found:
-    """What a search ended with.
+    """The result of a search.
 
     Attributes:
         chosen: the best choice; empty where nothing is better than to replace nothing.
@@ -57,7 +57,7 @@ Measure = Callable[[Choice], "Cost | None"]
 
 
 def greedy_search(count: int, baseline: Cost, measure: Measure) -> Found:
-    """Add one replacement at a time and keep each that lowers the cost.
+    """Return the best combination found by adding one replacement at a time, if it lowers the cost.
 
     Args:
         count: how many replacements there are.
@@ -77,7 +77,7 @@ def greedy_search(count: int, baseline: Cost, measure: Measure) -> Found:
 def exhaustive_search(
     count: int, baseline: Cost, measure: Measure, *, most: int, enough: float
 ) -> Found:
-    """Try every combination, those of the first replacements first.
+    """Return the best of all combinations, tested starting with the first replacements.
 
     Args:
         count: how many replacements there are.

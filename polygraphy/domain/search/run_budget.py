@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @define
 class RunBudget:
-    """How many runs a search may take, and how many it has taken.
+    """The number of runs that a search may use, and has used.
 
     Attributes:
         runs: the limit.
@@ -45,7 +45,7 @@ class RunBudget:
 
     @classmethod
     def for_bytes(cls, nbytes: int, fewest: int, most: int) -> RunBudget:
-        """Return the budget for runs that compute so many bytes of tensors each."""
+        """Return the budget for runs that compute that many bytes of tensors."""
         return cls(int(np.clip(_BYTES // max(nbytes, 1), fewest, most)))
 
     @classmethod
@@ -69,11 +69,11 @@ class RunBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Return whether nothing more may be run."""
+        """Return whether no further run is allowed."""
         return self.taken >= self.runs - self.reserved
 
     def take(self, candidates: Iterable[T]) -> Iterator[T]:
-        """Yield candidates, each of which is run, until the budget is spent."""
+        """Yield candidates until the budget is spent; each counts as one run."""
         for candidate in candidates:
             if self.is_spent:
                 self.is_cut_short = True

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 
 class Outcome(Enum):
-    """The answer of a test: it passed, it failed, or that is unknown."""
+    """The result of a test: passed, failed, or unknown."""
 
     GOOD = "good"
     BAD = "bad"
@@ -78,7 +78,8 @@ def _split(items: list[int], parts: int) -> list[list[int]]:
 def bisect_batch(
     names: Sequence[str], compute: Callable[[Sequence[str]], Mapping[str, T] | None]
 ) -> tuple[dict[str, T], list[str]]:
-    """Compute as much as possible in as few steps as possible.
+    """Return the results of the names that can be computed, in as few calls as possible, and the
+    names that cannot.
 
     Where everything can be computed, that takes one step; each one that cannot costs about twice
     the logarithm of their number more.
@@ -144,7 +145,7 @@ def smallest_good_set(
 
 
 def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Return as many of the first as are good together, none to begin with; else all."""
+    """Return the shortest prefix, doubled from zero, that is good; else all positions."""
     count = 0
     while count < len(positions) and not is_good(positions[:count]):
         count = 2 * count or 1
@@ -203,9 +204,10 @@ _PATIENCE = 4
 
 
 class _Asked(Exception):
-    """The search asks something whose answer is not known."""
+    """Raised when the search asks a question without a known answer."""
 
     def __init__(self, question: Any) -> None:
+        """Keep the question."""
         super().__init__()
         self.question = question
 

@@ -23,9 +23,8 @@ _HIDDEN = -1e3
 
 
 def padding(plan: StatePlan, feed: Mapping[str, Any]) -> Array | None:
-    """Return which positions a step's mask hides from all others, [batch, positions]; None if it
-    hides none.
-    """
+    """Return a mask of the positions that a step hides from all others, [batch, positions]; None if
+    it hides none."""
     for name in plan.roles.inputs_of(MASK):
         mask = feed.get(name)
         if mask is None or getattr(mask, "ndim", 0) < 2:
@@ -62,9 +61,8 @@ def without_padding(value: Any, hidden: Array | None, axis: int | None, start: i
 
 
 def read_part(outputs: Mapping[str, Any], facts: StepFacts | None) -> Mapping[str, Any]:
-    """Return the outputs of a step with zeros where nobody reads them: at positions that the mask
-    hides.
-    """
+    """Return the outputs of a step with zeros at positions that the mask hides, because nothing
+    reads them."""
     if facts is None or facts.hidden is None:
         return outputs
     part = dict(outputs)

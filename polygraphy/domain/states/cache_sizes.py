@@ -63,9 +63,10 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
 
 
 class _Widths:
-    """The last dimensions of tensors of a graph."""
+    """Computes the last dimensions of the tensors of a graph."""
 
     def __init__(self, graph: Graph, outer: Graph) -> None:
+        """Look up the nodes of a graph; `outer` is the graph that contains it."""
         self._makers = graph.makers
         self._tensors = graph.tensors
         self._weights = {

@@ -190,6 +190,7 @@ class StepFigures:
     """Collects the rows of two runs."""
 
     def __init__(self, parties: tuple[str, str]) -> None:
+        """Create an empty table for two runs."""
         self.parties = parties
         self.judged: str | None = None
         self._rows: list[StepRow] = []

@@ -119,6 +119,7 @@ class StepLoader:
             self.iterations = max(1, known_count - (prompt or min(DEFAULT_PROMPT, known_count)) + 1)
 
     def __len__(self) -> int:
+        """Return the number of steps."""
         return self.iterations
 
     def for_model(self, model: Any, first_model: Any = None) -> StepLoader:

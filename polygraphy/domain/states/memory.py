@@ -86,6 +86,7 @@ class StepFeed(dict[str, Any]):
         pairs: Sequence[StatePair],
         names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """Create the inputs of a step, with the facts needed to add the states."""
         super().__init__(arrays)
         self.step = step
         self.pairs = pairs
@@ -107,6 +108,7 @@ class StepFeed(dict[str, Any]):
         return outputs
 
     def __reduce__(self) -> Any:
+        """Return what pickle stores."""
         return StepFeed, (dict(self), self.step, self.pairs, dict(self.names))
 
 
@@ -114,10 +116,11 @@ class StateMemory:
     """The states of one runner."""
 
     def __init__(self) -> None:
+        """Create a memory without states."""
         self.states: dict[str, Any] = {}
 
     def complete(self, feed: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the inputs of a step with the states; inputs that are no step are as they are."""
+        """Return the inputs of a step with its states added; other inputs are unchanged."""
         if not isinstance(feed, StepFeed):
             return feed
         if feed.step.index == 0:
@@ -130,7 +133,8 @@ class StateMemory:
     def keep(
         self, feed: Mapping[str, Any], fed: Mapping[str, Any], outputs: Mapping[str, Any], name: str
     ) -> Mapping[str, Any]:
-        """Keep the states that a step computed.
+        """Store the states that a step computed, and return its outputs with states reduced to
+        their new slots.
 
         Args:
             feed: the inputs, as they came.

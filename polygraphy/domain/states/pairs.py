@@ -60,7 +60,7 @@ class StatePair:
 
 @frozen
 class Conflict:
-    """An output of which the graph and the names say different things.
+    """An output for which the graph and the names suggest different states.
 
     Attributes:
         output: the output.
@@ -78,6 +78,7 @@ class Conflict:
     node: str = ""
 
     def __str__(self) -> str:
+        """Return the contradiction as a sentence."""
         if not self.expected:
             return (
                 f"Output {self.output!r} returns input {self.input!r} unchanged, unlike other"
@@ -92,7 +93,7 @@ class Conflict:
 
 @frozen
 class _Step:
-    """A tensor on the way from an output back to an input."""
+    """A tensor on the path from an output back to an input."""
 
     name: str
     graph: Graph = field(repr=False)
@@ -339,12 +340,14 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
 
 
 class _Makers:
-    """The node that makes each tensor of a graph, looked up once per graph."""
+    """Finds the node that computes a tensor; each graph is indexed once."""
 
     def __init__(self) -> None:
+        """Create an index without graphs."""
         self._of: dict[int, dict[str, Node]] = {}
 
     def __call__(self, graph: Graph, name: str) -> Node | None:
+        """Return the node that computes a tensor of a graph; None if there is none."""
         if id(graph) not in self._of:
             self._of[id(graph)] = graph.makers
         return self._of[id(graph)].get(name)
@@ -557,7 +560,7 @@ _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
 
 
 def _first(step: _Step, axis: int) -> int | None:
-    """Return the axis of the operator that is nearest to the output."""
+    """Return the axis of the operator nearest to the output."""
     return axis if step.kind is None else step.axis
 
 

@@ -59,7 +59,7 @@ class FirstModel:
 
 
 class StatePlan:
-    """A model with states: its pairs, the roles of its other inputs, and the values of those.
+    """A model with states: its pairs, the roles of its other inputs, and the values of these.
 
     Attributes:
         graph: the graph.
@@ -78,6 +78,7 @@ class StatePlan:
         states: Sequence[tuple[str, str]] | None = None,
         first: Graph | None = None,
     ) -> None:
+        """Find the states and roles of a graph; `states` are pairs set by the user."""
         self.graph = graph
         self.pairs, self.conflicts = state_pairs(graph, config, states)
         self.first: FirstModel | None = None
@@ -105,7 +106,8 @@ class StatePlan:
 
     @property
     def _knows_positions(self) -> bool:
-        """Return whether an input says how long the past is, so that a step finds its slots."""
+        """Return whether an input contains the length of the past, so that a step can locate its
+        slots."""
         return any(self.roles.inputs_of(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
 
     def at(self, index: int) -> StatePlan:

@@ -11,7 +11,7 @@ from polygraphy.domain.model.graph import Graph, Node, Weight
 
 @frozen
 class Limit:
-    """A length up to which a model works, as its graph shows.
+    """The largest length that a model supports according to its graph.
 
     Attributes:
         what: what ends there, such as "table 'wpe' of positions".
@@ -37,9 +37,10 @@ _DEPTH = 40
 
 
 class Positions:
-    """Which tensors of a graph count positions."""
+    """The tensors of a graph that count positions."""
 
     def __init__(self, graph: Graph, positions: Collection[str]) -> None:
+        """Start from the inputs that are positions."""
         self.graph = graph
         self._inputs = positions
         self._makers: dict[int, dict[str, Node]] = {}
@@ -64,7 +65,7 @@ class Positions:
                     yield Limit(f"the window of {node.label!r}", window, is_hard=False)
 
     def offset(self, graph: Graph, name: str) -> int | None:
-        """Return the number that a tensor has for position 0; None if it counts no positions."""
+        """Return the number in a tensor for position 0; None if it does not count positions."""
         seen: set[str] = set()
         pending = [(name, 0)]
         while pending and len(seen) < _DEPTH:
@@ -102,7 +103,8 @@ class Positions:
         return int(weight.values.reshape(-1)[0])
 
     def _maker(self, graph: Graph, name: str) -> Node | None:
-        """Return the node that makes a tensor, in its graph or around it."""
+        """Return the node that computes a tensor, in its graph or an outer one; None if there is
+        none."""
         own = self._makers[id(graph)].get(name)
         return self._makers[id(self.graph)].get(name) if own is None else own
 

@@ -25,6 +25,7 @@ class Uses:
     """What reads each tensor, in a graph and the graphs inside it."""
 
     def __init__(self, graph: Graph) -> None:
+        """Index a graph and its subgraphs."""
         self.readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
         self.weights: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[str, Weight] = {}

@@ -18,7 +18,7 @@ from polygraphy.domain.sweep.plan import ChoiceRow, EnvironmentRow, Plan, Runner
 
 @frozen
 class Asked:
-    """The inputs and outputs that cells of a model share.
+    """The inputs and reference outputs that several cells share.
 
     Attributes:
         model: the one that is run for them; empty where files are given.
@@ -34,7 +34,7 @@ class Asked:
 
 @frozen
 class Axes:
-    """The values of a cell on the axes of a plan; empty where the plan has no rows for an axis.
+    """The position of a cell on the axes of a plan; empty for axes without rows.
 
     Attributes:
         first: the axes on which it has the first value of the plan. A plan without these axes has
@@ -50,12 +50,12 @@ class Axes:
 
     @property
     def label(self) -> str:
-        """The values, with slashes between them."""
+        """Return the values, separated by slashes."""
         return self._label_without(())
 
     @property
     def labels(self) -> list[str]:
-        """The labels of this cell in plans that lack some of its axes, the own label first."""
+        """Return the label of this cell, then its labels in plans without some axes."""
         optional = sorted(self.first)
         chosen = chain.from_iterable(
             combinations(optional, count) for count in range(len(optional) + 1)
@@ -76,7 +76,7 @@ class Axes:
 
 @frozen
 class Cell:
-    """One combination.
+    """One combination of a model with values of all axes.
 
     Attributes:
         model: its path, from the folder of the plan on.
@@ -98,7 +98,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name in patterns, baselines and reports."""
+        """Return the name in patterns, baselines and reports."""
         return f"{self.model} {self.label}"
 
 
@@ -198,16 +198,13 @@ def key_of(*facts: Any) -> str:
 
 
 def is_meant(name: str, patterns: Collection[str]) -> bool:
-    """Return whether the name of a cell, or a part of it, equals or matches one of some
-    patterns.
-    """
+    """Return whether a cell name, or a part of it, equals or matches one of the patterns."""
     return any(pattern in name or fnmatchcase(name, f"*{pattern}*") for pattern in patterns)
 
 
 def cells_meant(names: Collection[str], pattern: str) -> set[str]:
-    """Return the cell with exactly this name, if there is one; else the cells whose whole names
-    match the pattern.
-    """
+    """Return the cell with exactly this name; if there is none, the cells whose whole names match
+    the pattern."""
     if pattern in names:
         return {pattern}
     return {name for name in names if fnmatchcase(name, pattern)}
@@ -255,7 +252,7 @@ def shard_of(text: str) -> tuple[int, int]:
 
 @frozen
 class Job:
-    """A command that an engine is to run: a cell, or what cells share.
+    """A command that an engine runs: a cell, or the work that several cells share.
 
     Attributes:
         key: of what it makes.
@@ -277,20 +274,19 @@ class Job:
 
     @property
     def result(self) -> str:
-        """The path of the file that exists once the job has ended."""
+        """Return the path of the file that exists once the job has ended."""
         return f"{self.stem}.json"
 
     @property
     def report(self) -> str:
-        """The path of the verdict document that the command writes."""
+        """Return the path of the verdict document that the command writes."""
         return f"{self.stem}.report.json"
 
 
 @frozen
 class Limits:
-    """What an engine grants: how many jobs at a time, and to each so many seconds and bytes; None
-    for as many as the machine has, and for half of its free memory divided by the jobs.
-    """
+    """The limits of an engine: parallel jobs, seconds and bytes per job; None means all CPU cores,
+    and half of the free memory divided by the jobs."""
 
     jobs: int | None = None
     timeout: float = 600.0

@@ -72,7 +72,7 @@ def _badness(row: Mapping[str, Any]) -> tuple[bool, float]:
 
 @frozen
 class Row:
-    """A cell with what came of it.
+    """A cell with its result.
 
     Attributes:
         name: of the cell.
@@ -134,12 +134,12 @@ class Row:
 
     @property
     def names(self) -> list[str]:
-        """Its name, and its names in plans with fewer axes."""
+        """Return its name, and its names in plans with fewer axes."""
         return [self.name, *(f"{self.model} {label}" for label in self.labels)]
 
     @property
     def failed(self) -> bool:
-        """Whether the outputs are wrong, or the cell could not run."""
+        """Return whether outputs are incorrect, or the cell could not run."""
         return self.state in FAILURES
 
 
@@ -187,8 +187,8 @@ def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
 def mark_known_failures(
     rows: Sequence[Row], knowns: Sequence[Known], today: str, names: Sequence[str] | None = None
 ) -> tuple[list[Row], list[str]]:
-    """Return rows with the reasons of those failures that are known, and what is to be said of the
-    known failures: which are expired, which pass now, which are of no cell.
+    """Return rows with the reasons of known failures, and sentences on those that are expired, pass
+    now, or match no cell.
 
     Args:
         rows: the cells of this sweep.
@@ -221,7 +221,7 @@ def mark_known_failures(
 def compare_with_baseline(
     rows: Sequence[Row], baseline: Mapping[str, Mapping[str, Any]]
 ) -> list[Row]:
-    """Return rows with what is new since a baseline: the rows of an earlier sweep, by name."""
+    """Return rows with their changes since a baseline: the rows of an earlier sweep, by name."""
     earlier = rows_before(rows, baseline)
     return [evolve(row, changes=[*_changes(row, before), *row.changes])
             for row, before in zip(rows, earlier)]  # fmt: skip
@@ -262,8 +262,7 @@ def _changes(row: Row, before: Mapping[str, Any] | None) -> Iterator[str]:
 
 def slowdown(row: Row, before: Mapping[str, Any]) -> float | None:
     """Return the ratio of inference time to the earlier one; None if the cell did not pass, or the
-    times cannot be compared: other cells ran beside one of them, or another machine ran one.
-    """
+    times are not comparable because of parallel cells or another machine."""
     times = (row.inference, before.get("inference"))
     is_alone = not (row.is_shared or before.get("is_shared", True))
     is_here = not (row.is_foreign or before.get("is_foreign", True))
@@ -273,7 +272,7 @@ def slowdown(row: Row, before: Mapping[str, Any]) -> float | None:
 
 
 def is_slower(row: Row, before: Mapping[str, Any]) -> bool:
-    """Return whether inferences seem slower than before, which repetitions have to confirm."""
+    """Return whether inferences seem slower than before, which a repetition must confirm."""
     return (slowdown(row, before) or 0.0) > _SLOWER
 
 
@@ -282,7 +281,7 @@ def is_slower(row: Row, before: Mapping[str, Any]) -> bool:
 
 @frozen
 class Group:
-    """Cells that fail for one cause.
+    """Cells that fail for the same cause.
 
     Attributes:
         cause: in a sentence.
@@ -303,9 +302,8 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
 
 
 def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -> list[Group]:
-    """Return the causes of failures, and why there is no reference, that of the most cells first.
-    A cell whose error is that of another one of its model has the cause of that, if its own
-    diagnosis names none: where nothing of a model can be cast to half precision, say.
+    """Return the causes of failures and of missing references, most cells first. A cell without a
+    cause of its own gets that of another cell of its model with the same error.
 
     Args:
         rows: all cells.
@@ -350,9 +348,7 @@ def _culprit_group(culprit: Mapping[str, Any]) -> Group:
 
 
 def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
-    """Return the group of a cell by its reason, in which names of models and numbers do not
-    count.
-    """
+    """Return the group of a cell by its reason, ignoring model names and numbers."""
     if row.state == FAILED and row.rounding:
         return Group(f"{row.rounding} rounding explains the differences. The tolerance of the plan"
                      " is too strict for this precision.", (), _TOLERANCE)  # fmt: skip
@@ -390,7 +386,7 @@ def _normalize(text: str, row: Row) -> str:
 
 @frozen
 class SweepOutcome:
-    """All that came of a sweep.
+    """The result of a sweep.
 
     Attributes:
         rows: the cells, in the order of the plan.
@@ -412,12 +408,12 @@ class SweepOutcome:
 
     @property
     def labels(self) -> list[str]:
-        """The combinations, in order."""
+        """Return the combinations, in order."""
         return list(dict.fromkeys(row.label for row in self.rows))
 
     @property
     def matrix(self) -> dict[str, dict[str, Row]]:
-        """The cells by model and combination."""
+        """Return the cells by model and combination."""
         new_rows: dict[str, dict[str, Row]] = {}
         for row in self.rows:
             new_rows.setdefault(row.model, {})[row.label] = row
@@ -425,7 +421,7 @@ class SweepOutcome:
 
     @property
     def new_failures(self) -> list[Row]:
-        """The failures that are not known and, with a baseline, were none in it."""
+        """Return the unknown failures that, with a baseline, did not fail in it."""
         failures = [row for row in self.rows if row.failed and not row.known]
         if self.has_baseline:
             return [row for row in failures if NEWLY_FAILING in row.changes]
@@ -433,7 +429,7 @@ class SweepOutcome:
 
     @property
     def exit_code(self) -> int:
-        """See the documentation of exit codes."""
+        """Return the exit code of a sweep; see the page on exit codes."""
         states = {row.state for row in self.rows} - {MISSING}
         has_run = states & {*_JUDGED, NO_REFERENCE}
         if not has_run and any(row.failed and not row.known for row in self.rows):
@@ -449,7 +445,7 @@ class SweepOutcome:
 
     @property
     def summary(self) -> str:
-        """The result of the sweep, in one or two sentences."""
+        """Return the result of the sweep in one or two sentences."""
         counts = Counter(row.state for row in self.rows)
         if self.rows and counts[MISSING] == len(self.rows):
             return f"{count_text(len(self.rows), 'cell')}; none was run."

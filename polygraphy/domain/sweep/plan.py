@@ -17,7 +17,7 @@ Words = tuple[str, ...]
 
 @frozen
 class RunnerRow:
-    """Who runs a model: the flags of ``run`` that say so.
+    """A runner of a plan: the flags of ``run`` that choose it.
 
     Attributes:
         gpu: whether it gets a GPU, where there are any.
@@ -32,8 +32,8 @@ class RunnerRow:
 
 @frozen
 class ChoiceRow:
-    """A precision, or shapes of inputs: flags by what they are for, a runner or a pattern of
-    models; an empty text stands for all.
+    """A precision, or input shapes: flags by runner or model pattern; an empty key applies
+    to all.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ChoiceRow:
 
 @frozen
 class EnvironmentRow:
-    """A Python environment: an interpreter, or a folder of one, or what is to be installed.
+    """A Python environment: an interpreter, its folder, or packages to install.
 
     Attributes:
         runners: who is run in it; none for all.
@@ -62,9 +62,8 @@ class EnvironmentRow:
 
 @frozen
 class ReferenceRow:
-    """What every cell is compared with: a runner, of the model itself or of another one for each
-    model; or a file of results with the inputs that they were made of.
-    """
+    """The reference of every cell: a runner on the same or another model, or a file of saved
+    results and inputs."""
 
     flags: Words = ()
     outputs: str = ""
@@ -100,7 +99,7 @@ class Plan:
 
 @frozen
 class Known:
-    """A failure that is known.
+    """A known failure.
 
     Attributes:
         cell: a pattern of names of cells.
@@ -285,7 +284,7 @@ def _read_known_failure(number: int, row: Mapping[str, Any]) -> Known:
 
 
 def _bad(name: str, why: str, hint: str) -> UsageError:
-    """Return the UsageError for an invalid entry: its name, the problem, and a hint."""
+    """Return the UsageError for an invalid entry, with its name, the problem, and a hint."""
     return UsageError(f"{name}: it {why}.", hint=f"{hint[0].upper()}{hint[1:]}.")
 
 
@@ -309,8 +308,8 @@ def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def parse_runner(name: str, row: Any) -> RunnerRow:
-    """Return the runner that a row describes: its flags, or a table with them. ``--runner`` of the
-    command line is such a row, too.
+    """Return the runner for a row of a plan or a ``--runner`` option: its flags, or a table with
+    them.
 
     Raises:
         UsageError: the row is not valid.

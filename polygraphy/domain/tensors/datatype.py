@@ -36,12 +36,12 @@ class DataTypeEntry:
 
     @property
     def is_floating(self) -> bool:
-        """Whether values are floating-point numbers."""
+        """Return whether values are floating-point numbers."""
         return self.kind == "floating"
 
     @property
     def is_integral(self) -> bool:
-        """Whether values are integers, signed or not; bool is not."""
+        """Return whether values are integers, signed or not; bool is not one."""
         return self.kind == "integral"
 
     def numpy(self) -> np.dtype[Any]:
@@ -65,30 +65,35 @@ class DataTypeEntry:
         return DataType.to_dtype(self, "torch")
 
     def __getstate__(self) -> dict[str, Any]:
+        """Return the state in the form that NVIDIA's Polygraphy also reads."""
         return {"name": self.name, "itemsize": self.itemsize, "kind": self.kind}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle says; NVIDIA's has a number for the kind."""
+        """Restore a pickled data type; NVIDIA's Polygraphy saves a number for the kind."""
         kind = state["kind"] if "kind" in state else DataType[state["name"]].kind
         for name, value in ("name", state["name"]), ("itemsize", state["itemsize"]), ("kind", kind):
             object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
+        """Return the name of the data type."""
         return self.name
 
     def __repr__(self) -> str:
+        """Return the expression of the data type, such as ``DataType.FLOAT32``."""
         return f"DataType.{self.name.upper()}"
 
 
 class _Members(type):
-    """Makes `DataType` iterable and gives it `__members__`, like an enumeration."""
+    """Metaclass that makes `DataType` iterable and adds `__members__`, like an enumeration."""
 
     __members__: dict[str, DataTypeEntry]
 
     def __iter__(cls) -> Iterator[DataTypeEntry]:
+        """Yield all data types."""
         return iter(cls.__members__.values())
 
     def __getitem__(cls, name: str) -> DataTypeEntry:
+        """Return the data type with a name such as ``FLOAT32``."""
         return cls.__members__[name.upper()]
 
 

@@ -15,7 +15,7 @@ from polygraphy.domain.tensors.pickling import pickle_as
 @pickle_as("polygraphy.comparator.struct")
 @frozen
 class InputHint:
-    """Which whole numbers an input may take, whatever its data type.
+    """The range of integers that an input accepts, whatever its data type.
 
     Attributes:
         low: the smallest legal value.
@@ -29,61 +29,57 @@ class InputHint:
 
 
 class Facts(Protocol):
-    """What is known of a model."""
+    """The known facts about a model."""
 
     @property
     def compute_dtypes(self) -> Mapping[str, str]:
-        """The coarsest data type in which each output is computed, such as ``float16`` or ``tf32``,
-        by output; the key ``""`` stands for the outputs that are not named.
-        """
+        """Return, by output, the least precise data type in its computation, such as ``float16`` or
+        ``tf32``; the key ``""`` stands for all other outputs."""
 
     @property
     def bounded(self) -> Collection[str]:
-        """The outputs whose elements always lie between -1 and 1, such as probabilities."""
+        """Return the outputs whose elements always lie between -1 and 1, such as probabilities."""
 
     @property
     def ordered(self) -> Collection[str]:
-        """The outputs that are computed from elements sorted by a score, such as boxes."""
+        """Return the outputs that are computed from elements sorted by a score, such as boxes."""
 
     @property
     def layouts(self) -> Mapping[str, Layout]:
-        """The layout of each output, by output; outputs of unknown layout are left out."""
+        """Return the layout of each output; outputs with unknown layout are missing."""
 
     @property
     def lowered(self) -> ComputePrecision | None:
-        """How operators of the model that work on float32 tensors are computed, if not in float32;
-        its operators are those that the model has.
-        """
+        """Return the precision of operators on float32 tensors if it is less than float32, with the
+        operators of the model that it affects."""
 
     @property
     def source(self) -> Any:
-        """The model or its path; None if it is not available."""
+        """Return the model or its path; None if it is not available."""
 
     @property
     def input_hints(self) -> Mapping[str, InputHint]:
-        """The values that each input may take, by input, where the model limits them."""
+        """Return, by input, the values that it accepts, if the model limits them."""
 
     @property
     def dim_lengths(self) -> Mapping[str, int]:
-        """The lengths of named dimensions of inputs that the operators of the model require."""
+        """Return the lengths of named input dimensions that the operators of the model require."""
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """The tensor of the exported program that each output comes from, by output, as the
-        exporter recorded it.
-        """
+        """Return, by output, the tensor of the exported program it comes from, as recorded by the
+        exporter."""
 
     @property
     def is_program(self) -> bool:
-        """Whether the model is a program from which others are exported, and its outputs are all
-        tensors, which have other names in these; known without looking into a file.
-        """
+        """Return whether the model is a program from which others are exported. Its outputs are all
+        tensors, which have different names in these; known without reading a file."""
 
 
 @pickle_as("polygraphy.comparator.struct")
 @frozen
 class ModelFacts:
-    """What is known of a model; see `Facts`. Empty where nothing is."""
+    """The known facts about a model; see `Facts`. Empty if nothing is known."""
 
     compute_dtypes: Mapping[str, str] = Factory(dict)
     input_hints: Mapping[str, InputHint] = Factory(dict)
@@ -98,13 +94,13 @@ class ModelFacts:
 
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
-    """Return the coarsest data type in which an output was computed; None when not known."""
+    """Return the least precise data type in the computation of an output; None if unknown."""
     compute_dtypes = {} if facts is None else facts.compute_dtypes
     return compute_dtypes.get(name, compute_dtypes.get(""))
 
 
 def compute_precision(facts: Facts | None) -> ComputePrecision | None:
-    """Return how operators on float32 tensors are computed, if not in float32 and that is known."""
+    """Return the precision of operators on float32 tensors; None if it is float32 or unknown."""
     lowered: ComputePrecision | None = getattr(facts, "lowered", None)
     return lowered
 
@@ -126,9 +122,8 @@ def layout_of(facts: Facts | None, name: str) -> Layout | None:
 
 
 def layout_between(sides: Iterable[tuple[Facts | None, str]]) -> Layout | None:
-    """Return the layout of the first of two compared outputs that is known to have parts, at fixed
-    places if one has; None if neither is known.
-    """
+    """Return the first known layout with parts of two compared outputs, preferably with parts at
+    fixed positions; None if neither is known."""
     layouts = [layout for facts, name in sides if (layout := layout_of(facts, name)) is not None]
     joined = [layout for layout in layouts if not layout.is_plain]
     # Where elements are chosen by data, only the other side tells what lies where.
@@ -137,30 +132,33 @@ def layout_between(sides: Iterable[tuple[Facts | None, str]]) -> Layout | None:
 
 
 class DeferredLayouts(Mapping[str, Layout]):
-    """Layouts that are found out when they are first asked for, and kept: most outputs match
-    without them.
-    """
+    """Layouts that are computed on first access, because most outputs match without them."""
 
     def __init__(self, find: Callable[[], Mapping[str, Layout]]) -> None:
+        """Set the function that computes the layouts."""
         self._find: Callable[[], Mapping[str, Layout]] | None = find
         self._found: Mapping[str, Layout] = {}
 
     def _layouts(self) -> Mapping[str, Layout]:
-        """Return the layouts, by output; find them at the first call."""
+        """Return the layouts, by output; compute them at the first call."""
         if self._find is not None:
             self._found, self._find = self._find(), None
         return self._found
 
     def __getitem__(self, name: str) -> Layout:
+        """Return the layout of an output."""
         return self._layouts()[name]
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the outputs with a layout."""
         return iter(self._layouts())
 
     def __len__(self) -> int:
+        """Return the number of outputs with a layout."""
         return len(self._layouts())
 
     def __reduce__(self) -> Any:
+        """Return what pickle stores: the computed layouts."""
         return dict, (dict(self),)
 
 
@@ -176,7 +174,7 @@ def _perhaps() -> bool:
 
 @pickle_as("polygraphy.comparator.struct")
 class DeferredFacts:
-    """Facts that are found out when they are first asked for, and kept.
+    """Facts that are computed on first access.
 
     They go to another process as they are, if what finds them out does; else as they are found.
     """
@@ -186,7 +184,7 @@ class DeferredFacts:
     def __init__(
         self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = _perhaps
     ) -> None:
-        """Set how they are found out.
+        """Set the function that computes the facts.
 
         Args:
             find: finds out all of them.
@@ -198,6 +196,7 @@ class DeferredFacts:
         self._found: Facts | None = None
 
     def __reduce__(self) -> Any:
+        """Return what pickle stores: the computed facts."""
         import pickle
 
         try:
@@ -207,54 +206,54 @@ class DeferredFacts:
         return type(self), (self._find, self._may_limit_inputs)
 
     def _facts(self) -> Facts:
-        """Return the facts; find them at the first call."""
+        """Return the facts; compute them at the first call."""
         if self._found is None:
             self._found = self._find()
         return self._found
 
     @property
     def compute_dtypes(self) -> Mapping[str, str]:
-        """See `Facts`."""
+        """Return the least precise data type of each output; see `Facts`."""
         return self._facts().compute_dtypes
 
     @property
     def bounded(self) -> Collection[str]:
-        """See `Facts`."""
+        """Return the outputs between -1 and 1; see `Facts`."""
         return self._facts().bounded
 
     @property
     def ordered(self) -> Collection[str]:
-        """See `Facts`."""
+        """Return the outputs computed from sorted elements; see `Facts`."""
         return self._facts().ordered
 
     @property
     def layouts(self) -> Mapping[str, Layout]:
-        """See `Facts`."""
+        """Return the layout of each output; see `Facts`."""
         return self._facts().layouts
 
     @property
     def lowered(self) -> ComputePrecision | None:
-        """See `Facts`."""
+        """Return the precision below float32, if any; see `Facts`."""
         return self._facts().lowered
 
     @property
     def source(self) -> Any:
-        """See `Facts`."""
+        """Return the model or its path; see `Facts`."""
         return self._facts().source
 
     @property
     def input_hints(self) -> Mapping[str, InputHint]:
-        """See `Facts`."""
+        """Return the values that inputs accept; see `Facts`."""
         if self._found is None and not self._may_limit_inputs():
             return {}
         return self._facts().input_hints
 
     @property
     def dim_lengths(self) -> Mapping[str, int]:
-        """See `Facts`."""
+        """Return the required lengths of named dimensions; see `Facts`."""
         return self._facts().dim_lengths
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """See `Facts`."""
+        """Return the program tensor of each output; see `Facts`."""
         return self._facts().sources

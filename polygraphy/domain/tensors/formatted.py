@@ -18,7 +18,8 @@ def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:
 @pickle_as("polygraphy.common.struct")
 @frozen(eq=False)
 class FormattedArray(Storable):
-    """An array, and the shape that it means where it is stored in another, say vectorized, one.
+    """An array with its logical shape, if it is stored in a different one, such as a vectorized
+    one.
 
     Attributes:
         array: the elements as they lie in memory, padding included.
@@ -30,5 +31,5 @@ class FormattedArray(Storable):
 
     @property
     def dtype(self) -> Any:
-        """The data type of the elements."""
+        """Return the data type of the elements."""
         return self.array.dtype

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
+        """Return an attribute of NumPy, which is imported on first use."""
         if name.startswith("__"):  # Tools ask every global for such names as `__wrapped__`.
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         import numpy

@@ -14,18 +14,18 @@ from polygraphy.domain.tensors.shapes import Dim, Shape
 
 @pickle_as("polygraphy.common.struct")
 class BoundedShape(list[Dim]):
-    """A shape, with the smallest (`min`) and the largest (`max`) that it may take where these are
-    known.
-    """
+    """A shape with its smallest (`min`) and largest (`max`) value, if known."""
 
     def __init__(
         self, shape: Shape, min: Sequence[int] | None = None, max: Sequence[int] | None = None
     ) -> None:
+        """Create a shape with optional bounds."""
         super().__init__(shape)
         self.min = min
         self.max = max
 
     def __repr__(self) -> str:
+        """Return the shape and its bounds as text."""
         return f"BoundedShape({list(self)}, min={self.min}, max={self.max})"
 
 
@@ -36,21 +36,24 @@ class MetadataTuple:
     __slots__ = ("docstring", "dtype", "shape")
 
     def __init__(self, dtype: Any, shape: Shape | None, docstring: str | None = None) -> None:
+        """Create the metadata of a tensor; the data type may be one of any library."""
         self.dtype = dtype
         self.shape = shape
         self.docstring = docstring
 
     def __iter__(self) -> Iterator[Any]:
+        """Yield the data type, then the shape."""
         yield self.dtype
         yield self.shape
 
     def __setstate__(self, state: Any) -> None:
-        """Take what a pickle says; NVIDIA's calls the data type otherwise."""
+        """Restore pickled metadata; NVIDIA's Polygraphy uses another name for the data type."""
         known = state[1] if isinstance(state, tuple) else {"dtype": state.pop("_dtype"), **state}
         for name, value in known.items():
             setattr(self, name, value)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether data type and shape are equal, also to a plain tuple."""
         if not isinstance(other, MetadataTuple):
             return NotImplemented
         shape = None if self.shape is None else list(self.shape)
@@ -58,12 +61,15 @@ class MetadataTuple:
         return bool(self.dtype == other.dtype) and shape == reference_shape
 
     def __hash__(self) -> int:
+        """Return the hash of data type and shape."""
         return hash((self.dtype, None if self.shape is None else tuple(self.shape)))
 
     def __repr__(self) -> str:
+        """Return the metadata as text."""
         return f"MetadataTuple({self.dtype!r}, {self.shape!r})"
 
     def __str__(self) -> str:
+        """Return the metadata in the form of messages."""
         facts = []
         if self.dtype is not None:
             facts.append(f"dtype={self.dtype}")
@@ -81,7 +87,7 @@ class MetadataTuple:
 
 @pickle_as("polygraphy.common.struct")
 class TensorMetadata(PublishedDict[MetadataTuple]):
-    """Names of tensors, in order, and what is known about each."""
+    """The metadata of tensors by name, in order."""
 
     @staticmethod
     def from_feed_dict(feed_dict: Mapping[str, Any]) -> TensorMetadata:
@@ -115,6 +121,7 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
         return converted
 
     def __str__(self) -> str:
+        """Return the tensors as text, in order."""
         return (
             "{"
             + ",\n ".join(f"{one_line(name)} {meta}".rstrip() for name, meta in self.items())
@@ -122,6 +129,7 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
         )
 
     def __repr__(self) -> str:
+        """Return the tensors as text, in order."""
         calls = "".join(
             f".add({name!r}, {dtype!r}, {None if shape is None else list(shape)!r})"
             for name, (dtype, shape) in self.items()

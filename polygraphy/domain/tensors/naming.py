@@ -21,9 +21,9 @@ def is_pattern(word: str) -> bool:
 
 
 def match_name(word: str, known_names: Collection[str]) -> str | None:
-    """Return the known name that a word means: itself, or the one tensor of an operation that it
-    names, as ``image`` means TensorFlow's ``image:0`` where there is no ``image:1``; None for none.
-    """
+    """Return the known name that a word refers to: itself, or the only tensor of a TensorFlow
+    operation, as ``image`` refers to ``image:0`` if there is no ``image:1``; None if there is
+    none."""
     if word in known_names:
         return word
     start = f"{word}:"
@@ -73,14 +73,14 @@ def matching(
 
 
 def matching_any(words: Iterable[str], known_names: Collection[str]) -> set[str]:
-    """Return the known names that match some words, as `matching` does; a word may match none."""
+    """Return the known names that match some words like `matching`, but a word may match none."""
     return {
         name for name in known_names for word in words if name == word or fnmatchcase(name, word)
     }
 
 
 class Note(str):
-    """Something that was assumed, in words.
+    """A note on an assumption, as a sentence.
 
     Attributes:
         brief: the same for a reader in a hurry; empty where a table says it.
@@ -89,17 +89,18 @@ class Note(str):
     brief: str
 
     def __new__(cls, text: str, brief: str) -> Note:
-        """Take both forms."""
+        """Return a note with its long and its brief form."""
         note = super().__new__(cls, text)
         note.brief = brief
         return note
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle stores: both forms."""
         return Note, (str(self), self.brief)
 
 
 def one_line(name: str) -> str:
-    """Return a name in the form in which it is shown: on one line, with escapes."""
+    """Return a name as messages show it: on one line, with escapes."""
     if name.isprintable():
         return name
     return "".join(
@@ -129,9 +130,8 @@ def split_words(text: str) -> list[str]:
 
 
 def typeable(command: str) -> str:
-    """Return a command line, as ``shlex.join`` writes it, as it is shown: on one line that a shell
-    takes for the same, whatever is in the names.
-    """
+    """Return a command line from ``shlex.join`` as one printable line that a shell reads as the
+    same words."""
     if command.isprintable():
         return command
     import re
@@ -145,9 +145,8 @@ def typeable(command: str) -> str:
 
 
 def _escape_word(word: str) -> str:
-    """Return a word of a shell with escapes for what cannot be shown. What a command prints loses
-    line breaks at its end, so that there only newer shells read it.
-    """
+    """Return a shell word with escapes for characters that cannot be printed. Substituted commands
+    lose final line breaks, so such words need a newer shell."""
     is_printed = not word.endswith("\n")
     other_names = {"\\": r"\\", "'": r"\047", "%": "%%" if is_printed else "%"}
     text = "".join(
@@ -178,14 +177,13 @@ def count_text(count: int, noun: str) -> str:
 
 
 def sets_of_data(count: int) -> str:
-    """Return a number of input sets in words: ``1 set of data``, ``3 sets of data``."""
+    """Return a number of input sets as text: ``1 set of data``, ``3 sets of data``."""
     return f"{count_text(count, 'set')} of data"
 
 
 def differing(count: int, total: int, noun: str = "output") -> str:
-    """Return the number of items that differ, in words: ``1 of 1 output differs``, ``2 of 3 outputs
-    differ``.
-    """
+    """Return the number of items that differ as text: ``1 of 1 output differs``, ``2 of 3 outputs
+    differ``."""
     return f"{count} of {count_text(total, noun)} differ{'s' if count == 1 else ''}"
 
 
@@ -203,7 +201,7 @@ def some_of(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = 
 
 
 def shorten_text(text: str, most: int = 48) -> str:
-    """Return a text on one line; a long one without its middle, because names differ at
+    """Return a text on one line; long texts lose their middle, because names differ at
     their ends.
     """
     text = " ".join(text.split())
@@ -237,6 +235,11 @@ def in_percent(share: float) -> str:
     """Return a share in percent, with two digits."""
     value = 100 * share
     return f"{value:.0f}%" if value >= 10 else f"{value:.2g}%"
+
+
+def path_word(path: str) -> str:
+    """Return a path as a word of a command line, in a form that is not read as a flag."""
+    return f"./{path}" if path.startswith("-") else path
 
 
 def quote_all(names: Sequence[str]) -> str:

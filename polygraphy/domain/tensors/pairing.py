@@ -22,19 +22,19 @@ FindOutput = Callable[[str, int, "dict[str, object]"], str | Sequence[str] | Non
 
 @frozen
 class OutputPair:
-    """One output of the first run and its partner in the second; None where there is no partner."""
+    """An output of the first run and its partner in the second; None if there is no partner."""
 
     name0: str | None
     name1: str | None
 
     @property
     def is_complete(self) -> bool:
-        """Whether both sides exist."""
+        """Return whether both sides exist."""
         return self.name0 is not None and self.name1 is not None
 
     @property
     def is_exact(self) -> bool:
-        """Whether both sides have the same name."""
+        """Return whether both sides have the same name."""
         return self.name0 == self.name1
 
 
@@ -148,7 +148,7 @@ def pair_by_source(
 
 
 def _kind(source: str) -> str:
-    """Return the name of an operation without the number that tells it from others."""
+    """Return the name of an operation without its serial number."""
     return re.sub(r"_\d+$", "", source)
 
 

@@ -29,7 +29,7 @@ _MOST_PARTS = 255
 
 @frozen
 class Layout:
-    """How a tensor is put together.
+    """The parts that a tensor is assembled from.
 
     Attributes:
         kind: ``leaf`` for elements that are computed together, else what combines or moves the
@@ -68,7 +68,7 @@ class Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all elements are computed together, and none is filled in."""
+        """Return whether all elements are computed together and none is a fill value."""
         return self.kind == "leaf" and not self.fills and not self.is_mixed
 
     def with_leaves(self, change: Callable[[Layout], Layout]) -> Layout:
@@ -80,7 +80,7 @@ class Layout:
         )
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the fields that are saved: those that differ from their defaults."""
+        """Return the fields to save: those that differ from their defaults."""
         fields: dict[str, Any] = {"kind": self.kind}
         for name in ("name", "origin", "is_bounded", "step", "is_mixed", "is_pure"):
             if value := getattr(self, name):
@@ -131,13 +131,12 @@ DEEPEST = 64
 
 
 class UnresolvedError(Exception):
-    """The shape of an output does not tell where its parts are."""
+    """Raised if the shape of an output does not determine its parts."""
 
 
 def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layout]]:
-    """Return by element the number of the part that it belongs to, and the leaves that the parts
-    are. The labels are of the rank of `shape`, and of length 1 along each axis along which all
-    elements belong to the same part.
+    """Return the part number of each element, and the layout of each part. Labels have the rank of
+    `shape`, and length 1 along axes without a change of parts.
 
     Raises:
         UnresolvedError: the shape does not tell where the parts are.

@@ -15,9 +15,8 @@ Value = TypeVar("Value")
 
 
 def pickle_as(module: str) -> Callable[[Class], Class]:
-    """Return a decorator for a class that pickles name by a published module, which is still there
-    when the class has moved. The names are those of NVIDIA's pickles.
-    """
+    """Return a decorator for a class that pickles refer to by a published module, so that the class
+    can move. The names are those in NVIDIA's pickles."""
 
     def rename(cls: Class) -> Class:
         """Return the class with the published module as its own."""
@@ -37,7 +36,7 @@ def their_items(state: dict[str, Any]) -> Any:
 
 
 class PublishedDict(dict[str, Value]):
-    """A dictionary that is made from at most one other, as NVIDIA's are, and reads their pickles.
+    """A dictionary created from at most one other, like NVIDIA's classes, whose pickles it reads.
 
     Keywords are no entries: `dct` is the name of the argument there.
     """
@@ -45,10 +44,11 @@ class PublishedDict(dict[str, Value]):
     def __init__(
         self, dct: Mapping[str, Value] | Iterable[tuple[str, Value]] | None = None
     ) -> None:
+        """Create a dictionary from another one, or from pairs."""
         super().__init__(() if dct is None else dct)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle says besides the entries; NVIDIA's says those, too."""
+        """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
         entries = their_items(state)
         if entries is not None:
             self.__init__(entries)  # type: ignore[misc]
@@ -59,33 +59,30 @@ S = TypeVar("S", bound="Storable")
 
 
 class Storable:
-    """Saves and loads what derives from it."""
+    """Base class with methods to save and load an object."""
 
     __slots__ = ()
 
     def save(self, dest: PathOrFile) -> None:
-        """Write this to one file, whole or not at all, or to an open file."""
+        """Write this object to one file, completely or not at all, or to an open file."""
         resolve(ResultStore).save(self, dest)
 
     @classmethod
     def load(cls: type[S], src: PathOrFile) -> S:
-        """Return the object that a file contains; FileError if the file is missing, damaged or of
-        another kind.
-        """
+        """Return the object in a file; raise FileError if the file is missing, damaged or of
+        another kind."""
         return resolve(ResultStore).load(src, cls._class_in_files())
 
     def to_json(self) -> str:
-        """Return this as JSON text."""
+        """Return this object as JSON text."""
         return resolve(ResultStore).dumps(self)
 
     @classmethod
     def from_json(cls: type[S], src: str) -> S:
-        """Return the object that JSON text contains; FileError if it is damaged or of
-        another kind.
-        """
+        """Return the object in JSON text; raise FileError if it is damaged or of another kind."""
         return resolve(ResultStore).loads(src, cls._class_in_files())
 
     @classmethod
     def _class_in_files(cls: type[S]) -> type[S]:
-        """Return the class that files name, which is the same for derived classes."""
+        """Return the class that files name; it is the same for derived classes."""
         return next(each for each in cls.__mro__ if Storable in each.__bases__)

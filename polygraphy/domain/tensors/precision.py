@@ -65,7 +65,7 @@ _EXACT = ("bool", "int", "uint", "str", "object")
 
 
 def precision_of(dtype: str) -> Precision | None:
-    """Return the precision of a data type, by our name or NumPy's; None if it is not known."""
+    """Return the precision of a data type, by our name or NumPy's; None if unknown."""
     name = dtype.lower().replace("_", "")
     return PRECISIONS.get(_ALIASES.get(name, name))
 
@@ -76,7 +76,7 @@ _NARROW = 2.0**-6
 
 @lru_cache(maxsize=256)
 def epsilon_of(dtype: Any) -> float:
-    """Return the epsilon of a data type; zero for integers, flags and text."""
+    """Return the epsilon of a data type; zero for integers, booleans and text."""
     numpy_type = np.dtype(dtype)
     precision = precision_of(numpy_type.name)
     return precision.epsilon if precision is not None and not is_exact(numpy_type.name) else 0.0
@@ -95,7 +95,7 @@ def is_float_code(array: Any) -> bool:
 
 
 def is_exact(dtype: str) -> bool:
-    """Return whether a data type has no rounding: integers, flags, text."""
+    """Return whether values of a data type are not rounded: integers, booleans and text."""
     return dtype.lower().startswith(_EXACT)
 
 
@@ -113,7 +113,7 @@ _BLOCK = 1 << 20
 
 @frozen
 class NarrowingLoss:
-    """What narrowing an array costs, beyond rounding.
+    """The loss from narrowing an array, apart from rounding.
 
     Attributes:
         elements: how many elements there are.
@@ -133,10 +133,11 @@ class NarrowingLoss:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether every element kept its order of magnitude."""
+        """Return whether every element kept its order of magnitude."""
         return not (self.clamped or self.flushed)
 
     def __add__(self, other: NarrowingLoss) -> NarrowingLoss:
+        """Return the loss of two arrays together."""
         return NarrowingLoss(
             self.elements + other.elements,
             self.clamped + other.clamped,
@@ -148,7 +149,7 @@ class NarrowingLoss:
 
 
 def in_float(array: Any) -> Any:
-    """Return an array of half precision in float32; any other unchanged."""
+    """Return an array in half precision as float32; other arrays unchanged."""
     narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
     return array.astype(np.float32) if narrow else array
 
@@ -190,9 +191,8 @@ def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
 
 
 def with_digits(array: Array, spacing: float) -> Array:
-    """Return an array rounded to the digits of a type with some spacing at 1; numbers keep their
-    range, and arrays that are not floating point are unchanged.
-    """
+    """Return an array rounded to a given spacing at 1; the range of numbers is kept, and other
+    types are unchanged."""
     if array.dtype.kind != "f":
         return array
     with np.errstate(all="ignore"):

@@ -27,6 +27,7 @@ class ShapeTuple:
     max: tuple[int, ...] = field(converter=_as_dims)
 
     def __attrs_post_init__(self) -> None:
+        """Convert the shapes to tuples of integers, and check that their ranks are equal."""
         ranks = {len(self.min), len(self.opt), len(self.max)}
         ordered = all(low <= mid <= high for low, mid, high in zip(self.min, self.opt, self.max))
         if len(ranks) != 1 or not ordered:
@@ -36,6 +37,7 @@ class ShapeTuple:
             )
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
+        """Yield the smallest, the usual and the largest shape."""
         yield self.min
         yield self.opt
         yield self.max
@@ -47,11 +49,12 @@ class ShapeTuple:
         )
 
     def __str__(self) -> str:
+        """Return the three shapes in one line."""
         return f"(min={list(self.min)}, opt={list(self.opt)}, max={list(self.max)})"
 
 
 class Profile(PublishedDict[ShapeTuple]):
-    """Maps inputs to the range of shapes that they may take."""
+    """Maps each input to its range of shapes."""
 
     def add(self, name: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> Profile:
         """Add or replace the range of one input; return this object, so that calls can be chained.
@@ -78,6 +81,7 @@ class Profile(PublishedDict[ShapeTuple]):
         return profile
 
     def __missing__(self, name: str) -> ShapeTuple:
+        """Raise UnknownKeyError for an input without a range."""
         raise UnknownKeyError("Input", name, self, hint="Add its shapes to the profile.")
 
     def misfits(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
@@ -89,6 +93,7 @@ class Profile(PublishedDict[ShapeTuple]):
         }
 
     def __repr__(self) -> str:
+        """Return the ranges as text."""
         calls = "".join(
             f".add({name!r}, min={list(lo)}, opt={list(mid)}, max={list(hi)})"
             for name, (lo, mid, hi) in self.items()
@@ -96,6 +101,7 @@ class Profile(PublishedDict[ShapeTuple]):
         return f"Profile(){calls}"
 
     def __str__(self) -> str:
+        """Return the ranges as text, one input after another."""
         return (
             "{"
             + ",\n ".join(

@@ -16,14 +16,14 @@ Shape = Sequence[Dim]
 
 
 def is_dynamic_dim(dim: Dim) -> bool:
-    """Return whether one dimension is unknown until run time."""
+    """Return whether a dimension is unknown until run time."""
     if type(dim) is int:  # A tenth of what it costs to ask for a protocol.
         return dim < 0
     return not isinstance(dim, SupportsIndex) or index(dim) < 0
 
 
 def lengths_in_names(shapes: Iterable[Sequence[object]]) -> dict[str, int]:
-    """Return the lengths that some exporters write as the name of a dimension, such as "8"."""
+    """Return the lengths that some exporters write as dimension names, such as "8"."""
     return {
         dim: int(dim)
         for shape in shapes
@@ -33,9 +33,8 @@ def lengths_in_names(shapes: Iterable[Sequence[object]]) -> dict[str, int]:
 
 
 def may_be_caches(shapes: Iterable[Sequence[object] | None]) -> bool:
-    """Return whether shapes of inputs may be those of cached keys and values, whose sizes have only
-    names: at least two with four dimensions, of which one behind the first has a name.
-    """
+    """Return whether input shapes look like caches of keys and values with named sizes: at least
+    two inputs with four dimensions, with a name after the first one."""
     named = [
         shape
         for shape in shapes
@@ -55,7 +54,7 @@ def override_dynamic_shape(shape: Shape, default: int = 1) -> tuple[int, ...]:
 
 
 def fits(actual: Sequence[int], expected: Shape | None) -> bool:
-    """Return whether an array of shape `actual` is valid where shape `expected` is required."""
+    """Return whether an array of shape `actual` can be used for an input of shape `expected`."""
     if expected is None:
         return True
     if len(actual) != len(expected):

@@ -20,6 +20,7 @@ from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results.results import IterationResult, RunResults
+from tests.support.forked import ForkServer
 
 STORE = FileResultStore()
 LARGE = 500_000
@@ -111,10 +112,12 @@ PROLOGUE = """
 """
 
 ON_A_FULL_DISK = """
-    resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, most))
     try:
         {write}
     except Exception as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))  # What is printed goes to a file.
         print(type(error).__name__, error)
 """
 
@@ -127,27 +130,24 @@ WRITES = {
 }
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def run(program: str) -> int:
+    """Run a program in a new interpreter and return its exit code."""
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 100_000, 6_000_000, 14_000_000])
 @pytest.mark.parametrize("write", WRITES)
-def test_a_full_disk_leaves_what_was_there(write: str, limit: int) -> None:
+def test_a_full_disk_leaves_what_was_there(write: str, limit: int, fork_server: ForkServer) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("the size of files can only be limited on Linux")
-    ended = run(PROLOGUE + ON_A_FULL_DISK.format(limit=limit, write=WRITES[write]))
-    assert ended.returncode == 0, ended.stderr
+    program = textwrap.dedent(PROLOGUE + ON_A_FULL_DISK.format(limit=limit, write=WRITES[write]))
+    ended = fork_server.run(["-c", program], Path.cwd())
+    assert ended.code == 0, ended.err
     dest = "folder" if write == "into a folder" else "results.json"
-    assert ended.stdout.startswith(f"FileError Could not write {dest}"), ended.stdout
-    assert ended.stdout.rstrip().endswith("File too large.")
+    assert ended.out.startswith(f"FileError Could not write {dest}"), ended.out
+    assert ended.out.rstrip().endswith("File too large.")
     assert os.listdir() == ["results.json"]
     assert Path("results.json").read_text() == "before"
 
@@ -170,12 +170,12 @@ def test_a_full_device_is_reported() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("signal_name", ["SIGINT", "SIGKILL"])
 def test_a_killed_process_leaves_what_was_there(signal_name: str) -> None:
-    ended = run(PROLOGUE + f"""
+    code = run(PROLOGUE + f"""
     with store.writer("results.json", RunResults) as writer:
         writer.add(results)
         os.kill(os.getpid(), signal.{signal_name})
         """)
-    assert ended.returncode == -getattr(signal, signal_name)
+    assert code == -getattr(signal, signal_name)
     assert Path("results.json").read_text() == "before"
     if signal_name == "SIGINT":
         assert os.listdir() == ["results.json"]

@@ -4,9 +4,6 @@ limit is and what lifts it.
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +18,7 @@ from polygraphy.adapters.onnx.graph.growth import count_inlined_nodes, has_long_
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.domain.errors import ModelError
 from tests.support.examples import spread
+from tests.support.forked import ForkServer
 
 LIFTED_BY = "POLYGRAPHY_EXPANSION_LIMIT_MB"
 _MEMORY = 3 << 30
@@ -161,12 +159,18 @@ BOMBS = (
     expanded, tiled, squared, nested_functions, endless, endless_by_what_it_computes,
 )  # fmt: skip
 COMMANDS = ("inspect model --stats", "surgeon sanitize --fold-constants -o {out}")
-PROGRAM = "import sys; from polygraphy.cli.main import main; sys.exit(main(sys.argv[1:]))"
+PROGRAM = f"""
+import resource, sys
 
+resource.setrlimit(resource.RLIMIT_AS, ({_MEMORY}, {_MEMORY}))
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 
-def limited() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+from polygraphy import config
+from polygraphy.cli.main import main
+
+config.EXPANSION_LIMIT_MB, config.TRIAL_TIME_LIMIT_S = 16, 2
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is limited there")
@@ -175,19 +179,14 @@ def limited() -> None:
     spread([(bomb, command) for bomb in BOMBS for command in (*COMMANDS, "check lint")], 21),
 )
 def test_a_small_model_takes_little(
-    bomb: Callable[[], onnx.ModelProto], command: str, tmp_path: Path
+    bomb: Callable[[], onnx.ModelProto], command: str, tmp_path: Path, fork_server: ForkServer
 ) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(bomb(), path)
     words = command.format(out=tmp_path / "o.onnx").split()
-    limits = {"POLYGRAPHY_EXPANSION_LIMIT_MB": "16", "POLYGRAPHY_TRIAL_TIME_LIMIT_S": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words, str(path)],
-        capture_output=True, text=True, timeout=120, preexec_fn=limited, check=False,
-        env={**os.environ, **limits, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
-    said = done.stdout + done.stderr
-    assert done.returncode in (0, 1, 3), said
+    done = fork_server.run(["-c", PROGRAM, *words, str(path)], tmp_path)
+    said = done.out + done.err
+    assert done.code in (0, 1, 3), said
     assert "Traceback" not in said and "ut of memory" not in said
     if (command.startswith("surgeon") and bomb in (concat, counted, filled)) or (
         bomb is nested_functions

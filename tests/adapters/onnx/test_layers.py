@@ -126,7 +126,9 @@ def test_segments_make_what_the_whole_model_makes(build: Any, make: Any) -> None
         np.testing.assert_array_equal(parts[name], expected, err_msg=name)
 
 
-@pytest.mark.parametrize("name", ["shufflenet", "inception_v2"])
+@pytest.mark.parametrize(
+    "name", ["shufflenet", pytest.param("inception_v2", marks=pytest.mark.thorough)]
+)
 def test_real_architectures(name: str) -> None:
     path = LIGHT / f"light_{name}.onnx"
     model = onnx.load(path)

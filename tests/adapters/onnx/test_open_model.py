@@ -113,5 +113,5 @@ def test_nodes_with_defaults_spelled_out_are_equal(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     opened = open_model(model)
     assert (opened.nodes[0].settings == opened.nodes[1].settings) == is_equal
-    first, second = (attribute_digests(node) for node in opened.indexed_graph.nodes)
+    first, second = (attribute_digests(node) for node in opened.graph.nodes)
     assert (first == second) == is_equal

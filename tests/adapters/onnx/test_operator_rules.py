@@ -57,6 +57,20 @@ CASES = [
     (MATRIX, "y = Clip(x,l)", {"l": np.zeros(2, F)}, "a scalar"),
     (MATRIX, "y = Pad(x,p)", {"p": np.zeros(2, INT)}, "4 pads"),
     (MATRIX, "y = LayerNormalization(x,s)", {"s": np.ones(2, F)}, "broadcasts to the normalized"),
+    (MATRIX, "y = OneHot(i,d,v)", {"i": np.zeros(2, INT), "d": np.array([-3]), "v": np.ones(2, F)},
+     "a depth of at least 0"),
+    (MATRIX, "y = ReverseSequence(x,l)", {"l": np.array([2, 1, 3], INT)}, "lengths in [0, 2]"),
+    (MATRIX, "y = ReverseSequence(x,l)", {"l": np.array([2, 1], INT)}, "for the lengths"),
+    (MATRIX, "y = Compress<axis=0>(x,c)", {"c": np.array([True, False, True])}, "at most 2"),
+    (MATRIX, "y = ConstantOfShape(s)", {"s": np.array([2, -3], INT)}, "contains -3"),
+    (MATRIX, "y = Pad(x,p)", {"p": np.array([0, -2, 0, -2], INT)}, "the 3 elements of axis 1"),
+    (IMAGE, "y = Resize(x,,s)", {"s": np.array([1, 1, 0, 2], F)}, "scales above 0"),
+    ("int64[3] x", "y = Div(x,z)", {"z": np.array([1, 0, 2], INT)}, "a divisor other than 0"),
+    (MATRIX, "y = SoftmaxCrossEntropyLoss(x,l)", {"l": np.array([0, 3], INT)}, "in [0, 2]"),
+    (MATRIX, "s = SequenceConstruct(x) y = SequenceAt(s,p)", {"p": np.zeros(2, INT)}, "a scalar"),
+    (IMAGE, "y = Conv(x,w)", {"w": np.ones((4, 6, 9, 1), F)}, "9 elements on axis 2"),
+    (IMAGE, "y = MaxUnpool<kernel_shape=[1,1]>(x,i)", {"i": np.full((1, 6, 4, 5), 120)},
+     "in [0, 119]"),
     ("float[5,1,3] x", "y = LSTM<hidden_size=2>(x,w,r)",
      {"w": np.ones((1, 6, 3), F), "r": np.ones((1, 8, 2), F)}, "shape (1, 8, 3)"),
 ]  # fmt: skip
@@ -74,6 +88,11 @@ def test_what_is_unknown_breaks_no_rule() -> None:
     slope = {"s": np.ones((6, 1, 1), F)}
     assert not invalid("y = PRelu(x,s)", slope, "float[N,C,H,W] x", 17)
     assert not invalid("y = Gather(x,i)", {}, "float[2,3] x, int64[4] i", 17)
+    ignored = {"l": np.array([0, -7], INT)}
+    assert not invalid("y = SoftmaxCrossEntropyLoss<ignore_index=-7>(x,l)", ignored, MATRIX, 17)
+    assert not invalid("y = Div(x,x)", {}, "int64[3] x", 17)
+    assert not invalid("y = Div(x,z)", {"z": np.zeros(3, F)}, MATRIX, 17)
+    assert not invalid("y = MaxPool<kernel_shape=[5,5]>(x)", {}, IMAGE, 17)
     empty = {"e": np.zeros(0, F), "s": np.array([1, 6, 8, 10], INT)}
     assert not invalid("y = Resize(x,e,e,s)", empty, IMAGE, 11)
 
@@ -121,3 +140,11 @@ def test_a_dimension_of_minus_one_is_unknown() -> None:
     assert not find_violations(model, values)
     dims[1].dim_value = 4
     assert [one.index for one in find_violations(model, values)] == [0]
+
+
+def test_a_position_outside_a_sequence_is_found() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (seq(float[2]) s, int64 p) => (float[2] y)
+        { t = SequenceErase(s, p) y = SequenceAt(t, p) }"""
+    values = {"s": [np.ones(2, F), np.ones(3, F)], "t": [np.ones(2, F)], "p": np.array(1)}
+    [found] = find_violations(parser.parse_model(text), values)
+    assert (found.index, "in [-1, 0]" in found.message) == (1, True)

@@ -73,3 +73,30 @@ def test_the_interpreter_that_this_is_needs_no_process(tmp_path: Path) -> None:
     assert path == sys.executable
     assert {"numpy", "onnx", "polygraphy"} <= {name.lower() for name in versions}
     assert (Path(variables["PYTHONPATH"].split(":")[0]) / "polygraphy" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("pip", ["22.2.1", "none", "unknown"])
+def test_an_old_pip_or_none_is_not_asked_to_install_elsewhere(
+    pip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if pip == "none":
+            raise environments.metadata.PackageNotFoundError(name)
+        return pip
+
+    asked = []
+
+    def output_of(command: list[str], *_: object, **__: object) -> str:
+        asked.append(" ".join(command))
+        if len(asked) == 1:
+            Path(command[-1]).mkdir()
+        return ""
+
+    (tmp_path / "one.txt").write_text("tiny\n")
+    monkeypatch.setattr(environments.metadata, "version", version)
+    monkeypatch.setattr(environments, "output_of", output_of)
+    monkeypatch.setattr(environments, "interpreter_of", lambda path: f"{path}/bin/python")
+    installed = install_environment(str(tmp_path / "one.txt"), str(tmp_path / "sweep"))
+    assert "--without-pip" not in asked[0]
+    assert f"{installed}/bin/python" in asked[1]
+    assert "--python" not in asked[1]

@@ -39,7 +39,7 @@ def leaky(alpha: float) -> onnx.ModelProto:
 def search(model: onnx.ModelProto, goal: Any, party: Any, budget: RunBudget) -> ChangeSearch:
     """Return the search for a change of the model."""
     part = Part(model, {"x": X})
-    return ChangeSearch(open_model(model).indexed_graph, part, {"y": goal}, (party,), budget)
+    return ChangeSearch(open_model(model).graph, part, {"y": goal}, (party,), budget)
 
 
 @pytest.mark.slow

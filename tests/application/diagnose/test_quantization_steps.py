@@ -8,14 +8,22 @@ from typing import Any
 
 import numpy as np
 import onnx
+from attrs import evolve
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.code_tensors import find_code_tensors
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.binding import bind
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.steps.quantized.code_steps import report_code_steps
+from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.quantization.code_tensors import step_differences
+from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.diagnosis.quantized_chain import SIZE, build_quantized
@@ -87,3 +95,14 @@ def test_nodes_run_on_the_codes_that_they_are_given() -> None:
     made = OnnxrtParty().load(split)({**FEEDS[0], **feed})
     [third] = step_differences(codes.tensors, values, made)  # All others read what they always did.
     assert third.tensor.name == names[2]
+
+
+def test_codes_of_outputs_that_match_are_compared() -> None:
+    model = build_quantized()
+    case = Case(
+        open_model(model), "m.onnx", [OnnxrtParty(), Shifting(3)], resolve(DiagnosisReports)
+    )
+    agreed = Found(DiagnosisResult(AGREE), evolve(case, feed=FEEDS[0]))
+    answer = report_code_steps(agreed, Request(None, lambda *_: agreed)).result
+    assert answer.verdict == AGREE
+    assert "differ by up to 3 quantization steps in 1 tensor" in answer.reason

@@ -601,3 +601,32 @@ def test_an_lstm_with_two_outputs_is_one_site(tmp_path: Path) -> None:
     for name in ("h", "last"):
         assert np.array_equal(off[name], exact[name])
         assert not np.array_equal(quantized[name], exact[name])
+
+
+def rename_all(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Give all nodes, and all tensors but inputs and outputs, names that say nothing."""
+    fixed = {one.name for one in (*model.graph.input, *model.graph.output)}
+    names = {name: name for name in fixed}
+    number = count()
+
+    def new_name(name: str) -> str:
+        return names.setdefault(name, f"t{next(number)}") if name else ""
+
+    for node in model.graph.node:
+        node.name = f"n{next(number)}"
+        node.input[:], node.output[:] = map(new_name, node.input), map(new_name, node.output)
+    for weight in model.graph.initializer:
+        weight.name = new_name(weight.name)
+    return model
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_a_model_with_other_names_gets_those_of_its_reference(is_dynamic: bool) -> None:
+    model = _quantize_dynamically(plain()) if is_dynamic else build_quantized(absorbs=True)
+    expected, opened = open_quantized(model, [plain()]), open_quantized(
+        rename_all(model), [plain()]
+    )
+    assert [node.name for node in opened.nodes] == [node.name for node in expected.nodes]
+    assert len(opened.sites) == len(expected.sites) > 2
+    names = {site.name for site in expected.sites if site.kind == "operator"}
+    assert {site.name for site in opened.sites} >= names and bool(names) == is_dynamic

@@ -25,9 +25,9 @@ from polygraphy.application.diagnose.subprocesses import (
 )
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
-from tests.application.diagnose.test_tf32 import Tf32Party
 from tests.support.diagnosis.diagnosis_cases import network
 from tests.support.diagnosis.outputs_alone_cases import found
+from tests.support.diagnosis.tf32_party import Tf32Party
 from tests.support.models import make, value
 from tests.support.parties import DeviceParty
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -14,7 +13,6 @@ import pytest
 from attrs import evolve
 from onnx import ModelProto, numpy_helper, parser
 
-from polygraphy.adapters.onnx.run.half_precision import _Evaluated
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.steps.precision import tf32
@@ -22,13 +20,12 @@ from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.catalog.compute import TF32_OPERATORS, ComputePrecision
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.quantization.code_tensors import step_differences
-from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.diagnosis.quantized_chain import SIZE, build_quantized
+from tests.support.diagnosis.tf32_party import Tf32Party
 
 
 @pytest.fixture
@@ -36,32 +33,6 @@ def kept() -> Iterator[Kept]:
     made = Kept()
     with bind(Findings, made):
         yield made
-
-
-LOWERED = ComputePrecision("tf32", TF32_OPERATORS, "onnxrt", "--providers cuda:use_tf32=0")
-
-
-def _rounding_operands(node: Any, version: int, run: Any) -> Any:
-    if node.op_type not in TF32_OPERATORS:
-        return run
-    return lambda *inputs, **more: run(
-        *(with_digits(np.asarray(each), 2.0**-10) for each in inputs), **more
-    )
-
-
-class Tf32Party(OnnxrtParty):
-    """ONNX Runtime, except that it computes products in TF32."""
-
-    lowers_to = "tf32"  # type: ignore[assignment]
-    compute_precision = LOWERED  # type: ignore[assignment]
-
-    def in_float32(self) -> OnnxrtParty:
-        return OnnxrtParty()
-
-    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        if not isinstance(model, ModelProto):
-            model = onnx.load(model) if isinstance(model, str) else model()
-        return _Evaluated(model).with_nodes(_rounding_operands)
 
 
 def product(offset: float) -> ModelProto:

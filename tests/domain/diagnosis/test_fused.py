@@ -12,7 +12,7 @@ from polygraphy.domain.diagnosis.fused import (
     region,
     trace_suspects,
 )
-from polygraphy.domain.diagnosis.pairing import Side, pair_graphs
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.model.graph import (
     Attribute,
@@ -72,8 +72,8 @@ def fused(graph: Graph) -> Graph:
 
 
 def test_a_fused_node_stands_for_the_nodes_between_tensors_that_both_have():
-    model = Side(plain())
-    assert nodes_behind_fused(model, Side(fused(plain())), 0) == (0, 1, 2)
+    model = plain()
+    assert nodes_behind_fused(model, fused(plain()), 0) == (0, 1, 2)
     assert region(model, "y", ["l"]) == (3,)
 
 
@@ -89,9 +89,9 @@ def test_a_fused_node_stands_for_the_nodes_between_tensors_that_both_have():
 def test_the_node_is_named_that_a_folded_weight_came_from(fault, node, cause):
     model = plain(**fault)
     pairing = pair_graphs(fused(model), fused(plain()))
-    side = Side(model)
+    side = model
     found = trace_suspects(suspects(pairing), pairing, side)
-    assert {side.identity(i) for one in found for i in one.nodes} == {node}
+    assert {side.nodes[i].label for one in found for i in one.nodes} == {node}
     assert {one.cause for one in found} == {cause}
 
 
@@ -118,9 +118,9 @@ def test_a_convolution_lost_its_bias_only_where_the_normalization_does_not_expla
     folded = weight("folded b", np.asarray(held["folded b"].values) + lost)
     right = evolve(right, weights=tuple({**held, "folded b": folded}.values()))
     pairing = pair_graphs(fused(plain(**fault)), right)
-    side = Side(model)
+    side = model
     [found] = trace_suspects(suspects(pairing), pairing, side)
-    assert [side.identity(index) for index in found.nodes] == [node]
+    assert [side.nodes[index].label for index in found.nodes] == [node]
     assert found.cause == cause
 
 
@@ -133,7 +133,7 @@ def test_a_node_that_is_missing_behind_fused_nodes_is_missing_beside_the_last_of
     lacking = evolve(right, nodes=(conv, evolve(both[1], inputs=("n",)), right.nodes[1]))
     nodes = (*model.nodes[:2], evolve(both[1], inputs=("n",)), model.nodes[3])
     pairing = pair_graphs(lacking, reference)
-    [suspect] = trace_suspects(suspects(pairing), pairing, Side(evolve(model, nodes=nodes)))
+    [suspect] = trace_suspects(suspects(pairing), pairing, evolve(model, nodes=nodes))
     assert [model.nodes[index].name for index in suspect.nodes] == ["norm"]
 
 
@@ -194,7 +194,7 @@ def test_a_reordered_weight_is_of_the_node_whose_values_it_has_or_of_an_unknown_
 ):
     model = in_a_row(3, alike, **fault)
     pairing = pair_graphs(reordered(model), reordered(in_a_row(3, alike)))
-    side = Side(model)
+    side = model
     found = trace_suspects(suspects(pairing), pairing, side)
-    assert {side.identity(index) for one in found for index in one.nodes} == names
+    assert {side.nodes[index].label for one in found for index in one.nodes} == names
     assert {is_open_trace(one, side) for one in found} == {is_open}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import (
     missing_nodes,
     nodes_around,
@@ -37,6 +39,10 @@ def test_nothing_heals_what_no_pass_does() -> None:
     assert healing_passes([], lambda without: True) == []
 
 
+def graph(nodes: Sequence[Node]) -> Graph:
+    return Graph(nodes=tuple(nodes))
+
+
 def chain(*ops: str) -> list[Node]:
     return [
         profile_node(f"n{at}", op, [f"t{at}"], [f"t{at + 1}"], settings=op)
@@ -46,16 +52,16 @@ def chain(*ops: str) -> list[Node]:
 
 def test_a_region_goes_back_to_the_tensors_that_survive() -> None:
     nodes = chain("Conv", "Pad", "MaxPool", "Relu")
-    assert region_before(nodes, "t3", {"t0", "t1"}) == [1, 2]
-    assert region_before(nodes, "t3", {"t0", "t1", "t2"}) == [2]
+    assert region_before(graph(nodes), "t3", {"t0", "t1"}) == [1, 2]
+    assert region_before(graph(nodes), "t3", {"t0", "t1", "t2"}) == [2]
 
 
 def test_a_node_that_is_still_there_took_no_part() -> None:
     nodes = chain("Conv", "Cast", "Cast", "Relu")
     executed = [nodes[0], profile_node("n3", "Relu", ["t1"], ["t4"], settings="Relu")]
-    assert missing_nodes(nodes, [1, 2, 3], executed, "t4") == [1, 2]
+    assert missing_nodes(graph(nodes), [1, 2, 3], graph(executed), "t4") == [1, 2]
     fused = [nodes[0], profile_node("f", "FusedRelu", ["t1"], ["t4"])]
-    assert missing_nodes(nodes, [1, 2, 3], fused, "t4") == [1, 2, 3]
+    assert missing_nodes(graph(nodes), [1, 2, 3], graph(fused), "t4") == [1, 2, 3]
 
 
 def test_a_node_whose_output_was_only_renamed_took_no_part() -> None:
@@ -65,9 +71,9 @@ def test_a_node_whose_output_was_only_renamed_took_no_part() -> None:
         profile_node("g", "Gemm", ["t0"], ["t1/q"], "alpha"),
         profile_node("f", "F", [], ["t3"]),
     ]
-    assert missing_nodes(nodes, [0, 1, 2], moved_up, "t3") == [1, 2]
+    assert missing_nodes(graph(nodes), [0, 1, 2], graph(moved_up), "t3") == [1, 2]
     other = [profile_node("g", "Gemm", ["t9"], ["t1/q"]), *moved_up[1:]]
-    assert missing_nodes(nodes, [0, 1, 2], other, "t3") == [0, 1, 2]
+    assert missing_nodes(graph(nodes), [0, 1, 2], graph(other), "t3") == [0, 1, 2]
 
 
 def test_a_copy_is_read_instead_of_what_survives() -> None:
@@ -77,10 +83,10 @@ def test_a_copy_is_read_instead_of_what_survives() -> None:
         profile_node("b", "B", ["t1"], ["t2"]),
         profile_node("c", "C", ["t2/copy"], ["t3"]),
     ]
-    assert read_by_region(executed, "t3", {"t0", "t1", "t2"}) == {"t1"}
+    assert read_by_region(graph(executed), "t3", {"t0", "t1", "t2"}) == {"t1"}
 
 
 def test_what_lies_between_two_nodes_is_taken_with_them() -> None:
     nodes = [*chain("A", "B", "C", "D"), profile_node("join", "Add", ["t1", "t4"], ["y"])]
-    assert nodes_around(nodes, [0], 1) == [0, 1, 2, 3, 4]
-    assert nodes_around(nodes, [2], 1) == [1, 2, 3]
+    assert nodes_around(graph(nodes), [0], 1) == [0, 1, 2, 3, 4]
+    assert nodes_around(graph(nodes), [2], 1) == [1, 2, 3]

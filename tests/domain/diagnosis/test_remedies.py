@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from polygraphy.domain.diagnosis.commands import (
     report_command,
     run_command,
 )
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.model.graph import (
     Attribute,
@@ -26,6 +24,7 @@ from polygraphy.domain.model.graph import (
     Node,
     Tensor,
 )
+from tests.support.shell import HOSTILE, words_in_shell
 
 EPSILON = Attribute("epsilon", "float", float(np.float32(1e-5)))
 NORM = Node("my norm", "LayerNormalization", "", ("x", "x", ""), ("a",), (EPSILON,))
@@ -36,7 +35,6 @@ GRAPH = Graph(
     outputs=(Tensor("y"),),
     nodes=(evolve(NORM, attributes=()), evolve(SUB, inputs=("x", "a"))),
 )
-SIDE = Side(GRAPH)
 FIRST = "polygraphy surgeon insert d/m.onnx --op LayerNormalization --name 'my norm'"
 FIRST += " --inputs x x --outputs a --attrs epsilon=1e-05 -o m_fixed.onnx"
 
@@ -48,12 +46,12 @@ def test_nodes_of_a_reference_are_copied_once_each() -> None:
 
 
 def test_a_node_is_put_back_as_it_was() -> None:
-    assert insert_commands("d/m.onnx", SIDE, [Variant("epsilon", "", NORM)]) == FIRST
+    assert insert_commands("d/m.onnx", GRAPH, [Variant("epsilon", "", NORM)]) == FIRST
 
 
 def test_the_next_command_goes_on_with_what_the_first_saved() -> None:
     made = insert_commands(
-        "d/m.onnx", SIDE, [Variant("epsilon", "", NORM), Variant("structure", "", SUB)]
+        "d/m.onnx", GRAPH, [Variant("epsilon", "", NORM), Variant("structure", "", SUB)]
     )
     assert made == (
         f"{FIRST} && polygraphy surgeon insert m_fixed.onnx --op Sub --inputs a x --outputs y"
@@ -70,7 +68,7 @@ def test_what_a_command_line_cannot_say_is_not_said() -> None:
         Variant("structure", "", evolve(SUB, domain="com.microsoft")),
         Variant("structure", "", evolve(SUB, attributes=(Attribute("then", "graph", GRAPH),))),
     ):
-        assert insert_commands("m.onnx", SIDE, [variant]) == ""
+        assert insert_commands("m.onnx", GRAPH, [variant]) == ""
 
 
 def test_a_node_that_a_later_command_reads_is_not_removed_before() -> None:
@@ -80,17 +78,11 @@ def test_a_node_that_a_later_command_reads_is_not_removed_before() -> None:
     graph = evolve(GRAPH, nodes=(*nodes, *ends))
     one, other = evolve(ends[0], inputs=("x", "x")), evolve(ends[1], inputs=("neg", "n"))
     first, second = (Variant("structure", "", node) for node in (one, other))
-    lines = insert_commands("m.onnx", Side(graph), [first, second]).split(" && ")
+    lines = insert_commands("m.onnx", graph, [first, second]).split(" && ")
     assert ["--name a" in line for line in lines] == [True, False]
     crossed = [evolve(ends[0], inputs=("abs", "x")), evolve(ends[1], inputs=("neg", "n"))]
     changed = [Variant("structure", "", node) for node in crossed]
-    assert insert_commands("m.onnx", Side(graph), changed) == ""
-
-
-HOSTILE = [
-    "a  b.onnx", "x --rtol 3.onnx", "-m.onnx", "a\nb.onnx", "it's \"m\".onnx", "$(touch x).onnx",
-    "`id`\\.onnx", "a=b;c&d|e.onnx", "~m*?.onnx", "modèle 模型.onnx", "\x1b[1m.onnx",
-]  # fmt: skip
+    assert insert_commands("m.onnx", graph, changed) == ""
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -104,13 +96,9 @@ def test_a_shell_reads_the_names_in_printed_commands(name: str, tmp_path: Path) 
         (report_command(name, [OnnxParty()], {"input_shapes": {name: ((1, 2),)}}), path, []),
         (convert_command(name, "fp16", [name, "b"]), path, [name]),
         (copy_command(name, name, [name]), path, [name, name, output]),
-        (insert_commands(name, SIDE, [Variant("structure", "", sub)]), path, [name, output]),
+        (insert_commands(name, GRAPH, [Variant("structure", "", sub)]), path, [name, output]),
     ):
-        script = f"polygraphy() {{ printf '%s\\0' \"$@\"; }}; {line}"
-        done = subprocess.run(
-            ["sh", "-c", script], cwd=tmp_path, capture_output=True, check=True, text=True
-        )
-        words = done.stdout.split("\0")[:-1]
+        words = words_in_shell(line, tmp_path)
         assert model in words
         values = [value for word in words for value in (word, word.partition("=")[2])]
         assert all(values.count(each) >= named.count(each) for each in named)
@@ -124,4 +112,4 @@ def test_a_command_that_no_user_can_type_is_not_printed() -> None:
     assert run_command("m.onnx", twice, {}) == ""
     dashed = evolve(SUB, inputs=("-a", "x"))
     graph = evolve(GRAPH, inputs=(Tensor("x"), Tensor("-a")))
-    assert insert_commands("m.onnx", Side(graph), [Variant("structure", "", dashed)]) == ""
+    assert insert_commands("m.onnx", graph, [Variant("structure", "", dashed)]) == ""

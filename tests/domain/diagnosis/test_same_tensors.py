@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from polygraphy.domain.diagnosis.borrowed import Borders, SameTensors, _as, is_close
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 
 
 def test_a_mask_does_not_hide_what_differs_beside_it() -> None:
@@ -27,14 +27,15 @@ def test_a_tensor_that_was_moved_is_only_the_one_of_its_name() -> None:
 
 
 def test_an_equal_part_of_a_tensor_does_not_show_that_its_maker_is_right() -> None:
-    nodes = [
+    nodes = (
         Node("prelu", "PRelu", "", ("x", "slope"), ("all",)),
         Node("slice", "Slice", "", ("all", "from", "to"), ("part",)),
         Node("relu", "Relu", "", ("all",), ("rest",)),
-    ]
+    )
+    graph = Graph(nodes=nodes)
     values = {name: np.arange(4, dtype=np.float32) for name in ("all", "part", "rest")}
-    assert Borders(nodes, nodes, values).makers_of(["part"]) == {1}
-    assert Borders(nodes, nodes, values).makers_of(["rest"]) == {0, 2}
+    assert Borders(graph, graph, values).makers_of(["part"]) == {1}
+    assert Borders(graph, graph, values).makers_of(["rest"]) == {0, 2}
 
 
 def test_an_empty_weight_has_no_parts_to_borrow() -> None:

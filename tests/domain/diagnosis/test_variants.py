@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import (
     guess_cause,
     integer_variants,
@@ -23,12 +22,12 @@ from polygraphy.domain.model.graph import (
 )
 
 
-def side(*nodes: Node, **weights) -> Side:
+def side(*nodes: Node, **weights) -> Graph:
     held = [
         Weight(k, str(np.asarray(v).dtype), np.shape(v), values=np.asarray(v))
         for k, v in weights.items()
     ]
-    return Side(Graph(inputs=(Tensor("x"),), weights=tuple(held), nodes=nodes))
+    return Graph(inputs=(Tensor("x"),), weights=tuple(held), nodes=nodes)
 
 
 def numbers(**values) -> tuple[Attribute, ...]:

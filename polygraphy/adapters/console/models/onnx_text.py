@@ -78,7 +78,7 @@ def _graph_lines(
 
 
 def _in_braces(texts: Iterable[str]) -> str:
-    """Return texts as a list in braces, one a line."""
+    """Return texts as a list in braces, one per line."""
     return "{" + ",\n ".join(texts) + "}"
 
 
@@ -123,11 +123,10 @@ def _value_lines(weight: Weight) -> list[str]:
 
 
 class _Inner:
-    """What is written about tensors in a graph inside a node; where that says nothing, what is
-    written in the graph around it.
-    """
+    """The texts about tensors in a subgraph, with those of the outer graph as a fallback."""
 
     def __init__(self, texts: Mapping[str, str], outer: _Texts) -> None:
+        """Set the texts of a subgraph, and those of its outer graph."""
         self._texts = texts
         self._outer = outer
 

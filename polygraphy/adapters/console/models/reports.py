@@ -65,7 +65,7 @@ def model_lines(description: Any, detail: Detail) -> Iterable[str]:
 
 
 class LogModelReports:
-    """Writes about models to the log."""
+    """Writes reports on models to the log."""
 
     def loading(self, path: str) -> None:
         """Log the path of the model."""
@@ -135,13 +135,13 @@ class LogModelReports:
         log("\n".join(outline_lines(title, outline)))
 
     def edit(self, edit: Edit) -> None:
-        """Write how many parts came and went; at a lower level of the log, which ones."""
+        """Log the numbers of removed and added parts; at a lower log level, also their names."""
         G_LOGGER.info(edit_line(edit))
         for line in part_lines(edit):
             G_LOGGER.verbose(line)
 
     def lint(self, report: LintReport) -> None:
-        """Log the findings of a linter, one a line."""
+        """Log the findings of a linter, one per line."""
         from polygraphy.domain.checks.lint import EXCEPTION, INFO, WARNING
 
         severities = {EXCEPTION: G_LOGGER.ERROR, WARNING: G_LOGGER.WARNING, INFO: G_LOGGER.INFO}
@@ -167,7 +167,7 @@ class LogModelReports:
             show(["No problems found."])
 
     def compatibility(self, result: Compatibility) -> None:
-        """Write whether a backend can run a model, and which operators it lacks."""
+        """Log whether a backend can run a model, and which operators it lacks."""
         if result.is_compatible:
             say(f"PASSED | {result.backend} runs the model.")
             return
@@ -185,7 +185,7 @@ class LogModelReports:
         G_LOGGER.info(f"Saved a page of the model to: {Path(path).absolute()}")
 
     def page_served(self, address: str) -> None:
-        """Log where the page can be opened, and how that ends."""
+        """Log the address of the page, and how to stop the server."""
         G_LOGGER.info(f"Showing the model at {address}. Press Ctrl-C to stop.")
 
 
@@ -233,9 +233,8 @@ def _difference(difference: Difference) -> str:
 
 
 def _alike(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], int]]:
-    """Yield findings that differ only in the node or weight, grouped: some of each group, and the
-    number of omitted ones.
-    """
+    """Yield groups of findings that differ only in the node or weight: the first of each group, and
+    the number of omitted ones."""
     kinds: dict[tuple[str, str], list[LintEntry]] = {}
     for entry in entries:
         kinds.setdefault((entry.level, _PARTICULAR.sub("", entry.message)), []).append(entry)
@@ -346,7 +345,7 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
 
 
 def _as_tables(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines of the log without its bars: titles, and rows of tables below them."""
+    """Yield lines without the bars of the log: titles, with rows of tables below them."""
     for line in lines:
         title = line.strip("=- ")
         is_row = " | " in line and title == line

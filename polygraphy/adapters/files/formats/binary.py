@@ -73,7 +73,7 @@ _OWN = "polygraphy"
 
 @frozen(eq=False)
 class MappedTensor:
-    """A tensor in a file, not read yet.
+    """A tensor in a file that was not read yet.
 
     Attributes:
         name: in the file.
@@ -94,7 +94,7 @@ class MappedTensor:
     _nuls: Any = None
 
     def read(self) -> Array:
-        """Return the tensor: read-only, and in memory only as far as it is used.
+        """Return the tensor, read-only and mapped, so that only used parts are in memory.
 
         Raises:
             ContentError: its checksum is wrong, or what is said about its texts.
@@ -181,7 +181,7 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
 
 
 def _about(metadata: Any) -> dict[str, Any]:
-    """Return what this package adds to the header of the format."""
+    """Return the fields that this package adds to the header of the format."""
     if not isinstance(metadata, dict):
         raise ContentError("it is damaged: its metadata are not an object")
     text = metadata.get(_OWN)
@@ -281,9 +281,8 @@ _LONGEST_COMPLAINT = 200
 
 
 class Undescribed(list[dict[str, Any]]):
-    """The tree of a file of nothing but arrays, which does not say whether they are input data or
-    results: NumPy's own, or one that another library wrote.
-    """
+    """The contents of a file of unlabeled arrays, which may be input data or results, such as a
+    NumPy file."""
 
     def as_results(self, name: str) -> Any:
         """Return the arrays as the results of one runner."""
@@ -298,7 +297,7 @@ class Undescribed(list[dict[str, Any]]):
 
 
 def parse_binary(path: Path) -> Any:
-    """Return the tree that the content of a file stands for, without reading its arrays.
+    """Return the structure of a file without reading its arrays.
 
     Raises:
         ContentError: it is truncated, damaged, or not what its extension says.

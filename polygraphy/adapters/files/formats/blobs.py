@@ -48,7 +48,10 @@ def blob_writer(folder: str | Path) -> Iterator[_BlobWriter]:
 
 
 class _BlobWriter:
+    """Writes feed dictionaries as files of raw bytes."""
+
     def __init__(self, folder: Path) -> None:
+        """Set the folder to write to."""
         self._folder = folder
         self._count = 0
 

@@ -16,13 +16,14 @@ from polygraphy.domain.results.results import IterationResult
 
 @frozen(eq=False)
 class Unread:
-    """Stands for an array in a file; `content` reads it: ContentError when it is damaged."""
+    """A placeholder for an array in a file; `content` reads it, and raises ContentError if it is
+    damaged."""
 
     content: Callable[[], np.ndarray[Any, Any]]
     path: Path
 
     def read(self) -> np.ndarray[Any, Any]:
-        """Return the array; FileError when it is damaged, or the file has gone."""
+        """Return the array; raise FileError if it is damaged or the file is missing."""
         with (
             content_errors_named(f"load {self.path}", self.path),
             translate_os_errors(self.path, "read"),
@@ -31,8 +32,8 @@ class Unread:
 
 
 class StoredArrays(dict[str, Any]):
-    """A dictionary whose values are read, and checked, when they are first asked for: FileError
-    when one is damaged.
+    """A dictionary whose arrays are read and checked on first access; a damaged one raises
+    FileError.
 
     Because iterating is a method of its own here, Python takes the values for ``dict(these)`` and
     ``**these`` through `__getitem__` as well.
@@ -58,11 +59,11 @@ class StoredArrays(dict[str, Any]):
             return default
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        """Return the arrays in order; each is read when it is needed."""
+        """Return the arrays in order; each is read on access."""
         return ValuesView(self)
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        """Return names and arrays in order; each array is read when it is needed."""
+        """Return names and arrays in order; each array is read on access."""
         return ItemsView(self)
 
     def pop(self, name: str, *default: Any) -> Any:
@@ -77,7 +78,7 @@ class StoredArrays(dict[str, Any]):
         return super().popitem() if name is None else (name, self.pop(name))
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Return an array, which is added if there is none of that name."""
+        """Return an array; the default is added if there is none of that name."""
         if name not in self:
             self[name] = default
         return self[name]
@@ -95,6 +96,7 @@ class StoredArrays(dict[str, Any]):
         return other | dict(self)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether another dictionary has equal arrays."""
         if not isinstance(other, Mapping):
             return NotImplemented
         return self.keys() == other.keys() and all(
@@ -102,16 +104,18 @@ class StoredArrays(dict[str, Any]):
         )
 
     def __ne__(self, other: object) -> bool:
+        """Return whether another dictionary differs."""
         return not self == other
 
     __hash__ = None
 
     def __repr__(self) -> str:
+        """Return the names as text, without reading arrays."""
         return repr(dict(self))
 
 
 class StoredIteration(StoredArrays, IterationResult):
-    """Outputs of one inference that are in a file."""
+    """The outputs of one inference in a file."""
 
     __eq__ = IterationResult.__eq__
     __hash__ = None
@@ -119,14 +123,13 @@ class StoredIteration(StoredArrays, IterationResult):
 
 
 def is_unread(arrays: Mapping[str, Any]) -> bool:
-    """Return whether a dictionary, as it was decoded, holds arrays that are still in a file."""
+    """Return whether a decoded dictionary contains arrays that are still in a file."""
     return any(isinstance(value, Unread) for value in arrays.values())
 
 
 def lazily(decoded: Any) -> Any:
-    """Return what was decoded, with lists of dictionaries that hold unread arrays as lists of
-    `StoredArrays`.
-    """
+    """Return a decoded value in which lists of dictionaries with unread arrays are lists of
+    `StoredArrays`."""
     if type(decoded) is not list:
         return decoded
     return [

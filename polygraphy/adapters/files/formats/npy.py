@@ -66,8 +66,8 @@ def npy_pieces(array: Array) -> Iterator[Piece]:
 
 
 def without_objects(array: Array) -> Array:
-    """Return an array that a file can contain: strings that are Python objects become NumPy's,
-    which lose NULs at the end (see `trailing_nuls`).
+    """Return an array that a file can contain: Python strings become NumPy strings, which lose
+    final NULs (see `trailing_nuls`).
 
     Raises:
         ContentError: the array holds other Python objects.
@@ -85,14 +85,12 @@ def without_objects(array: Array) -> Array:
 
 
 def _as_text(value: Any) -> Any:
-    """Return bytes decoded as text; other values stay."""
+    """Return bytes decoded as text; other values unchanged."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
 def trailing_nuls(array: Array) -> list[tuple[int, int]]:
-    """Return the position of each text that ends in NULs, in C order, and their number:
-    `without_objects` loses them.
-    """
+    """Return the C-order position of each text that ends in NULs, and their number."""
     if array.dtype != object:
         return []
     nul_counts = []
@@ -103,7 +101,7 @@ def trailing_nuls(array: Array) -> list[tuple[int, int]]:
 
 
 def with_trailing_nuls(array: Array, nuls: Any) -> Array:
-    """Return texts with the NULs that `trailing_nuls` found, as Python objects.
+    """Return texts as Python objects with the recorded NULs restored.
 
     Raises:
         ContentError: there is no room for the NULs in the array, which they were taken from.
@@ -245,9 +243,8 @@ def array_from_bytes(content: bytes) -> Array:
 
 
 def with_narrow_type(array: Array) -> Array:
-    """Return an array of two-byte elements without a type, as NumPy saves bfloat16, as bfloat16;
-    other arrays stay.
-    """
+    """Return an array of untyped two-byte elements, as NumPy saves bfloat16, as bfloat16; other
+    arrays unchanged."""
     is_bare = array.dtype.kind == "V" and array.dtype.names is None
     is_narrow = is_bare and array.dtype.subdtype is None and array.dtype.itemsize == 2
     return array.view(ml_dtypes.bfloat16) if is_narrow else array

@@ -27,7 +27,7 @@ def holds_pictures(source: str | Path) -> bool:
 
 
 def sample_files(source: str | Path) -> list[str] | None:
-    """Return the files that are an iteration each; see the port."""
+    """Return the files that contain one iteration each; see the port."""
     path = Path(source)
     if not path.is_dir():
         return [str(source)] if path.suffix.lower() in (*_PICTURES, *_TENSORS) else None
@@ -38,7 +38,7 @@ def sample_files(source: str | Path) -> list[str] | None:
 
 
 def class_folders(source: str | Path) -> dict[str, int]:
-    """Return the classes in a folder, and how many pictures each has; see the port."""
+    """Return the number of images in each class folder; see the port."""
     path = Path(source)
     if not path.is_dir() or _images_in(path):
         return {}
@@ -46,7 +46,9 @@ def class_folders(source: str | Path) -> dict[str, int]:
 
 
 def _classes_in(folder: Path) -> list[Path]:
-    """Return the folders of classes; tools call theirs `.git`, `__MACOSX` or `__pycache__`."""
+    """Return the class folders in a folder, without those of tools such as `.git` or
+    `__pycache__`.
+    """
     folders = (entry for entry in folder.iterdir() if entry.is_dir())
     return sorted(folder for folder in folders if not folder.name.startswith((".", "__")))
 

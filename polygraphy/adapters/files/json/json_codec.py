@@ -24,13 +24,14 @@ from polygraphy.domain.errors import DamagedFileError, FileError, MissingDepende
 
 
 class ContentError(ValueError):
-    """Something cannot be written, or what was read is not what it should be.
+    """A value that cannot be written, or invalid content that was read.
 
     The message is a clause, such as "it is truncated"; `content_errors_named` makes a sentence of
     it. `hint` says what to do, in a sentence of its own.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        """Create the error, without a location yet."""
         super().__init__(message)
         self.hint = hint
         self._trail: list[str | int] = []
@@ -40,17 +41,19 @@ class ContentError(ValueError):
         self._trail.append(step)
 
     def __str__(self) -> str:
+        """Return the message with the location in the document."""
         message = super().__str__()
         steps = (f"[{step!r}]" for step in reversed(self._trail))
         return f"{message} (at {''.join(steps)})" if self._trail else message
 
 
 class InvalidJsonError(FileError, JSONDecodeError):
-    """A text that is no JSON, or not all of it."""
+    """Text that is not valid JSON, or incomplete."""
 
     def __init__(
         self, message: str, cause: JSONDecodeError, *, path: object = None, hint: str = ""
     ) -> None:
+        """Create the error from that of the json module."""
         JSONDecodeError.__init__(self, cause.msg, cause.doc, cause.pos)
         self.args = (message,)
         self.path = path
@@ -59,7 +62,7 @@ class InvalidJsonError(FileError, JSONDecodeError):
 
 @contextmanager
 def content_errors_named(doing: str, path: object = None) -> Iterator[None]:
-    """Turn a ContentError inside the block into ``DamagedFileError("Could not {doing}: ...")``."""
+    """Convert a ContentError inside the block to ``DamagedFileError("Could not {doing}: ...")``."""
     try:
         yield
     except ContentError as error:
@@ -79,19 +82,19 @@ _Encoding = tuple[str, Callable[[Any], Any]]
 
 
 class DeferredText:
-    """A long string of a document that stays in the file until it is asked for."""
+    """A long string of a document, read from the file on access."""
 
     def __len__(self) -> int:
         """Return the number of bytes of its text."""
         raise NotImplementedError
 
     def __getitem__(self, part: slice, /) -> bytes:
-        """Return some of its text, as it stands in the document."""
+        """Return a slice of its text, as it is in the document."""
         raise NotImplementedError
 
 
 class Encoder:
-    """Knows for each type the function that turns its objects into fields.
+    """The function for each type that returns the fields of an object.
 
     Attributes:
         polygraphy_registered: the functions by type.
@@ -139,7 +142,7 @@ class Encoder:
 
 
 class Decoder:
-    """Knows for each marker the function that makes an object of fields.
+    """The function for each marker that creates an object from fields.
 
     Attributes:
         polygraphy_registered: the functions by marker.
@@ -152,7 +155,7 @@ class Decoder:
     def register(
         cls, typ: type | str, alias: str | None = None, *, takes_deferred_text: bool = False
     ) -> Callable[[DecodeFunction], DecodeFunction]:
-        """Return a decorator for the function that makes an object of a dictionary of fields.
+        """Return a decorator for the function that creates an object from a dictionary of fields.
 
         Args:
             typ: the type, whose name is the marker; or the marker.
@@ -198,7 +201,7 @@ class Decoder:
 
 
 def encode_value(value: Any) -> Any:
-    """Return what is saved in place of `value`: fields with the marker last, or another value.
+    """Return the value to save: fields with the marker last, or an unchanged value.
 
     Raises:
         ContentError: objects of its type cannot be saved.
@@ -254,7 +257,7 @@ def check_kinds(kind: type[T], values: Iterable[Any]) -> list[T]:
 
 
 def marker_of(tree: Any) -> str | None:
-    """Return the name of the type that a JSON object is of; None for anything else."""
+    """Return the type name of a JSON object; None for other values."""
     key = marker_key(tree) if isinstance(tree, dict) else None
     return None if key is None else _type_name(tree, key)
 
@@ -293,7 +296,7 @@ def _full_name(kind: type) -> str:
 
 
 def metric_in(fields: Mapping[str, Any], name: str) -> float | None:
-    """Return a number among the fields of an object; None where there is none.
+    """Return a number among the fields of an object; None if it is missing.
 
     Raises:
         TypeError: it is something else.

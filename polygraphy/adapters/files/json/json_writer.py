@@ -27,27 +27,29 @@ Piece = Union[bytes, memoryview]
 
 
 class SlicedText(Protocol):
-    """Base64 text of which slices can be had: a string, or a part of a file."""
+    """Base64 text that can be sliced: a string, or a part of a file."""
 
     def __len__(self) -> int:
         """Return the number of characters."""
 
     def __getitem__(self, part: slice, /) -> str | bytes:
-        """Return some of the characters."""
+        """Return a slice of the characters."""
 
 
 class Base64Text:
-    """Stands in a document for the base64 text of bytes that are only fetched, once, to write it.
+    """A placeholder in a document for the base64 text of bytes that are read only when they are
+    written.
 
     Args:
         pieces: the bytes, in order.
     """
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
+        """Set the pieces of bytes, which are read once."""
         self._pieces = pieces
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text: ASCII that needs no escaping in JSON."""
+        """Yield the text in ASCII that needs no escaping in JSON."""
         remaining_piece = b""
         for piece in self._pieces:
             start = 0
@@ -69,7 +71,7 @@ class Base64Text:
 
 
 def base64_size(text: SlicedText) -> int:
-    """Return the number of bytes in base64 text; ContentError if its length is invalid."""
+    """Return the number of bytes in base64 text; raise ContentError if its length is invalid."""
     if len(text) % 4:
         raise ContentError("base64 text ends in the middle of a group of four characters")
     return len(text) // 4 * 3 - _padding(text[max(len(text) - 2, 0) :])
@@ -110,7 +112,7 @@ _INDENT = b"    "
 
 
 def write_json(value: Any, write: Write, depth: int = 0) -> None:
-    """Write `value` as the `json` module would, and objects that have an encoder as their fields.
+    """Write `value` like the `json` module; objects with an encoder are written as their fields.
 
     Args:
         value: what to write.
@@ -135,13 +137,14 @@ class JsonList:
     """
 
     def __init__(self, write: Write, depth: int = 0) -> None:
+        """Write the start of a list."""
         self._write = write
         self._depth = depth
         self._is_empty = True
         write(b"[")
 
     def begin_element(self) -> None:
-        """Write what stands before an element, for callers that write the element themselves."""
+        """Write the separator before an element, for callers that write the element themselves."""
         self._write((b"\n" if self._is_empty else b",\n") + _INDENT * (self._depth + 1))
         self._is_empty = False
 
@@ -193,7 +196,7 @@ def _write_dictionary(members: Mapping[Any, Any], write: Write, depth: int) -> N
 
 
 def _write_members(members: Mapping[Any, Any], write: Write, depth: int) -> None:
-    """Write the members of a JSON object, one a line."""
+    """Write the members of a JSON object, one per line."""
     if not members:
         write(b"{}")
         return
@@ -207,7 +210,7 @@ def _write_members(members: Mapping[Any, Any], write: Write, depth: int) -> None
 
 
 def _write_list(elements: Iterable[Any], write: Write, depth: int) -> None:
-    """Write a JSON list, one element a line."""
+    """Write a JSON list, one element per line."""
     listed = JsonList(write, depth)
     for index, value in enumerate(elements):
         listed.begin_element()

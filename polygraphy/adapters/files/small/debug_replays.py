@@ -33,7 +33,7 @@ _texts: dict[str, tuple[IterationRecord, str]] = {}
 
 
 def load_debug_replay(path: str) -> DebugReplay:
-    """Read a file of `--save-debug-replay`, in the form of NVIDIA's tool."""
+    """Return the replay in a file of `--save-debug-replay`, in the format of NVIDIA's tool."""
     with translate_os_errors(path, "read"):
         text = readable_file(path, "Debug replay").read_bytes()
     try:
@@ -48,7 +48,7 @@ def load_debug_replay(path: str) -> DebugReplay:
 
 
 def save_debug_replay(replay: DebugReplay, path: str) -> None:
-    """Write a file in the form of NVIDIA's tool."""
+    """Write a file in the format of NVIDIA's tool."""
     entries = [_text(key, record) for key, record in replay.items()]
     with atomic_file(path, "w") as stream:
         stream.write("{\n" + ",\n".join(entries) + "\n}" if entries else "{}")
@@ -90,7 +90,7 @@ def load_tactic_replays(path: str) -> list[TacticReplay]:
 
 
 def _replay_in(file: Path) -> TacticReplay | None:
-    """Return the tactic replay in a file; None if it holds none."""
+    """Return the tactic replay in a file; None if it contains none."""
     try:
         replay = json_io.load(file, TacticReplay)
     except FileError as error:
@@ -108,6 +108,6 @@ def _files_in(folder: str) -> list[Path]:
 
 
 def _may_be_json(file: Path) -> bool:
-    """Return whether a file begins like JSON; engines of gigabytes may be in the same folder."""
+    """Return whether a file starts like JSON; engines of gigabytes may be in the same folder."""
     with translate_os_errors(file, "read"), file.open("rb") as stream:
         return stream.read(64).lstrip()[:1] == b"{"

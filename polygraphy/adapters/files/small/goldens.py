@@ -27,7 +27,7 @@ _KEY = "golden"
 
 @frozen
 class Golden:
-    """How a golden was made.
+    """The model, inputs and settings of a golden file.
 
     Attributes:
         model: SHA-256 of the file of the model.
@@ -128,7 +128,7 @@ _GIT_SECONDS = 10.0
 
 
 def commit_with_model(file: Path, golden: Golden, model: Path) -> str:
-    """Return the commit that has the model of a golden, among the last commits of the golden; empty
+    """Return the commit, among the last ones that changed a golden, that contains its model; empty
     if git does not know it.
 
     Args:
@@ -146,7 +146,7 @@ def commit_with_model(file: Path, golden: Golden, model: Path) -> str:
 
 
 def _git_output(words: Sequence[str], folder: Path) -> bytes:
-    """Return what git prints; nothing if it fails."""
+    """Return the output of git; empty if it fails."""
     import subprocess  # Only failures need it.
 
     try:

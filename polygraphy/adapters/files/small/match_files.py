@@ -49,7 +49,7 @@ def read_matches(path: str) -> list[PluginMatch]:
 
 
 def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file, completely or not at all."""
     documents = [
         {
             "name": match.name,

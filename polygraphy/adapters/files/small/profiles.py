@@ -35,7 +35,7 @@ _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def save_profiles(profiles: Sequence[ExecutionProfile], path: str) -> None:
-    """Write profiles as JSON; a model that several have is written once."""
+    """Write profiles as JSON; a model of several profiles is written once."""
     models: list[ModelNodes] = []
     entries = []
     for profile in profiles:
@@ -55,7 +55,7 @@ def save_profiles(profiles: Sequence[ExecutionProfile], path: str) -> None:
 
 
 def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile]:
-    """Read profiles; see the port."""
+    """Return the profiles in a file; see the port."""
     with (
         translate_os_errors(path, "read"),
         readable_file(path, "Profile").open(encoding="utf-8", errors="replace") as stream,
@@ -79,7 +79,9 @@ def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile
 
 
 def _kind_of(head: str) -> str | None:
-    """Return which backend wrote a file that begins so; "" for ourselves, None if unknown."""
+    """Return the backend that wrote a file with this start; "" for this package, None if
+    unknown.
+    """
     start = head.lstrip("\ufeff \t\r\n")
     if start.startswith("{"):
         if f'"{_FORMAT}"' in start:

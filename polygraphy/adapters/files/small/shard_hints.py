@@ -62,7 +62,7 @@ def read_shard_hints(path: str) -> ShardHints:
 
 
 def write_shard_hints(path: str, hints: ShardHints) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file, completely or not at all."""
     text = json.dumps(_to_json(hints), indent=4)
     with atomic_file(Path(path)) as stream:
         stream.write(f"{text}\n".encode())
@@ -78,7 +78,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _from_json(plain: Any) -> Any:
-    """Return the hint that JSON values describe; raise ValueError if they describe none."""
+    """Return the hint from JSON values; raise ValueError if they are invalid."""
     if isinstance(plain, list):
         return tuple(map(_from_json, plain))
     if not isinstance(plain, Mapping):

@@ -16,9 +16,10 @@ def open_spool() -> TemporarySpool:
 
 
 class TemporarySpool:
-    """Implements the port `Spool`."""
+    """A spool in a temporary file; implements the port `Spool`."""
 
     def __init__(self) -> None:
+        """Create an empty spool without a file."""
         self._file: IO[bytes] | None = None
         self._places: list[tuple[int, int]] = []
         self._end = 0
@@ -49,5 +50,6 @@ class TemporarySpool:
         return data
 
     def __del__(self) -> None:
+        """Close and delete the file."""
         if self._file is not None:
             self._file.close()

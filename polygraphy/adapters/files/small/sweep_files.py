@@ -6,7 +6,7 @@ import ast
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from polygraphy.domain.errors import DamagedFileError, FileError, ModelError
 from polygraphy.ports.models import weight_files
 
 _BLOCK = 1 << 20
+_LONGEST_NAME = 256
+"""Longer strings of a script are texts, not names of files."""
 _MARK = "sweep.json"
 _FIRST = ("package", "environments")
 """What is in the folder of a sweep before the mark; a part of that may be there, too."""
@@ -36,8 +38,8 @@ def matching_files(folder: str, pattern: str) -> list[str]:
 
 
 def files_named_by(folder: str, word: str) -> list[str]:
-    """Return the files that a word of a command line names, with the modules that scripts
-    import.
+    """Return the files that a word of a command line refers to, with the modules that scripts
+    import, and the files that those name.
     """
     root = Path(folder)
     texts = [word, *(word[at + 1 :] for at, letter in enumerate(word) if letter in _BEFORE_PATHS)]
@@ -50,7 +52,7 @@ def files_named_by(folder: str, word: str) -> list[str]:
                 files.update(file for file in path.rglob("*") if file.is_file())
             elif path.is_file():
                 files.add(path)
-                files.update(_local_imports(path))
+                files.update(_local_imports(path, root))
     return sorted(os.path.relpath(path, root) for path in files)
 
 
@@ -60,8 +62,10 @@ def _ends_of(text: str) -> Iterator[int]:
     yield from (at for at, letter in enumerate(text) if letter in _BEHIND_PATHS)
 
 
-def _local_imports(script: Path) -> set[Path]:
-    """Return the modules in the folder of a script that it imports, directly or through others."""
+def _local_imports(script: Path, root: Path) -> set[Path]:
+    """Return the modules in the folder of a script that it imports, directly or through others, and
+    the files that a string in them names.
+    """
     local_imports: set[Path] = set()
     waiting = [script] if script.suffix == ".py" else []
     while waiting:
@@ -69,6 +73,7 @@ def _local_imports(script: Path) -> set[Path]:
             tree = ast.parse(waiting.pop().read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
+        local_imports.update(_named_in(tree, (script.parent, root)))
         for name in _modules_of_imports(tree):
             base = script.parent / name.partition(".")[0]
             package = base.rglob("*.py") if base.is_dir() else ()
@@ -77,6 +82,15 @@ def _local_imports(script: Path) -> set[Path]:
                     local_imports.add(path)
                     waiting.append(path)
     return local_imports
+
+
+def _named_in(tree: ast.AST, folders: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files in some folders that strings in source code name."""
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    for text in texts:
+        if isinstance(text, str) and 0 < len(text) < _LONGEST_NAME:
+            with suppress(OSError, ValueError):
+                yield from (f / text for f in folders if (f / text).is_file())
 
 
 def _modules_of_imports(tree: ast.AST) -> Iterator[str]:

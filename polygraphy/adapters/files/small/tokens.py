@@ -57,7 +57,7 @@ def _numbers(content: bytes) -> list[int] | None:
 
 
 def _array(path: str) -> list[int] | None:
-    """Return the token numbers in an ``.npy`` file; None if it holds no integers."""
+    """Return the token numbers in an ``.npy`` file; None if it contains no integers."""
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):

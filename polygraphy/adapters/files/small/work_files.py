@@ -22,7 +22,7 @@ _STARTED = time.localtime()
 
 
 def path_exists(path: str) -> bool:
-    """Return whether a path exists, also as a broken link."""
+    """Return whether a path exists; a broken link counts."""
     return Path(path).exists() or Path(path).is_symlink()
 
 
@@ -78,7 +78,8 @@ def temporary_path() -> str:
 
 
 def mirror_folder(folder: str, besides: Collection[str]) -> None:
-    """Make a folder of symbolic links."""
+    """Create a folder with symbolic links to the contents of another, except for some files, and
+    return its path."""
     left_out = {PurePath(os.path.normpath(path)) for path in besides}
     with translate_os_errors(folder, "make"):
         _mirror(PurePath(), Path(folder), {*left_out, PurePath(os.path.normpath(folder))})
@@ -107,7 +108,7 @@ _EXECUTE = 0o111
 
 
 def read_text(path: str) -> str:
-    """Return what a file in UTF-8 holds."""
+    """Return the contents of a UTF-8 file."""
     try:
         with translate_os_errors(path, "read"):
             return Path(path).read_bytes().decode()
@@ -116,7 +117,8 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str, *, executable: bool = False) -> None:
-    """Write a file in UTF-8; an executable one may be run by everybody who may read it."""
+    """Write a file in UTF-8; an executable one gets execute permission for everyone who may read
+    it."""
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:

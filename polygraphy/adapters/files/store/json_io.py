@@ -67,9 +67,10 @@ _read_at = getattr(os, "pread", _seek_and_read)  # Windows has none.
 
 
 class _File:
-    """A file that stays open as long as this is referred to, and is read at any position."""
+    """A file that stays open while it is referenced, and is read at any position."""
 
     def __init__(self, path: Path) -> None:
+        """Open a file."""
         # No file object: of one that is garbage together with this, Python might complain first.
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         self.size = os.fstat(self._descriptor).st_size
@@ -95,6 +96,7 @@ class _File:
         return b"".join(pieces)
 
     def __del__(self) -> None:
+        """Close the file."""
         if hasattr(self, "_descriptor"):
             os.close(self._descriptor)
 
@@ -103,14 +105,17 @@ class _FileText(DeferredText):
     """Part of a file."""
 
     def __init__(self, file: _File, start: int, stop: int) -> None:
+        """Set the range of the file."""
         self._file = file
         self._start = start
         self._stop = stop
 
     def __len__(self) -> int:
+        """Return the number of bytes."""
         return self._stop - self._start
 
     def __getitem__(self, part: slice, /) -> bytes:
+        """Return a slice of the text, read from the file."""
         start, stop, _ = part.indices(len(self))
         text = self._file.read(self._start + start, self._start + stop)
         if len(text) != stop - start:
@@ -119,7 +124,7 @@ class _FileText(DeferredText):
 
 
 class _HasEscapes(Exception):
-    """The text of an array has a backslash in it: what it means, only a full parser can tell."""
+    """Raised if the text of an array contains a backslash, which only a full parser can handle."""
 
 
 def parse_text(text: str | bytes) -> Any:
@@ -166,7 +171,7 @@ def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
 
 
 def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
-    """Yield the text of a file, in order: bytes that are to be parsed, and the text of arrays."""
+    """Yield the text of a file, in order: bytes to parse, and the texts of arrays."""
     buffer = b""  # What has been read but not yielded,
     position = 0  # where in the file it starts,
     array_start: int | None = None  # and where the array starts that it is in the middle of.
@@ -229,7 +234,7 @@ def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
 
 
 def _damage_description(error: json.JSONDecodeError) -> str:
-    """Return what is wrong with a JSON text: it is empty, cut off, or damaged in a line."""
+    """Return a description of the damage to a JSON text: empty, cut off, or invalid in a line."""
     if not error.doc.strip():
         return "it is empty"
     remaining_name = error.doc[error.pos :].strip()
@@ -297,7 +302,7 @@ def description_of(kind: type) -> str:
 
 
 def expect(value: Any, kind: type[T], tree: Any) -> T:
-    """Return `value` if it is a `kind`.
+    """Return `value` if it is of a `kind`; else raise an error about the contents of the tree.
 
     Args:
         value: what was decoded.
@@ -351,7 +356,7 @@ CODECS = (codecs,)
 
 
 def save(value: Any, dest: PathOrFile) -> None:
-    """Write `value` to a file, whole or not at all, or to an open file at its position.
+    """Write `value` to a file, completely or not at all, or to an open file at its position.
 
     Raises:
         FileError: the file cannot be written, or the value has no form in JSON.
@@ -407,7 +412,7 @@ def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None 
 
 
 def dumps(value: Any) -> str:
-    """Return `value` as JSON text; FileError when it has no form in JSON."""
+    """Return `value` as JSON text; raise FileError if JSON cannot represent it."""
     stream = io.BytesIO()
     with content_errors_named("write JSON text"):
         write_json(value, stream.write)
@@ -430,7 +435,7 @@ def name_of(file: PathOrFile) -> str:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path is a pipe or the like, which cannot be read twice."""
+    """Return whether a path is a pipe or device, which cannot be read twice."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 

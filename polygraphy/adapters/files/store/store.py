@@ -59,9 +59,8 @@ _WHAT = "saved data"
 
 
 class StoredData:
-    """Implements the port `Stored`: of a single file the structure is kept, of a folder's files
-    nothing.
-    """
+    """Implements the port `Stored`: keeps the structure of a single file, and nothing of the files
+    in a folder."""
 
     def __init__(self, path: Path) -> None:
         """Read the structure of a file, or of all files in a folder.
@@ -168,13 +167,14 @@ def save_tensors(item: Mapping[str, Any] | RunResults, path: Path) -> None:
 
 
 class TensorWriter:
-    """Writes one file per iteration beside the place where they belong.
+    """Writes one file per iteration to a temporary folder next to the target.
 
     When all is written, a single file takes the place of the path; several become a folder of that
     name.
     """
 
     def __init__(self, path: Path, folder: Path) -> None:
+        """Set the target path, and the temporary folder."""
         self._path = path
         self._folder = folder
         self._files: list[Path] = []
@@ -278,17 +278,17 @@ def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
 
 
 class StoredDataSets:
-    """Implements the port `Stored` for such folders; each holds one iteration."""
+    """Implements the port `Stored` for folders of input sets; each contains one iteration."""
 
     kind: type = dict
 
     def __init__(self, folders: list[Path]) -> None:
-        """Take the folders; their files are read when iterations are asked for."""
+        """Set the folders; their files are read during iteration."""
         self._folders = folders
         self.runs: tuple[tuple[str, int], ...] = (("", len(folders)),)
 
     def iterations(self) -> Iterator[dict[str, Any]]:
-        """Yield a feed dictionary per folder; FileError when a file is damaged."""
+        """Yield a feed dictionary per folder; raise FileError if a file is damaged."""
         return iterate_data_sets(self._folders)
 
     def value(self) -> list[dict[str, Any]]:
@@ -325,7 +325,7 @@ class FileResultStore:
     """
 
     def save(self, value: Any, dest: PathOrFile) -> None:
-        """Write `value` to one file, whole or not at all.
+        """Write `value` to one file, completely or not at all.
 
         Raises:
             FileError: the file cannot be written, or the value has no form in JSON.
@@ -347,7 +347,7 @@ class FileResultStore:
         return json_io.load(source, kind)
 
     def dumps(self, value: Any) -> str:
-        """Return `value` as JSON text; FileError when it has no form in JSON."""
+        """Return `value` as JSON text; raise FileError if JSON cannot represent it."""
         return json_io.dumps(value)
 
     def loads(self, text: str, kind: type[T]) -> T:
@@ -355,7 +355,7 @@ class FileResultStore:
 
     def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
         """Add the record of a comparison to a JSON file of results, as its member
-        ``comparison_results``; other kinds of files stay unchanged.
+        ``comparison_results``; other kinds of files are unchanged.
 
         Raises:
             FileError: the file is not there, was not written here, or cannot be written.
@@ -479,9 +479,8 @@ def _single_iteration(value: Any, dest: PathOrFile) -> Any:
 
 
 def _is_folder_path(path: Path) -> bool:
-    """Return whether a path is a folder, or would be: it has no suffix, and is not a device or
-    an empty file.
-    """
+    """Return whether a path is a folder, or would become one: it has no suffix, and is neither a
+    device nor an empty file."""
     is_device = path.exists() and not path.is_dir() and not path.is_file()  # As /dev/stdout.
     return path.is_dir() or not (path.suffix or is_device or is_empty_file(path))
 

@@ -98,8 +98,7 @@ ENDING = b',\n    "polygraphy_class": "RunResults"\n}'
 
 
 def annotate(path: Path, facts: Mapping[str, Any]) -> None:
-    """Add members to the JSON object in a file of results, which is written again: until that is
-    done, the file stays as it was.
+    """Add members to the JSON object in a file of results, which is replaced in one step.
 
     Raises:
         FileError: the file is not there, was not written here, or cannot be written.
@@ -134,7 +133,7 @@ _SPOOL_IN_MEMORY_BYTES = 1 << 20
 
 
 class _Abandoned(Exception):
-    """Says to `atomic_file` that the file is not to be kept."""
+    """Raised to make `atomic_file` discard the file."""
 
 
 @contextmanager
@@ -154,9 +153,10 @@ def _replace_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Writer:
-    """What the writers share: after an error nothing is kept, even if it was caught."""
+    """Base class of writers: after an error nothing is kept, even if the caller caught it."""
 
     def __init__(self, path: Path) -> None:
+        """Set the path for messages."""
         self._path = path
         self._has_failed = False
 
@@ -181,6 +181,7 @@ class FeedFileWriter(_Writer):
     """Writes feed dictionaries to one file: a list."""
 
     def __init__(self, path: Path, stream: IO[bytes]) -> None:
+        """Write the start of the list."""
         super().__init__(path)
         with self._writing():
             self._feeds = JsonList(stream.write)
@@ -200,6 +201,7 @@ class FeedFileWriter(_Writer):
             self._feeds.add(_plain_feed(item))
 
     def _finish(self) -> None:
+        """Write the end of the list; raise an error if an item failed."""
         with self._writing():
             self._feeds.close()
 
@@ -213,6 +215,7 @@ class ResultsFileWriter(_Writer):
     """
 
     def __init__(self, path: Path, stream: IO[bytes], resources: ExitStack) -> None:
+        """Set the file, and the resources that hold temporary files."""
         super().__init__(path)
         self._write = stream.write
         self._stream = stream
@@ -235,7 +238,7 @@ class ResultsFileWriter(_Writer):
             writer._finish()
 
     def add(self, item: RunResults) -> None:
-        """Write the iterations in `item`, whose runners must be those of the items before.
+        """Write the iterations in `item`, whose runners must be those of earlier items.
 
         Raises:
             UsageError: the runners are others.
@@ -283,6 +286,7 @@ class ResultsFileWriter(_Writer):
         return run
 
     def _finish(self) -> None:
+        """Join the iterations of all runners in the file; raise an error if an item failed."""
         with self._writing():
             for iterations in self._iterations:
                 iterations.close()
@@ -304,6 +308,7 @@ class FolderWriter(_Writer):
     """Writes one file per item to a folder; after an error, it removes them again."""
 
     def __init__(self, path: Path) -> None:
+        """Set the folder to write to."""
         super().__init__(path)
         self._files: list[Path] = []
 
@@ -330,7 +335,7 @@ class FolderWriter(_Writer):
             json_io.save(item if isinstance(item, RunResults) else _plain_feed(item), file)
 
     def _remove_files(self, *, and_folder: bool) -> None:
-        """Remove the written files, and the folder if asked."""
+        """Remove the written files, and optionally the folder."""
         with suppress(OSError):
             for file in self._files:
                 file.unlink(missing_ok=True)
@@ -376,7 +381,7 @@ def iterate_feeds(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def iterate_results(path: Path) -> Iterator[RunResults]:
-    """Yield results one iteration at a time; for the rest see `iterate_feeds`."""
+    """Yield results one iteration at a time; see `iterate_feeds`."""
     return _read_iterations(path, RunResults, split_results, decode_results)
 
 
@@ -389,7 +394,9 @@ def _read_iterations(path: Path, kind: type, split: Split, decode: Decode[T]) ->
 
 
 def files_of(path: Path, description: str) -> list[Path]:
-    """Return a file, or the files of a folder in order; FileError when a folder has none."""
+    """Return a file, or the files of a folder in order; raise FileError for a folder
+    without files.
+    """
     if not path.is_dir():
         return [path]
     with translate_os_errors(path, "read the folder"):
@@ -432,7 +439,7 @@ def _decode_files(
 
 
 def _loading(file: Path) -> AbstractContextManager[object]:
-    """Name the file in errors inside the block."""
+    """Return a context that names the file in errors."""
     named = ExitStack()
     named.enter_context(content_errors_named(f"load {file}", file))
     named.enter_context(translate_os_errors(file, "read"))
@@ -440,7 +447,7 @@ def _loading(file: Path) -> AbstractContextManager[object]:
 
 
 def split_feeds(tree: Any) -> list[Any]:
-    """Return the trees of feed dictionaries; ContentError if there are none."""
+    """Return the trees of feed dictionaries; raise ContentError if there are none."""
     iterations = tree if isinstance(tree, list) else [tree]  # One of a folder's files: no list.
     if any(not isinstance(feed, dict) or marker_of(feed) is not None for feed in iterations):
         raise kind_error(tree, dict)
@@ -462,7 +469,7 @@ def decode_feed(tree: Any) -> dict[str, Any]:
 
 
 def split_results(tree: Any) -> list[Any]:
-    """Return for each iteration a list of ``(runner name, tree of its outputs)``."""
+    """Return, for each iteration, a list of ``(runner name, tree of its outputs)``."""
     runs = runs_in(tree)
     counts = [(name, len(iterations)) for name, iterations in runs]
     if len({count for _, count in counts}) > 1:
@@ -472,7 +479,9 @@ def split_results(tree: Any) -> list[Any]:
 
 
 def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
-    """Return runner names and the trees of their iterations; ContentError if there are none."""
+    """Return runner names and the trees of their iterations; raise ContentError if there
+    are none.
+    """
     if marker_of(tree) != RunResults.__name__:
         raise kind_error(tree, RunResults)
     try:

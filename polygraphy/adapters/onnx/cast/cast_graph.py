@@ -39,7 +39,7 @@ def names_of(node: NodeProto) -> list[str]:
 
 @frozen
 class CastSelection:
-    """What is cast, and what is not; a node that is in both stays as it is.
+    """The nodes to cast and those to keep; a node in both is kept.
 
     Attributes:
         keep_ops: operator types that stay as they are, with the graphs inside them.
@@ -107,7 +107,7 @@ Forms = tuple[list[bool | None], list[bool | None]]
 
 @frozen(eq=False)
 class CastSettings:
-    """What a model is rewritten to.
+    """The target of a cast.
 
     Attributes:
         elem_type: the number of the narrow type in the standard.
@@ -132,12 +132,12 @@ class CastSettings:
     forms: dict[str, Forms] = Factory(dict)
 
     def takes(self, types: frozenset[str]) -> bool:
-        """Return whether a parameter of these types can be in the narrow type."""
+        """Return whether a parameter with these allowed types can be in the narrow type."""
         return self.kind in types
 
 
 class CastRules:
-    """Chooses the forms of the tensors of one graph's nodes."""
+    """Decides which tensors of the nodes of a graph become narrow."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class CastRules:
         self._present_form = present_form
 
     def wide(self, node: NodeProto) -> Forms:
-        """Return the forms of operands and results of a node that is not cast."""
+        """Return the forms of inputs and outputs of a node that is not cast."""
         takes, gives = (
             [False if name and self._types[name] == WIDE else None for name in names]
             for names in (node.input, node.output)
@@ -168,9 +168,8 @@ class CastRules:
         return list(takes), list(gives)
 
     def choose_forms(self, node: NodeProto, inner: Sequence[GraphTypes]) -> Forms | None:
-        """Return for each operand and result whether it is narrow, None for tensors that are not
-        cast; None for a node that must not be cast.
-        """
+        """Return, for each input and output, whether it becomes narrow (None for tensors that are
+        never cast); None for a node that must not be cast."""
         kinds = [self._types[name] for name in (*node.input, *node.output) if name]
         if WIDE not in kinds or any(kind is None for kind in kinds):
             return None
@@ -221,9 +220,8 @@ class CastRules:
         return takes, gives
 
     def _borders_agree(self, node: NodeProto, inner: Sequence[GraphTypes]) -> bool:
-        """Return whether tensors that enter or leave the subgraphs of a node are wide inside where
-        they are wide outside.
-        """
+        """Return whether tensors that enter or leave the subgraphs of a node have the same width
+        inside and outside."""
         skipped = 1 if node.op_type == "Loop" else 0
         for graph, types in zip(graphs_of(node), inner):
             kinds = [types[value.name] for value in graph.output][skipped:]
@@ -246,7 +244,7 @@ def _widen_forms(forms: list[bool | None]) -> list[bool | None]:
 
 
 def _has_unknown_type(node: NodeProto) -> bool:
-    """Return whether a node in a function has results whose type only the caller decides."""
+    """Return whether a node in a function has outputs whose type only the caller determines."""
     return any(attribute.ref_attr_name for attribute in node.attribute) and (
         node.op_type in TYPE_ATTRIBUTES or node.op_type in CONSTANTS
     )
@@ -257,7 +255,7 @@ onnx = mod.lazy_import("onnx")
 
 @define(eq=False)
 class _Weight:
-    """An initializer or a Constant, and who takes it in which form.
+    """An initializer or a Constant, with its readers by form.
 
     Attributes:
         tensor: its value.
@@ -289,7 +287,7 @@ class _Weight:
 
 
 class Scope:
-    """One graph, or the body of a function, while it is rewritten."""
+    """A graph, or the body of a function, while it is rewritten."""
 
     def __init__(
         self,
@@ -299,6 +297,7 @@ class Scope:
         parent: Scope | None = None,
         used_names: set[str] | None = None,
     ) -> None:
+        """Set the types and the settings of a graph; `parent` is the outer graph."""
         self._settings = settings
         self._types = types
         self._versions = versions

@@ -56,7 +56,7 @@ _NAMED = 3
 
 
 def is_placeholder(tensor: TensorProto) -> bool:
-    """Return whether a tensor stands for a weight whose data are held elsewhere."""
+    """Return whether a tensor stands for a weight with data elsewhere."""
     return is_external(tensor) and not is_stored(tensor)
 
 
@@ -68,23 +68,24 @@ def original(tensor: TensorProto, weights: Sequence[TensorProto]) -> TensorProto
 
 @frozen
 class _Narrowed:
-    """A weight that is narrow now: its name, who reads it so, and what it lost."""
+    """A narrowed weight: its name, its readers, and its loss."""
 
     name: str
     readers: Sequence[str]
     loss: NarrowingLoss
 
     def __str__(self) -> str:
+        """Return the name of the weight and its loss as text."""
         if not self.readers:
             return _loss(self.loss)
         return f"{_loss(self.loss)}; read by {some_of([*dict.fromkeys(self.readers)], 1, str)}"
 
 
 class NarrowedWeights:
-    """Converts weights one by one, and remembers what each lost."""
+    """Converts weights one by one, and records the loss of each."""
 
     def __init__(self, dtype: DataTypeEntry, weights: Sequence[TensorProto]) -> None:
-        """Take the type, and the weights that placeholders stand for."""
+        """Set the type, and the weights that placeholders stand for."""
         self._dtype = dtype
         self._weights = weights
         self._narrowed: list[_Narrowed] = []
@@ -130,7 +131,7 @@ class NarrowedWeights:
                 G_LOGGER.verbose(f"Weight {narrowed.name!r} in {self._dtype}: {narrowed}.")
 
     def _warn(self, verb: str, plural: str, narroweds: Sequence[_Narrowed]) -> None:
-        """Warn of some weights: name the worst, and count the others."""
+        """Warn of weights with a loss: the worst by name, and the number of the others."""
         by_error = sorted(narroweds, key=lambda narrowed: narrowed.loss.error, reverse=True)
         for at, narrowed in enumerate(by_error):
             tell = G_LOGGER.warning if at < _NAMED else G_LOGGER.verbose
@@ -163,7 +164,7 @@ _FIRST_OPSETS = {DataType.FLOAT16: 6, DataType.BFLOAT16: 13}  # From these on, C
 
 
 def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelection) -> None:
-    """Raise if a model cannot be cast.
+    """Raise an error if a model cannot be cast.
 
     Raises:
         UsageError: `dtype` is neither float16 nor bfloat16.
@@ -223,7 +224,7 @@ def cast_in_place(
     casts_io: bool = False,
     is_trial: bool = False,
 ) -> dict[str, Forms]:
-    """Cast a model in place; return which operands and results of each node are narrow.
+    """Cast a model in place; return which inputs and outputs of each node are narrow.
 
     Args:
         model: the model, which `check_castable` has nothing against.
@@ -357,7 +358,7 @@ def _cast_functions(
 def _operators_to_exclude(
     nodes: Any, selection: CastSelection, *, is_kept: bool
 ) -> Iterator[FunctionKey]:
-    """Yield the operators that excluded nodes use, in subgraphs, too."""
+    """Yield the operators that excluded nodes use, including their subgraphs."""
     for node in nodes:
         is_excluded = is_kept or selection.keeps(node)
         if is_excluded or not selection.chooses(node):
@@ -393,8 +394,8 @@ def cast_precision(
     keep_ops: Collection[str] = (),
     keep_nodes: Collection[str] = (),
 ) -> ModelProto:
-    """Return a model in which operators compute in `dtype` where they can, with Casts at its inputs
-    and outputs.
+    """Return a model in which operators compute in `dtype` if they support it, with Casts at its
+    inputs and outputs.
 
     Nodes of other domains stay as they are, as do those whose tensors are of unknown type, and
     `cast_rules.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
@@ -410,7 +411,7 @@ def cast_precision(
 
 
 class _Convert(BaseLoader):
-    """Casts a model to one type."""
+    """Base class of loaders that cast a model to one type."""
 
     makes_new_model = True
 
@@ -426,7 +427,7 @@ class _Convert(BaseLoader):
         only_nodes: Collection[str] = (),
         cast_io: bool | None = None,
     ) -> None:
-        """Set the model, and which operators and nodes to cast.
+        """Set the model, and the operators and nodes to cast.
 
         Args:
             model: the model, or a loader that makes it.

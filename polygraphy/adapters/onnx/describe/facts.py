@@ -87,9 +87,8 @@ _TYPE_OF_INPUT = {"CastLike": 1, "DequantizeLinear": 1}
 def compute_dtypes(
     model: ModelProto, lowered: ComputePrecision | None = None
 ) -> tuple[dict[str, str], ComputePrecision | None]:
-    """Return the coarsest data type of the computations on the way to each output, and the
-    precision of operators on float32 tensors, with those that the model has. Outputs without known
-    types are left out.
+    """Return, by output, the least precise data type in its computation, and the precision of
+    operators on float32 tensors that the model has. Outputs with unknown types are missing.
 
     Args:
         model: the model.
@@ -116,9 +115,10 @@ def _coarsest_output_types(model: ModelProto, walk: _Walk) -> dict[str, str]:
 
 
 class _Walk:
-    """Goes through nodes in order; they are sorted in the file."""
+    """Tracks the least precise type along the nodes of a graph in file order."""
 
     def __init__(self, functions: Mapping[str, object], lowered: Mapping[str, str]) -> None:
+        """Set the functions of the model, and operators that compute in lower precision."""
         self.types: dict[str, str] = {}  # Of each tensor its own data type,
         self.coarsest: dict[str, str] = {}  # and the coarsest of those that led to it.
         self.lowered: dict[str, None] = {}  # The operators that are not computed in float32.
@@ -241,9 +241,8 @@ _MASK = InputHint(0, 1, "a mask")
 
 
 def input_hints(graph: GraphProto) -> dict[str, InputHint]:
-    """Return the values that inputs may take, if that is known, by name; masks may have any type,
-    indices only integers.
-    """
+    """Return, by input, the values that it accepts, if known; masks may have any type, indices only
+    integers."""
     Known = _Known(graph)
     hints = {}
     for value in inputs_of(graph):
@@ -267,9 +266,10 @@ def _is_integer(value: ValueInfoProto) -> bool:
 
 
 class _Known:
-    """The consumers, the shapes and the constants of a graph."""
+    """The consumers, shapes and constants of a graph."""
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index a graph."""
         self._consumers: dict[str, list[NodeProto]] = defaultdict(list)
         self._shapes: dict[str, list[int]] = {}
         self._constants = graph_weights(graph)
@@ -294,10 +294,8 @@ class _Known:
                 yield hint
 
     def comparison_hint(self, name: str) -> InputHint | None:
-        """Return the values of the constants that a tensor is only compared with: all integers of a
-        range, or the single number it is compared with; None if it has other uses, or for a few
-        numbers that include zero and one, which any data contain.
-        """
+        """Return the range of constants that a tensor is only compared with; None if it has other
+        uses, or for a few numbers that include zero and one, which any data contain."""
         constants: list[int] = []
         for node, at in self._users(name):
             if node.op_type == "Equal" and (values := self._whole(node.input[1 - at])):
@@ -316,7 +314,7 @@ class _Known:
         return InputHint(constants[0], constants[0], f"a value to compare with {constants[0]}")
 
     def is_inverted_mask(self, name: str) -> bool:
-        """Return whether one minus the tensor excludes the elements that are not masked."""
+        """Return whether one minus the tensor is used to exclude elements."""
         return any(
             node.op_type == "Sub"
             and self._constant_number(node.input[1 - at]) == 1
@@ -414,8 +412,8 @@ _LARGEST_BYTES = 1 << 28
 
 
 def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
-    """Return the opset and the inputs of a node, with their data types and shapes as far as they
-    can be inferred; empty where the node is not found, or it could be any of several.
+    """Return the opset and the inputs of a node as text, with known types and shapes; empty if the
+    node is not found or ambiguous.
 
     Args:
         model: a model, its bytes, or its path.
@@ -498,8 +496,8 @@ _NAMED = naming(NUMBERED)
 
 
 def first_omission(model: str | Path | bytes) -> str:
-    """Return which node of a model leaves out a numbered result; empty where none does, or where
-    the model cannot be read, about which loading it says more.
+    """Return a phrase for the first node that omits a numbered output; empty if there is none, or
+    if the model cannot be read, which loading reports better.
 
     Args:
         model: the path of a model, or its bytes.
@@ -517,7 +515,8 @@ def first_omission(model: str | Path | bytes) -> str:
 
 
 def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -> str:
-    """Return the first omission below a part of a serialized message; empty if there is none."""
+    """Return a phrase for the first omission below a part of a serialized message; empty if there
+    is none."""
     if depth > DEEPEST:
         return ""
     for number, wire, _, inner, after in message_fields(content, start, end):
@@ -569,7 +568,7 @@ _SORTS = frozenset({"NonMaxSuppression", "TopK"})
 
 
 class OutputKinds:
-    """Which outputs of a model are bounded, and which are in an order.
+    """The bounded outputs of a model, and those sorted by a score.
 
     Attributes:
         bounded: those whose elements lie between -1 and 1 by nature, such as probabilities.
@@ -578,6 +577,7 @@ class OutputKinds:
     """
 
     def __init__(self, model: ModelProto) -> None:
+        """Find the bounded and sorted tensors of a model."""
         self._bounded: set[str] = set()
         self._ordered: set[str] = set()
         self._graph(model.graph)
@@ -632,7 +632,8 @@ def facts_of(
 
 
 def _dim_lengths(model: ModelProto) -> dict[str, int]:
-    """Return the lengths of named dimensions of inputs that operators require: of caches."""
+    """Return the lengths of named input dimensions, such as those of caches, that operators
+    require."""
     shapes = [shape_of(value) or () for value in model.graph.input]
     graph = read_graph(model) if may_be_caches(shapes) else None
     return {} if graph is None else cache_sizes(graph, (), None)
@@ -652,9 +653,8 @@ def _tensor_sources(graph: GraphProto) -> dict[str, str]:
 
 
 def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
-    """Return the facts about a model, its bytes or its path, computed when they are first used; no
-    facts if the model cannot be read, or is too large for that.
-    """
+    """Return the facts about a model, its bytes or its path, computed on first use; empty facts if
+    it is too large or cannot be read."""
     if isinstance(model, (str, Path)):
         path = Path(model)
         return DeferredFacts(partial(_read_facts, path, lowered), partial(_may_limit_inputs, path))
@@ -682,9 +682,8 @@ def _read_facts(model: Any, lowered: ComputePrecision | None) -> ModelFacts:
 
 
 def _may_limit_inputs(path: Path) -> bool:
-    """Return whether a file has operators that limit the values of inputs, without the onnx
-    package, which takes longer to import than most models take to run.
-    """
+    """Return whether a file has operators that limit the values of inputs, found without importing
+    the onnx package, which takes longer than most models run."""
     try:
         return any(op in LIMITING for op in operators(path, naming(LIMITING)))
     except (OSError, ValueError, MalformedError, IndexError):

@@ -27,7 +27,7 @@ _CONSTANT_OF_CONSTANTS = frozenset({"Cast", "ConstantOfShape", "Expand", "Identi
 
 
 def layouts_of(model: ModelProto, bounded: Collection[str]) -> dict[str, Layout]:
-    """Return how each output of a model is composed, by name.
+    """Return the layout of each output of a model, by name.
 
     Args:
         model: the model.
@@ -38,9 +38,10 @@ def layouts_of(model: ModelProto, bounded: Collection[str]) -> dict[str, Layout]
 
 
 class _Graph:
-    """Answers what the rules ask; see `polygraphy.domain.model.parts.PartsGraph`."""
+    """Implements `polygraphy.domain.model.parts.PartsGraph` for an ONNX graph."""
 
     def __init__(self, model: ModelProto, bounded: Collection[str]) -> None:
+        """Set the model, and the tensors that are known to be bounded."""
         self._model = model
         self._bounded = bounded
         self._nodes: dict[str, NodeProto] = {
@@ -132,7 +133,7 @@ class _Graph:
 
 
 def _dimension(dim: Any) -> Dim:
-    """Return a dimension if it has a name or a length; else None."""
+    """Return the name or length of a dimension; None if it has neither."""
     return dim if isinstance(dim, str) or (isinstance(dim, int) and dim >= 0) else None
 
 

@@ -87,7 +87,7 @@ def attribute_of(node: NodeProto, attribute: AttributeProto, describing: _Descri
 
 
 def _is_dtype(op: str, name: str) -> bool:
-    """Return whether a number stands for a data type."""
+    """Return whether a numeric attribute stands for a data type."""
     return _HOLD_DTYPE.get(op) == name or (
         name in ("dtype", "output_datatype") and op.startswith(_RANDOM)
     )
@@ -258,7 +258,7 @@ class _ReadLater(WeightArrays):
 
 
 class _SingleNumbers(WeightArrays):
-    """Gives weights of one whole number, such as the operand of a comparison."""
+    """Reads weights with a single integer, such as the operand of a comparison."""
 
     def array(self, tensor: TensorProto) -> Any:
         """Return the number; None for other weights, and damaged ones."""
@@ -276,7 +276,8 @@ _WHOLE = (6, 7)
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector inside the block: descriptions grow large, and have no cycles."""
+    """Pause the garbage collector inside the block, because descriptions are large and have no
+    cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -312,7 +313,7 @@ def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
 
 
 class _Describing:
-    """Turns messages into values, as far as they were asked for."""
+    """Converts messages of a model to values, up to the requested detail."""
 
     def __init__(
         self,
@@ -323,6 +324,7 @@ class _Describing:
         *,
         skips_files: bool,
     ) -> None:
+        """Set the detail, and how weights are read."""
         self.opsets = opsets
         self._detail = detail
         self._arrays = arrays

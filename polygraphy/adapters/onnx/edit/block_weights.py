@@ -28,7 +28,7 @@ numpy = mod.lazy_import("numpy")
 
 @frozen
 class Packing:
-    """How codes are packed.
+    """The packing of codes into bytes.
 
     Attributes:
         bits: how many a code has.
@@ -46,9 +46,8 @@ class Packing:
 def block_weight(
     region: Sequence[NodeProto], constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, Packing | None] | None:
-    """Return how an operator stores its weight (scheme, codes, packing) and the weight in floating
-    point; None if that is unknown.
-    """
+    """Return the storage of an operator's weight (scheme, codes, packing) and the weight in
+    floating point; None if that is unknown."""
     for node in region:
         if node.op_type == "MatMulNBits":
             return _block_weight(node, constant, exact)
@@ -118,7 +117,7 @@ def _read_gather_of_blocks(
 
 
 def _unpack_last(array: Array, bits: int) -> Array:
-    """Return the codes that bytes hold along the last axis, the low bits first."""
+    """Return the codes in bytes along the last axis, the low bits first."""
     return _unpack_codes(array.reshape(-1, array.shape[-1]), bits).reshape(*array.shape[:-1], -1)
 
 
@@ -174,7 +173,7 @@ def _block_weight(
 
 
 def _unpack_codes(rows: Array, bits: int) -> Array:
-    """Return the codes that bytes hold, the low bits first."""
+    """Return the codes in bytes, the low bits first."""
     parts = [(rows >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
     codes: Array = numpy.stack(parts, -1).reshape(len(rows), -1).astype(numpy.float64)
     return codes
@@ -195,7 +194,7 @@ def _pack_codes(codes: Array, bits: int) -> Array:
 def store_integers(
     model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
 ) -> None:
-    """Replace the weight of an operator that reads integers by one in another scheme."""
+    """Replace the weight of an operator that reads integers with one in another scheme."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     for node in region:
         if site.exact is None:
@@ -225,7 +224,7 @@ def store_integers(
 def repack_blocks(
     model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
 ) -> None:
-    """Replace a weight in blocks by one in another scheme."""
+    """Replace a weight in blocks with one in another scheme."""
     packing: Packing = site.packing
     operators = ("MatMulNBits", "GatherBlockQuantized")
     node = next((node for node in region if node.op_type in operators), None)
@@ -260,7 +259,7 @@ def repack_blocks(
 def _repack_gathered(
     model: ModelProto, node: NodeProto, site: Site, scheme: Scheme, codes: Array
 ) -> None:
-    """Replace the weight of GatherBlockQuantized by one in another scheme."""
+    """Replace the weight of GatherBlockQuantized with one in another scheme."""
     packing: Packing = site.packing
     weights = {weight.name: weight for weight in model.graph.initializer}
     kind = onnx.numpy_helper.to_array(weights[node.input[2]]).dtype

@@ -31,10 +31,10 @@ override_input_shapes: Callable[..., ModelProto]
 
 @mod.export(funcify=True)
 class OverrideInputShapes(BaseLoader):
-    """Gives inputs of an ONNX model other shapes, and forgets the shapes that follow from them."""
+    """Sets new shapes for inputs of an ONNX model, and removes the shapes that depend on them."""
 
     def __init__(self, model: Deferred[ModelProto], shapes: Mapping[str, Shape]) -> None:
-        """Set which shapes.
+        """Set the model and the new shapes.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
@@ -95,14 +95,14 @@ Bounds = Union[int, "Mapping[str, int]"]
 
 @mod.export(funcify=True)
 class SetUpperBound(BaseLoadOnnxCopy):
-    """Puts Min nodes before the operands that decide how large tensors become."""
+    """Inserts Min nodes before the operands that determine the size of tensors."""
 
     makes_new_model = True
 
     def __init__(
         self, model: Deferred[ModelProto], upper_bounds: Bounds, copy: bool | None = None
     ) -> None:
-        """Set how large they may become.
+        """Set the model and the upper bounds.
 
         Args:
             model: the model, or a loader that makes it. It should have been folded, because a
@@ -116,7 +116,7 @@ class SetUpperBound(BaseLoadOnnxCopy):
         self._bounds = upper_bounds
 
     def call_impl(self) -> ModelProto:
-        """Return the model.
+        """Return the model with the bounds.
 
         Raises:
             UnknownNameError: the model has no tensor of a name.

@@ -44,6 +44,7 @@ class CodeTensors:
     """
 
     def __init__(self, model: ModelProto) -> None:
+        """Find the tensors of codes in a model."""
         self._model = model
         self._types: dict[str, int] = {}
         self.tensors: list[CodeTensor] = []
@@ -75,7 +76,7 @@ class CodeTensors:
         return copy
 
     def split(self, codes: Mapping[str, Any]) -> tuple[ModelProto, dict[str, Any]]:
-        """Return the model in which nodes read given codes, and the inputs for them."""
+        """Return the model in which nodes read the given codes, and the inputs for them."""
         copy = self.with_codes()
         for node in copy.graph.node:
             node.input[:] = [f"{name}{_GIVEN}" if name in codes else name for name in node.input]

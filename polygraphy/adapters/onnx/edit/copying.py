@@ -53,7 +53,7 @@ onnx = mod.lazy_import("onnx")
 
 
 def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
-    """Return a copy of a model with the parts that a plan takes from the reference."""
+    """Return a copy of a model with the parts of a plan copied from the reference."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
     twins = {_first_output(node): node for node in reference.graph.node}
@@ -179,9 +179,7 @@ _SHOWN = 10
 
 @mod.export(funcify=True)
 class CopyNodes(BaseLoader):
-    """Copies nodes in which an ONNX model differs from one that is right, with the weights that
-    they read, from that one.
-    """
+    """Copies differing nodes, with their weights, from a reference into an ONNX model."""
 
     def __init__(
         self,
@@ -189,7 +187,7 @@ class CopyNodes(BaseLoader):
         reference: str | Deferred[ModelProto],
         nodes: Sequence[str] | None = None,
     ) -> None:
-        """Set what is copied.
+        """Set the model, the reference, and the nodes to copy.
 
         Args:
             model: the model, which stays as it is, or a loader that makes it.
@@ -253,7 +251,7 @@ class CopyNodes(BaseLoader):
                     hint="If you want to copy from it anyway, list the nodes with --nodes.",
                 )
             return [suspect for suspect, _ in found_suspects]
-        identities = {side.identity(index) for index in range(len(side.nodes))}
+        identities = {side.nodes[index].label for index in range(len(side.nodes))}
         for name in self._nodes:
             if name not in identities | differing:
                 refuse_inner_name(graph, name)

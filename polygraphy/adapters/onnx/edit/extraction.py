@@ -46,7 +46,7 @@ _NO_TENSOR = "no tensor"
 
 @mod.export(funcify=True)
 class ExtractSubgraph(BaseLoader):
-    """Cuts the part of an ONNX model that lies between some tensors out of it."""
+    """Extracts the part of an ONNX model between some tensors."""
 
     makes_new_model = True
 
@@ -57,7 +57,7 @@ class ExtractSubgraph(BaseLoader):
         output_metadata: TensorMetadata | None = None,
         check_meta: bool | None = None,
     ) -> None:
-        """Set where to cut.
+        """Set the model and the tensors at which to cut.
 
         Args:
             model: the model, as an `onnx.ModelProto` or an `onnx_graphsurgeon.Graph`, or a loader
@@ -74,7 +74,8 @@ class ExtractSubgraph(BaseLoader):
         self._check = check_meta is not False
 
     def call_impl(self) -> Any:
-        """Return the extracted part, in the kind of the given graph, which stays unchanged.
+        """Return the extracted part, as the same type of graph as the given one, which is
+        unchanged.
 
         Raises:
             UnknownNameError: the model has no tensor of a name.
@@ -133,8 +134,8 @@ def complete_metadata(
     inputs: Mapping[str, MetadataTuple] | None,
     outputs: Mapping[str, MetadataTuple] | None,
 ) -> tuple[TensorMetadata, TensorMetadata]:
-    """Return data types and shapes of the new inputs and outputs: as given, else as the model
-    declares, else as inferred.
+    """Return data types and shapes of the new inputs and outputs: the given ones, else the declared
+    ones, else the inferred ones.
 
     Raises:
         UnknownNameError: the model has no tensor of a name.
@@ -184,7 +185,7 @@ def incomplete_tensors(
     *,
     with_rank: bool = False,
 ) -> list[str]:
-    """Return the names of the tensors whose data type or shape is not known well enough.
+    """Return the names of tensors with insufficiently known data type or shape.
 
     Args:
         inputs: what becomes an input.
@@ -271,7 +272,8 @@ extract: Callable[..., ModelProto]
 
 @mod.export(funcify=True)
 class Extract(BaseLoader):
-    """Cuts the part of an ONNX model that lies between some tensors out of it."""
+    """Extracts the part of an ONNX model between some tensors; types and shapes are observed if
+    they are unknown."""
 
     def __init__(
         self,
@@ -280,7 +282,7 @@ class Extract(BaseLoader):
         outputs: TensorMetadata | None = None,
         data_loader: Any = None,
     ) -> None:
-        """Set where to cut.
+        """Set the model, and the tensors at which to cut.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
@@ -297,7 +299,7 @@ class Extract(BaseLoader):
         self._data_loader = data_loader
 
     def call_impl(self) -> ModelProto:
-        """Return the part.
+        """Return the extracted part.
 
         Raises:
             UnknownNameError: the model has no tensor of a name.

@@ -30,7 +30,8 @@ class FloatGraph:
     """
 
     def __init__(self, graph: GraphProto) -> None:
-        self._graph = graph
+        """Index the graph of a floating-point model."""
+        self.graph = graph
         self.makers = {
             name: node
             for node in graph.node

@@ -40,7 +40,7 @@ _SUFFIX = "_polygraphy_surgeon_insert_output"
 
 @mod.export(funcify=True)
 class InsertNode(BaseLoader):
-    """Puts a node into an ONNX model."""
+    """Inserts a node into an ONNX model."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class InsertNode(BaseLoader):
         attrs: Mapping[str, Any] | None = None,
         domain: str | None = None,
     ) -> None:
-        """Describe the node.
+        """Set the model, and describe the node.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
@@ -159,12 +159,11 @@ remove_nodes: Callable[..., ModelProto]
 
 @mod.export(funcify=True)
 class RemoveNodes(BaseLoader):
-    """Takes the nodes of some types out of an ONNX model: what took their first result takes their
-    first operand.
-    """
+    """Removes nodes of some types from an ONNX model; readers of their first output read their
+    first input."""
 
     def __init__(self, model: Deferred[ModelProto], types: Sequence[str]) -> None:
-        """Set which types, of the model, which is changed in place, or of what a loader makes."""
+        """Set the model, which is changed in place, or its loader, and the types to remove."""
         self._model = model
         self._types = list(types)
 
@@ -220,7 +219,7 @@ def _remove(graph: GraphProto, types: Collection[str]) -> int:
 
 
 def _used_tensors(graph: GraphProto) -> set[str]:
-    """Return the tensors of a graph that its nodes read or that are its outputs."""
+    """Return the tensors that nodes of a graph read, and its outputs."""
     used = {value.name for value in graph.output}
     used.update(name for node in graph.node for name in tensors_read(node))
     return used
@@ -240,7 +239,7 @@ def _check_removable(node: NodeProto, used: Collection[str]) -> None:
 
 
 def _redirect(graph: GraphProto, instead: dict[str, str]) -> None:
-    """Replace the names of tensors at the nodes that read them, in subgraphs, too."""
+    """Replace the names of tensors at the nodes that read them, including subgraphs."""
     for node in graph.node:
         for position, name in enumerate(node.input):
             if name in instead:
@@ -264,7 +263,7 @@ class CleanUp(BaseLoader):
         self._model = model
 
     def call_impl(self) -> ModelProto:
-        """Return the model without nodes that no output depends on; all its inputs stay."""
+        """Return the model without nodes that no output depends on; all its inputs are kept."""
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
@@ -275,16 +274,14 @@ class CleanUp(BaseLoader):
 
 @mod.export(funcify=True)
 class SortNodes(BaseLoader):
-    """Puts the nodes of an ONNX model into an order in which they can be computed."""
+    """Sorts the nodes of an ONNX model into an executable order."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
         """Create a loader that changes a model, or the model from a loader, in place."""
         self._model = model
 
     def call_impl(self) -> ModelProto:
-        """Return the model with sorted nodes; ModelError if nodes depend on each other in a
-        circle.
-        """
+        """Return the model with sorted nodes; raise ModelError for a cycle."""
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:

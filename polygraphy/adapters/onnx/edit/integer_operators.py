@@ -22,7 +22,7 @@ _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 @frozen
 class _Operator:
-    """Where the operands of an integer operator are.
+    """The positions of the operands of an integer operator.
 
     Attributes:
         op: the operator in floating point.
@@ -64,7 +64,7 @@ _OPERATORS = {
 
 
 def replace_by_pairs(model: ModelProto) -> bool:
-    """Replace the integer operators of a model by Q/DQ pairs; return whether there were any."""
+    """Replace the integer operators of a model with Q/DQ pairs; return whether there were any."""
     if not any(node.op_type in _OPERATORS or node.op_type == "QLinearConcat"
                for node in model.graph.node):  # fmt: skip
         return False
@@ -73,13 +73,14 @@ def replace_by_pairs(model: ModelProto) -> bool:
 
 
 class _Rewriter:
-    """Rewrites a graph; knows scale and zero point of each tensor of integers.
+    """Rewrites a graph, given the scale and zero point of each integer tensor.
 
     Args:
         graph: which is changed.
     """
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index a graph."""
         self._graph = graph
         self._parameters: dict[str, tuple[str, str]] = {}
         self._taken = {name for node in graph.node for name in node.output}
@@ -137,7 +138,7 @@ class _Rewriter:
         yield _make_node(_QUANTIZE, [result, scale, zero], node.output[0])
 
     def _rewrite_moving_node(self, node: NodeProto) -> Iterator[NodeProto]:
-        """Yield a node that moves integers as one that moves the dequantized numbers."""
+        """Yield a node that moves dequantized numbers, in place of one that moves integers."""
         scale, zero = self._parameters[node.input[0]]
         for at in (0, 2) if node.op_type == "Pad" else (0,):  # The number that pads is a code, too.
             if at < len(node.input) and node.input[at]:

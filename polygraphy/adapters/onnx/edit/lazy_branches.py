@@ -16,7 +16,7 @@ onnx = mod.lazy_import("onnx")
 
 
 class _Choice(NamedTuple):
-    """The Where nodes with one condition.
+    """The Where nodes that share a condition.
 
     Attributes:
         flag: the condition.
@@ -28,8 +28,8 @@ class _Choice(NamedTuple):
 
 
 def compute_lazily(graph: GraphProto, flags: Sequence[str]) -> None:
-    """Replace each Where whose condition is a scalar by an If, and move nodes that only one of its
-    operands needs into that branch.
+    """Replace each Where with a scalar condition by an If, and move nodes that only one operand
+    needs into that branch.
 
     Args:
         graph: a graph; the order of its nodes is not kept.
@@ -102,7 +102,7 @@ def _if_node(choice: _Choice, branches: Sequence[Sequence[NodeProto]]) -> NodePr
 
 
 def _reads(node: NodeProto) -> Iterator[str]:
-    """Yield the names that a node reads, also in its subgraphs, as often as it reads them."""
+    """Yield the names that a node reads, including its subgraphs, once for each read."""
     yield from (name for name in node.input if name)
     for graph in graphs_of(node):
         for inner in graph.node:

@@ -40,9 +40,8 @@ def move_weights(model: ModelProto, epsilon: float, seed: int) -> ModelProto:
 
 
 def weight_precision(model: ModelProto) -> str | None:
-    """Return the half precision to which the float32 weights of a model are rounded, or None; see
-    `polygraphy.ports.editing.weight_precision`.
-    """
+    """Return the half precision to which the float32 weights of a model are rounded; None if they
+    are not. See `polygraphy.ports.editing.weight_precision`."""
     import ml_dtypes
 
     # Most weights with the digits of bfloat16 are float16 numbers, too.

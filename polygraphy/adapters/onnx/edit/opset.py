@@ -36,12 +36,12 @@ _LARGE = 1 << 16  # Bytes; smaller weights may be what an operator's new form is
 
 @mod.export(funcify=True)
 class ConvertOpset(BaseLoader):
-    """Rewrites an ONNX model for another opset, with the converter of the `onnx` package."""
+    """Converts an ONNX model to another opset, with the converter of the `onnx` package."""
 
     makes_new_model = True
 
     def __init__(self, model: Deferred[ModelProto], opset: int) -> None:
-        """Set for which.
+        """Set the model and the opset.
 
         Args:
             model: the model, which stays as it is, or a loader that makes it.
@@ -84,7 +84,7 @@ class ConvertOpset(BaseLoader):
 
 
 def _convert(model: ModelProto, opset: int) -> None:
-    """Convert a model in place; large weights and metadata stay as they are."""
+    """Convert a model in place; large weights and metadata are unchanged."""
     weights: dict[str, TensorProto] = {}
 
     def place(tensor: TensorProto) -> tuple[str, int, int] | None:

@@ -46,11 +46,11 @@ onnx = mod.lazy_import("onnx")
 
 @mod.export(funcify=True)
 class ModifyOutputs(BaseLoader):
-    """Makes other tensors of an ONNX model its outputs."""
+    """Sets the outputs of an ONNX model."""
 
     @property
     def makes_new_model(self) -> bool:
-        """Whether the result is a new model that only the caller has; see `ownership`."""
+        """Return whether the result is a new model that only the caller has; see `ownership`."""
         return self._copy or makes_new_model(self._model)
 
     def __init__(
@@ -61,7 +61,7 @@ class ModifyOutputs(BaseLoader):
         copy: bool | None = None,
         mark_types: Sequence[str] | None = None,
     ) -> None:
-        """Set which tensors become outputs; names may be patterns, as of `fnmatch`.
+        """Set the tensors that become outputs; names may be patterns of `fnmatch`.
 
         Args:
             model: the model, or a loader that makes it.
@@ -101,7 +101,7 @@ class ModifyOutputs(BaseLoader):
 
     @property
     def _marks_all(self) -> bool:
-        """Whether all tensors become outputs."""
+        """Return whether all tensors become outputs."""
         return self._outputs == constants.MARK_ALL
 
     def _select_outputs(self, tensors: GraphTensors) -> set[str]:
@@ -117,9 +117,10 @@ class ModifyOutputs(BaseLoader):
 
 
 class GraphTensors:
-    """The tensors of a graph by name, in the order in which they come to be."""
+    """The tensors of a graph by name, in the order of their computation."""
 
     def __init__(self, graph: GraphProto, functions: Iterable[FunctionProto] = ()) -> None:
+        """Collect the tensors of a graph."""
         self._functions = functions
         self.outputs = [value.name for value in graph.output]
         self.computed = [name for node in graph.node for name in node.output if name]
@@ -164,7 +165,8 @@ class GraphTensors:
         refuse_inner_name(self._graph, name, self._functions)
 
     def outputs_by_type(self, types: Iterable[str]) -> set[str]:
-        """Return the outputs of nodes of some types; UnknownNameError for a type without nodes."""
+        """Return the outputs of nodes of some types; raise UnknownNameError for a type without
+        nodes."""
         makers: dict[str, list[str]] = {}
         for node in self._graph.node:
             makers.setdefault(node.op_type.lower(), []).extend(filter(None, node.output))
@@ -321,9 +323,8 @@ def _prepare_feeds(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[d
 
 
 def _check_feeds(loader: Any, metadata: TensorMetadata) -> Iterator[dict[str, Any]]:
-    """Yield the iterations of a data loader, restricted to the inputs; InputError if one lacks
-    an input.
-    """
+    """Yield the iterations of a data loader, restricted to the inputs; raise InputError if one
+    lacks an input."""
     is_empty = True
     for feed_dict in loader:
         is_empty = False
@@ -346,12 +347,11 @@ def observe_metadata(
 
 @mod.export(funcify=True)
 class ObserveShapes(BaseLoader):
-    """Runs an ONNX model once, and writes down the shapes that its tensors have: what cannot be
-    inferred is known then, and every dimension is a number.
-    """
+    """Runs an ONNX model once and records the shapes of its tensors, including those that cannot be
+    inferred; every dimension is a number."""
 
     def __init__(self, model: Deferred[ModelProto], data_loader: Any = None) -> None:
-        """Set with which data.
+        """Set the model and the data.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.

@@ -34,7 +34,12 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     weights_between,
 )
 from polygraphy.adapters.onnx.edit.quantized_schemes import SchemeEditor
-from polygraphy.adapters.onnx.edit.reference_names import rename_operators, sort_forms
+from polygraphy.adapters.onnx.edit.reference_names import (
+    common_share,
+    rename_operators,
+    sort_forms,
+)
+from polygraphy.adapters.onnx.edit.reference_pairs import rename_as_reference
 from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
@@ -74,6 +79,8 @@ _KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")
 """Quantizers that do not compensate in biases for the errors of weights."""
 _SMALL = 4096
 """Constants of up to so many elements are decoded once: scales and zero points."""
+_NAMED = 0.5
+"""A model that has less than this share of the tensors of its reference was renamed."""
 _ALIKE = 0.5
 """A weight of the reference may differ from the quantized one by this share of its rms."""
 
@@ -83,28 +90,39 @@ def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> Quant
     forms = sort_forms(model, references)
     opened = QuantizedModel(model, [FloatGraph(form.graph) for form in forms])
     opened.reference = forms[0] if forms else None
+    for number, form in enumerate(forms[1:], 1) if opened.renamed else ():
+        # Names do not say which form the quantizer read, but the number of counterparts does.
+        order = [form, *forms[:number], *forms[number + 1 :]]
+        other = QuantizedModel(model, [FloatGraph(each.graph) for each in order])
+        if other.renamed > opened.renamed:
+            opened, opened.reference = other, form
     return opened
 
 
 class QuantizedModel:
-    """A model and its sites; implements the port `QuantizedModel`.
+    """A model with its quantization sites; implements the port `QuantizedModel`.
 
     Attributes:
         sites: where it is quantized.
         nodes: what computes, as before it was quantized.
         producer: which quantizer made it; empty if it does not say.
         reference: the form of the reference that the quantizer read; None without a reference.
+        renamed: the number of nodes that got the names of the reference.
     """
 
     reference: ModelProto | None = None
+    renamed: int = 0
 
     def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
+        """Find the quantization sites of a model, with weights and tensors of the references."""
         self._model: ModelProto = copy_of(model)
         self._references = references
         self.producer = producer_of(model)
         self.was_rewritten = replace_by_pairs(self._model) | replace_products(self._model)
         self._graph = self._model.graph
         for reference in references[:1]:
+            if common_share(self._graph, reference.graph) < _NAMED:
+                self.renamed = rename_as_reference(self._graph, reference.graph)
             rename_operators(self._graph, reference)
         self.sites: list[Site] = []
         self._activations: set[str] = set()
@@ -131,7 +149,7 @@ class QuantizedModel:
 
     @cached_property
     def nodes(self) -> list[FloatNode]:
-        """The nodes that compute, with the tensors that they read before quantization."""
+        """Return the computing nodes, with the tensors that they read before quantization."""
         found_nodes = []
         operators = {pair.output: pair for pair in self._pairs if pair.twin is not None}
         hidden = {id(node) for pair in operators.values() for node in pair.region}
@@ -161,7 +179,7 @@ class QuantizedModel:
     # Other forms of the model.
 
     def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> ModelProto:
-        """Return the model with one more input, which switches each site on or off."""
+        """Return the model with an additional input that switches each site on or off."""
         copy, graph = self._copy_graph()
         between = self._weights_between if requantizes else {}
         graph.input.append(
@@ -185,9 +203,8 @@ class QuantizedModel:
 
     @cached_property
     def between(self) -> dict[int, tuple[int, Sequence[int]]]:
-        """Weights that a backend may quantize again, each with the site that its node reads and
-        those behind its node.
-        """
+        """Return the weights that a backend may quantize again, each with the site that its node
+        reads and those that follow its node."""
         return {
             weight: (one, tuple(behind)) for weight, (one, behind) in self._weights_between.items()
         }
@@ -249,7 +266,8 @@ class QuantizedModel:
         return site.name.partition("//again")[0]
 
     def with_schemes(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
-        """Return the model with other parameters at some sites; None: a bias from its operands."""
+        """Return the model with other parameters at some sites; for None, a bias is computed from
+        its operands."""
         repaired_model = QuantizedModel(self._change_schemes(schemes)._model, self._references)
         repaired_model.reference = self.reference
         return repaired_model
@@ -331,9 +349,8 @@ class QuantizedModel:
         return name
 
     def _constant_reader(self) -> Callable[[str], Array | None]:
-        """Return a function that returns the elements of a constant by name, and None for other
-        tensors; constants that are added later are not known to it.
-        """
+        """Return a function from names to the elements of constants, and None for other tensors;
+        constants added later are not included."""
         makers, weights = self._makers, self._weights
         arrays: dict[str, Array | None] = {}
 

@@ -38,7 +38,7 @@ _NOTE = "onnx.infer"
 
 
 class SitePair:
-    """The nodes of a site.
+    """The quantizing nodes of a site.
 
     Args:
         number: the position of the site.
@@ -62,6 +62,7 @@ class SitePair:
         region: Sequence[NodeProto] = (),
         weights: Mapping[str, Any] | None = None,
     ) -> None:
+        """Set the nodes of the site with this number."""
         self.number, self.outputs, self.quantize, self.dequantize = (
             number,
             outputs,
@@ -73,12 +74,12 @@ class SitePair:
 
     @property
     def output(self) -> str:
-        """The first tensor that nodes read."""
+        """Return the first tensor that nodes read."""
         return self.outputs[0]
 
 
 def scheme_of_node(node: NodeProto, constant: Any, codes: Array | None = None) -> Scheme | None:
-    """Return how a node stores or reads; None if that is not known before the model runs."""
+    """Return the quantization scheme of a node; None if it is unknown before the model runs."""
     scale = constant(node.input[1])
     if scale is None:
         return None
@@ -147,9 +148,8 @@ def _nncf_function(nodes: Sequence[NodeProto]) -> str:
 
 
 def quantizer_name(twin: NodeProto, region: Sequence[NodeProto]) -> str:
-    """Return the name that a quantizer gives the node that an operator replaces: ONNX Runtime's
-    dynamic one first replaces a Gemm by a MatMul and an Add.
-    """
+    """Return the name that a quantizer gives the replaced node: ONNX Runtime's dynamic quantizer
+    first replaces a Gemm by a MatMul and an Add."""
     for node in region:
         if node.op_type in ("ConvInteger", "MatMulInteger") and node.name.endswith("_quant"):
             return node.name.removesuffix("_quant")
@@ -162,9 +162,8 @@ def makers_of(graph: GraphProto) -> dict[str, NodeProto]:
 
 
 def is_bias_shape(dims: Sequence[int], producer: str) -> bool:
-    """Return whether a weight may be a bias that the quantizer changed: one of its axes is long.
-    NNCF also changes biases of one element.
-    """
+    """Return whether a weight of this shape may be a bias that the quantizer corrected: only one
+    axis is longer than 1. NNCF also corrects single elements."""
     count = sum(size > 1 for size in dims)
     return count == 1 or (producer == "nncf" and count == 0 and len(dims) > 0)
 
@@ -180,7 +179,7 @@ def is_corrected(correction: Array, exact: Array, producer: str) -> bool:
 
 
 def is_same_scheme(scheme: Scheme, other_scheme: Scheme) -> bool:
-    """Return whether two schemes store numbers alike."""
+    """Return whether two schemes store numbers in the same way."""
     return bool(
         scheme.scale.shape == other_scheme.scale.shape
         and numpy.allclose(scheme.scale, other_scheme.scale, rtol=1e-5)
@@ -189,7 +188,7 @@ def is_same_scheme(scheme: Scheme, other_scheme: Scheme) -> bool:
 
 
 def format_of(scheme: Scheme) -> str:
-    """Return a scheme in words."""
+    """Return a scheme as text."""
     if scheme.block:
         return f"{scheme.dtype}, blocks of {scheme.block}"
     return f"{scheme.dtype}, per {'tensor' if scheme.is_per_tensor else 'channel'}"
@@ -215,7 +214,7 @@ def channel_axis(readers: Sequence[tuple[NodeProto, int]], rank: int) -> int | N
 
 
 def convert_codes(codes: Array, dtype: str) -> Array:
-    """Return codes as an array of their type."""
+    """Return codes as an array of their data type."""
     stored = STORED[dtype]
     if stored.minifloat is not None:
         return codes.astype(numpy.float32).astype(stored.minifloat)
@@ -225,7 +224,7 @@ def convert_codes(codes: Array, dtype: str) -> Array:
 
 
 def set_axis(node: NodeProto, scheme: Scheme) -> None:
-    """Give a node the axis and the block size of a scheme."""
+    """Set the axis and the block size of a node from a scheme."""
     attribute = [
         attribute for attribute in node.attribute if attribute.name not in ("axis", "block_size")
     ]
@@ -238,7 +237,7 @@ def set_axis(node: NodeProto, scheme: Scheme) -> None:
 
 
 def set_domain(model: ModelProto, node: NodeProto, scheme: Scheme) -> None:
-    """Give a node the domain in which ONNX Runtime supports the type of its codes."""
+    """Set the domain of a node to one in which ONNX Runtime supports the type of its codes."""
     opset = {one.domain: one.version for one in model.opset_import}
     if scheme.dtype in ("int16", "uint16") and opset.get("", 1) < _OPSET_OF_16_BITS:
         node.domain = _MICROSOFT
@@ -280,7 +279,7 @@ def _sites_behind(
     readers: Mapping[str, Sequence[NodeProto]],
     name: str,
 ) -> list[int]:
-    """Return the sites that a tensor leads to, on a path without branches."""
+    """Return the sites that a tensor reaches on a path without branches."""
     stored = {id(pair.quantize): pair for pair in pairs if pair.quantize is not None}
     outputs = {value.name for value in graph.output}
     sites_behind: list[int] = []
@@ -304,9 +303,8 @@ def _sites_behind(
 
 
 def remove_suffixes(graph: GraphProto, suffix: str) -> None:
-    """Rename weights so that they have no suffix, if no tensor of the graph has that name, and no
-    subgraph may read them.
-    """
+    """Remove a suffix from the names of weights, unless another tensor has that name or a subgraph
+    may read them."""
     if any(attribute.HasField("g") for node in graph.node for attribute in node.attribute):
         return
     names = {name for node in graph.node for name in node.output}
@@ -384,7 +382,7 @@ def operator_region(
     reference: FloatGraph,
     order: Mapping[int, int],
 ) -> list[NodeProto]:
-    """Return the nodes that compute a tensor from others that the reference has, too."""
+    """Return the nodes that compute a tensor from others that the reference also has."""
     region: dict[int, NodeProto] = {}
     pending = [name]
     while pending and len(region) < 32:

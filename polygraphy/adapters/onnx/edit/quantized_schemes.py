@@ -48,6 +48,7 @@ class SchemeEditor:
         pairs: Sequence[SitePair],
         nodes: Sequence[FloatNode],
     ) -> None:
+        """Set the model to change, and its sites."""
         self._model, self._graph = model, model.graph
         self.sites, self._pairs, self._nodes = list(sites), pairs, nodes
         self._names = {weight.name for weight in model.graph.initializer}

@@ -137,7 +137,7 @@ def _operands_of(node: NodeProto) -> list[str]:
 
 
 class _Sites:
-    """What is quantized in a graph.
+    """The quantized tensors of a graph.
 
     Attributes:
         pairs: by what a DequantizeLinear makes, that node, if it reads what is quantized here or a
@@ -146,6 +146,7 @@ class _Sites:
     """
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index a graph."""
         self._graph = graph
         self._makers = {name: node for node in graph.node for name in node.output if name}
         self._weights = {weight.name: weight for weight in graph.initializer}
@@ -174,7 +175,7 @@ class _Sites:
                 yield node
 
     def weight(self, name: str) -> Array | None:
-        """Return a weight as nodes read it, after quantization; None if that is not known."""
+        """Return a weight after quantization, as nodes read it; None if it is unknown."""
         node = self.pairs[name]
         stored, parameters = self.constant(node.input[0]), self._parameters(node)
         if stored is None or parameters is None:
@@ -183,9 +184,8 @@ class _Sites:
         return array
 
     def step(self, name: str) -> Callable[[Any], Any] | None:
-        """Return a function that quantizes an array as a tensor is quantized; None if that is
-        unknown before a run.
-        """
+        """Return a function that quantizes an array like a tensor of the graph; None if that is
+        unknown before a run."""
         node = self.pairs[name]
         before = self.maker(name) if name in self.before else node
         stored, read = self._parameters(before), self._parameters(node)

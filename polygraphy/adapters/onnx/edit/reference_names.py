@@ -25,25 +25,23 @@ _ADDED = re.compile(r"(_QuantizeLinear_Input|_quantized|_Q\d+)$")
 
 
 def sort_forms(model: ModelProto, forms: Sequence[ModelProto]) -> list[ModelProto]:
-    """Return the forms of a reference, first the one whose tensors most of the model's are: many
-    people optimize a model before they quantize it, and a quantizer may do it itself.
-    """
-    names = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    """Return the forms of a reference, sorted by the share of model tensors they contain: the model
+    may have been optimized before it was quantized."""
+    return sorted(forms, key=lambda form: common_share(model.graph, form.graph), reverse=True)
+
+
+def common_share(graph: GraphProto, reference: GraphProto) -> float:
+    """Return the share of the reference's computed tensors that a graph has by the same names."""
+    names = {name for node in graph.node for name in (*node.input, *node.output)}
     names |= {_ADDED.sub("", name) for name in names}
-
-    def share(form: ModelProto) -> float:
-        """Return the share of the computed tensors that the model has as well."""
-        nodes = [node for node in form.graph.node if node.op_type != "Constant"]
-        makes = [name for node in nodes for name in node.output if name]
-        return sum(name in names for name in makes) / max(len(makes), 1)
-
-    return sorted(forms, key=share, reverse=True)
+    nodes = [node for node in reference.node if node.op_type != "Constant"]
+    makes = [name for node in nodes for name in node.output if name]
+    return sum(name in names for name in makes) / max(len(makes), 1)
 
 
 def rename_operators(graph: GraphProto, reference: FloatGraph) -> None:
-    """Rename what operators with a weight in few bits compute as the reference calls it: Olive and
-    others add to the names of tensors.
-    """
+    """Rename the outputs of operators with low-bit weights to the reference's names, because Olive
+    and others add suffixes."""
     outputs = {value.name for value in graph.output}
     names = {name for node in graph.node for name in node.output}
     new_names: dict[str, str] = {}

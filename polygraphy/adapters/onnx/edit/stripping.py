@@ -66,7 +66,7 @@ _UINT8 = 2
 
 
 def prunable_axes(model: ModelProto) -> dict[str, int]:
-    """Return the weights that may be 2:4 sparse, and along which axis."""
+    """Return, by name, the weights that may be 2:4 sparse, with their axis."""
     graph = describe_model(model, "", Detail(layers=True, attrs=True)).graph
     return {
         prunable_weight.weight.name: prunable_weight.axis
@@ -155,7 +155,7 @@ _FLOATS = (1, 10, 16)  # float32, float16, bfloat16: what may be sparse
 
 @mod.export(funcify=True)
 class StripWeights(BaseLoader):
-    """Takes the weights out of an ONNX model."""
+    """Removes the data of weights from an ONNX model."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class StripWeights(BaseLoader):
         exclude: Collection[str] = (),
         exclude_list: str | None = None,
     ) -> None:
-        """Set which weights stay.
+        """Set the model and the weights to keep.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
@@ -234,7 +234,7 @@ def _strip_tensor(tensor: TensorProto, axis: int | None) -> None:
 
 @mod.export(funcify=True)
 class RestoreWeights(BaseLoader):
-    """Puts the weights that were taken out of an ONNX model back, from a model that has them."""
+    """Restores weights that were stripped from an ONNX model, from a model that has them."""
 
     def __init__(self, model: Deferred[ModelProto], original: Deferred[ModelProto]) -> None:
         """Create a loader that fills a model without weights from one with them; both may be
@@ -267,7 +267,7 @@ class RestoreWeights(BaseLoader):
 
 @mod.export(funcify=True)
 class ReconstructWeights(BaseLoader):
-    """Puts random numbers in place of weights that were taken out of an ONNX model."""
+    """Replaces stripped weights of an ONNX model with random numbers."""
 
     def __init__(self, model: Deferred[ModelProto], map_weights: bool | None = None) -> None:
         """Create a loader that replaces stripped weights by random ones, in memory or in a mapped
@@ -282,8 +282,8 @@ class ReconstructWeights(BaseLoader):
         self._map_weights = bool(map_weights)
 
     def call_impl(self) -> ModelProto:
-        """Return the model with random weights, which are the same each time, and sparse if the
-        weight was sparse. A model with all its weights stays unchanged, with a warning.
+        """Return the model with random weights, which are reproducible, and sparse if the weight
+        was sparse. A model with all its weights is unchanged, with a warning.
 
         Raises:
             FileError: there is no room in the temporary folder.
@@ -317,7 +317,7 @@ def _remove_mark(model: ModelProto) -> None:
 
 
 def _fill_tensor(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
-    """Give a stripped weight random numbers; sparse ones if it was sparse."""
+    """Fill a stripped weight with random numbers, sparse ones if it was sparse."""
     dtype = OnnxDataTypes().from_native(tensor.data_type)
     if dtype is None:
         raise ModelError(f"Weight {tensor.name!r} has the unknown type {tensor.data_type}.")
@@ -346,16 +346,15 @@ prune_weights: Callable[..., ModelProto]
 
 @mod.export(funcify=True)
 class PruneWeights(BaseLoader):
-    """Sets two of every four weights that products sum over to zero, those of the smallest
-    magnitude: tensor cores compute with such weights twice as fast. The model's accuracy is gone.
-    """
+    """Sets the two smallest of every four consecutive weights of products to zero. Tensor cores
+    compute with such weights twice as fast, but the accuracy is lost."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
         """Create a loader that changes a model, or the model from a loader, in place."""
         self._model = model
 
     def call_impl(self) -> ModelProto:
-        """Return the model."""
+        """Return the model with pruned weights."""
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:

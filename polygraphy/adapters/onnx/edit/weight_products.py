@@ -25,9 +25,8 @@ _LEAST_OPSET = {"int8": 13, "uint8": 13, "int4": 21, "uint4": 21, "int16": 21, "
 
 
 def replace_products(model: ModelProto) -> bool:
-    """Replace Cast, Sub and Mul of stored integers by DequantizeLinear; return whether there were
-    any.
-    """
+    """Replace Cast, Sub and Mul of stored integers with DequantizeLinear; return whether there were
+    any."""
     versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
     opset = max(versions, default=1)
     graph = model.graph
@@ -107,9 +106,8 @@ def _array(name: str, makers: Mapping[str, NodeProto], held: Mapping[str, Any]) 
 
 
 def _channel_axis(codes: Array, scale: Array) -> int | None:
-    """Return the axis along which a scale differs, 0 for a single one; None if it is not along one
-    axis.
-    """
+    """Return the axis along which a scale varies, 0 for a single one; None if it varies along
+    several."""
     if scale.size == 1:
         return 0
     aligned = (1,) * (codes.ndim - scale.ndim) + scale.shape

@@ -130,9 +130,8 @@ class ConstantNodes:
         self._kept.update(self._made_by[name] for name in names)
 
     def tensors_to_replace(self, is_too_large: Callable[[str], bool]) -> list[str]:
-        """Return the tensors whose values replace nodes: those that are used elsewhere. Nodes with
-        too large results are kept.
-        """
+        """Return the tensors whose values replace nodes, because other nodes read them. Nodes with
+        too large outputs are kept."""
         used = {value.name for value in self.graph.output}
         found_names: list[str] = []
         for index in range(len(self._nodes) - 1, -1, -1):
@@ -162,7 +161,7 @@ class ConstantNodes:
         return None if shape is None else prod(shape) * itemsize(kind)
 
     def cone(self, names: Iterable[str]) -> list[str]:
-        """Return the constants that must be computed for some constants, including these."""
+        """Return all constants that some constants depend on, including these."""
         _, needed = self._sources(names)
         return [name for nodes, index in needed for name in nodes._nodes[index].output[:] if name]
 

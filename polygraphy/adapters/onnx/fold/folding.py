@@ -49,8 +49,8 @@ an operator that is not known, nothing is computed.
 
 
 def fold_functions(model: ModelProto, fold: Callable[[ModelProto], None]) -> None:
-    """Fold constants in the functions of a model; types and shapes of their inputs differ from call
-    to call, so they are not used.
+    """Fold constants in the functions of a model, without types and shapes of their inputs, which
+    differ between calls.
 
     Args:
         model: the model, whose functions are changed where that leaves fewer nodes.
@@ -117,7 +117,7 @@ Shapes = dict[str, "Shape | None"]
 
 @mod.export(funcify=True)
 class FoldConstants(BaseLoadOnnxCopy):
-    """Replaces the parts of an ONNX model that depend on no input by their values."""
+    """Replaces the parts of an ONNX model that depend on no input with their values."""
 
     makes_new_model = True
 
@@ -133,7 +133,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         size_threshold: int | None = None,
         allow_onnxruntime_shape_inference: bool | None = None,
     ) -> None:
-        """Set what is folded.
+        """Set the model, and what to fold.
 
         Args:
             model: the model, or a loader that makes it.
@@ -171,7 +171,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         self._symbolic = allow_onnxruntime_shape_inference is True
 
     def call_impl(self) -> ModelProto:
-        """Return the model.
+        """Return the model with folded constants.
 
         Raises:
             ModelError: nodes depend on each other in a circle.
@@ -218,14 +218,14 @@ class FoldConstants(BaseLoadOnnxCopy):
                 return
 
     def _fold_body(self, body: ModelProto, room: Room) -> None:
-        """Fold the body of a function; all of them share the room."""
+        """Fold the body of a function; all bodies share the memory budget."""
         along = self._infers and self._num_passes is None
         for _ in range(self._num_passes or 1):
             if not self._fold_once(body, {}, room, along=along):
                 return
 
     def _room(self, model: ModelProto) -> Room:
-        """Return the bytes by which a model may grow."""
+        """Return the budget in bytes by which a model may grow."""
         return Room(limit_bytes(model_bytes(model)), self._said)
 
     def _fold_once(
@@ -317,8 +317,8 @@ _TO_THE_END = 2**31 - 1
 
 @mod.export(funcify=True)
 class Simplify(BaseLoadOnnxCopy):
-    """Removes nodes of an ONNX model whose result is one of their operands, for every input, and
-    nodes that compute what another has computed.
+    """Removes nodes of an ONNX model that return one of their inputs unchanged, and nodes that
+    repeat a computation.
 
     No rule computes in another order or rounds otherwise: outputs stay the same to the bit.
     """
@@ -347,9 +347,10 @@ class Simplify(BaseLoadOnnxCopy):
 
 
 class _Simplification:
-    """What can be removed from one graph."""
+    """Finds and removes redundant nodes of one graph."""
 
     def __init__(self, model: ModelProto, walk: GraphWalk) -> None:
+        """Set the model, and the walk over its graph."""
         self._model = model
         self._graph: GraphProto = walk.nodes.graph
         self._walk = walk
@@ -420,9 +421,8 @@ class _Simplification:
         return self._same.get(name, name)
 
     def _result_key(self, node: NodeProto) -> tuple[Any, ...] | None:
-        """Return a key that is equal for nodes with equal results; None if other things
-        matter too.
-        """
+        """Return a key that is equal for nodes with equal outputs; None if other things also
+        matter."""
         if node.op_type in QUANTIZATION:
             return None  # Backends look for these where they are.
         signature = signature_of(node.op_type, "", self._versions.get("", 1))

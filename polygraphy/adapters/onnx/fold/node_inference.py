@@ -38,7 +38,7 @@ _Key = tuple[str, str, str]
 
 
 class Operands(Protocol):
-    """What is known of the tensors that nodes take."""
+    """The known facts about the inputs of nodes."""
 
     def kind(self, name: str) -> str | None:
         """Return the type of a tensor in ONNX notation; None if it is unknown."""
@@ -54,7 +54,7 @@ class Operands(Protocol):
 
 
 class NodeInference:
-    """The shape inference of the onnx package, asked for one node at a time.
+    """Shape inference of the onnx package for single nodes.
 
     The node is put into a model of its own, whose inputs are its operands. An operand that is known
     is a weight there, and one that is known in part the shape of a further input.
@@ -74,9 +74,8 @@ class NodeInference:
         self._ir_version = max(model.ir_version, 4)
 
     def infer(self, node: NodeProto, operands: Operands) -> dict[str, Shape]:
-        """Return the shapes of the results of a node without subgraphs, as far as they are known;
-        names in them come from the shapes of its operands.
-        """
+        """Return the known shapes of the outputs of a node without subgraphs; dimension names come
+        from the shapes of its inputs."""
         framed: ModelProto = onnx.ModelProto(ir_version=self._ir_version)
         framed.opset_import.extend(self._versions)
         framed.functions.extend(self._collect_functions(node))

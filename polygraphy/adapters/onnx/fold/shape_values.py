@@ -124,7 +124,7 @@ class Elements:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor."""
+        """Return the shape of the tensor."""
         return () if self.is_scalar else (len(self.values),)
 
     def array(self) -> Any:
@@ -170,7 +170,7 @@ def _is_in_range(new_elements: Elements) -> bool:
 
 
 class _Call:
-    """A node, and what is known of its operands."""
+    """A node, with the known facts about its inputs."""
 
     def __init__(
         self,
@@ -178,6 +178,7 @@ class _Call:
         shape: Callable[[str], Shape | None],
         look_up: Callable[[str], Elements | None],
     ) -> None:
+        """Set the node, and the functions that return shapes and elements of tensors."""
         self.node = node
         self.inputs = node.input[:]
         self._shape = shape
@@ -469,10 +470,10 @@ _NOT_LARGER = frozenset(
 
 
 class Room:
-    """How many bytes the constants of a whole model may still come to take."""
+    """The number of bytes by which the constants of a model may still grow."""
 
     def __init__(self, limit: float, names: set[str]) -> None:
-        """Set how many bytes there are, and which nodes were already logged."""
+        """Set the number of bytes, and the nodes that were already logged."""
         self._limit = limit
         self._taken = 0.0
         self._said = names
@@ -495,7 +496,7 @@ class Room:
 
 
 class Sizes:
-    """How large the results of the constant nodes of a graph are."""
+    """Bounds on the sizes of constant nodes' outputs."""
 
     def __init__(
         self,

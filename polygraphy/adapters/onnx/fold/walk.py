@@ -121,9 +121,8 @@ def static_shapes(graph: GraphProto) -> dict[str, Shape | None]:
 
 
 def common_shape(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Return the dimensions that two shapes share, None for the others; None if their ranks differ
-    or one is unknown.
-    """
+    """Return a shape with the equal dimensions of two shapes, and None for the others; None if
+    their ranks differ or one is unknown."""
     if left is None or right is None or len(left) != len(right):
         return None
     return [first if first == second else None for first, second in zip(left, right)]
@@ -201,7 +200,7 @@ _SHAPES = frozenset({"Shape", "Size"})
 
 @define
 class Walk:
-    """What the graphs of a model share.
+    """The state shared by all graphs of a model during a walk.
 
     Attributes:
         model: the model.
@@ -224,6 +223,7 @@ class Walk:
     _numbers: Iterator[int] = field(factory=count)
 
     def __attrs_post_init__(self) -> None:
+        """Prepare inference, and collect the names in the model."""
         self.versions = {
             domain_of(entry.domain): entry.version for entry in self.model.opset_import
         }
@@ -244,7 +244,7 @@ class Walk:
 
 
 class GraphWalk:
-    """The walk over the nodes of one graph, and what is known of its tensors.
+    """The walk over the nodes of one graph, with the known facts about its tensors.
 
     Attributes:
         nodes: those of them that compute constants.
@@ -258,6 +258,7 @@ class GraphWalk:
         shapes: Mapping[str, Shape | None],
         outer: GraphWalk | None,
     ) -> None:
+        """Set the graph, its known types and shapes, and the walk over its outer graph."""
         self._walk = walk
         self._graph = graph
         self._types = types
@@ -406,9 +407,8 @@ class GraphWalk:
     def _has_computed(
         self, node: NodeProto, found_values: Mapping[str, Shape], outputs: Sequence[str]
     ) -> bool:
-        """Compute small constant operands of a node whose result shapes are not all known; return
-        whether that succeeded.
-        """
+        """Compute small constant inputs of a node with unknown output shapes; return whether that
+        succeeded."""
         if all(static(found_values.get(name)) is not None for name in outputs):
             return False
         names = [
@@ -537,9 +537,8 @@ class GraphWalk:
         return nodes.replace(names)
 
     def _together(self, partitioning: str | None, names: Sequence[str]) -> dict[str, Any] | None:
-        """Return constants that are computed all at once; None if that fails and smaller parts
-        should be tried.
-        """
+        """Return constants computed all at once; None if that fails and smaller parts should be
+        tried."""
         try:
             return evaluate_constants(self.nodes.model_of(names), names)
         except PolygraphyException as error:

@@ -43,7 +43,7 @@ _TOLERATED = ("No Op registered for", "No opset import for domain", "Field 'shap
 
 @mod.export(funcify=True)
 class CheckModel(BaseLoader):
-    """Checks an ONNX model and passes it on."""
+    """Checks an ONNX model and returns it."""
 
     @property
     def makes_new_model(self) -> bool:
@@ -56,7 +56,7 @@ class CheckModel(BaseLoader):
 
     def call_impl(self) -> ModelProto:
         """Return the model, which is valid. If the checker rejects it, nodes are sorted, unnamed
-        graphs get a name, and weights become inputs if the version of the format requires that.
+        graphs get a name, and weights become inputs if the format version requires that.
 
         What the checker has against operators of plugins and outputs of unknown rank is only logged
         in the log.
@@ -126,9 +126,8 @@ def is_tolerated(problem: str) -> bool:
 
 
 def is_only_discouraged(problem: str) -> bool:
-    """Return whether the checker calls an operator deprecated that has no newer form, so that
-    models with it are valid.
-    """
+    """Return whether the checker only calls an operator deprecated that has no newer form, so that
+    models with it are valid."""
     return any(f"registered for {op} is deprecated" in problem for op in _DISCOURAGED)
 
 
@@ -198,7 +197,7 @@ _SYMPTOMS = (IndexError, KeyError, RecursionError, StopIteration, TypeError, Val
 
 
 def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelProto]) -> ModelProto:
-    """Return an edited model.
+    """Return a model after an edit function was applied to it.
 
     Raises:
         ModelError: the model is against the standard, so that it cannot be edited.
@@ -210,9 +209,8 @@ def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelPr
 
 @contextmanager
 def model_faults(model: ModelProto) -> Iterator[None]:
-    """Turn an error inside the block into a ModelError if the model is invalid, such as a node
-    without a required operand.
-    """
+    """Convert an error inside the block to ModelError if the model is invalid, such as a node
+    without a required input."""
     try:
         yield
     except PolygraphyException:

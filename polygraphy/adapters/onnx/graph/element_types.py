@@ -121,7 +121,7 @@ def _parameter(declared: Any, variables: Mapping[str, Sequence[str]]) -> Paramet
 
 
 def domain_of(domain: str) -> str:
-    """Return the canonical spelling of a domain: the standard one has two."""
+    """Return the canonical spelling of a domain, because the standard one has two."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -159,11 +159,13 @@ class GraphTypes:
     """
 
     def __init__(self, parent: GraphTypes | None = None) -> None:
+        """Start without types; `parent` has those of the outer graph."""
         self.parent = parent
         self._own: dict[str, str] = {}
         self._inner: dict[int, list[GraphTypes]] = {}
 
     def __getitem__(self, name: str) -> str | None:
+        """Return the type of a tensor; None if it is unknown."""
         scope: GraphTypes | None = self
         while scope is not None:
             if name in scope._own:
@@ -187,7 +189,7 @@ class GraphTypes:
 
 
 class TypeInference:
-    """Finds the element types of a model.
+    """Infers the element types of a model.
 
     Attributes:
         calls: the types of the inputs of every call of a function that was found, by
@@ -195,6 +197,7 @@ class TypeInference:
     """
 
     def __init__(self, model: ModelProto) -> None:
+        """Set the model, whose functions and opsets are used."""
         self._functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
         self._versions = versions_of(model.opset_import)
         self.calls: dict[tuple[str, str, str], set[tuple[str | None, ...]]] = {}
@@ -390,7 +393,7 @@ def state_type(
     version: int,
     convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None],
 ) -> None:
-    """Change the result type of a node from float32 to another by its attribute or its constant
+    """Change the output type of a node from float32 to another one, in its attribute or constant
     value; do nothing for other nodes.
 
     Args:

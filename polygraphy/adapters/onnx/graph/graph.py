@@ -49,7 +49,7 @@ def producers(graph: GraphProto) -> dict[str, int]:
 
 
 def _refuse_duplicates(graph: GraphProto) -> None:
-    """Raise if two nodes compute the same tensor."""
+    """Raise ModelError if two nodes compute the same tensor."""
     makers: dict[str, NodeProto] = {}
     for node in graph.node:
         for name in filter(None, node.output):
@@ -95,8 +95,8 @@ def _training_tensors(model: ModelProto) -> set[str]:
 
 
 def clean(graph: GraphProto, other_names: Collection[str] = ()) -> int:
-    """Remove everything that no output depends on: nodes, weights, and declarations of removed
-    tensors, also in subgraphs. Inputs are kept.
+    """Remove everything that no output depends on (nodes, weights, declarations), including in
+    subgraphs. Inputs are kept.
 
     Args:
         graph: the graph.
@@ -125,7 +125,8 @@ def required_tensors(graph: GraphProto) -> set[str]:
 def behind(
     graph: GraphProto, names: Iterable[str], ends: Collection[str] = ()
 ) -> tuple[set[int], set[str]]:
-    """Return the nodes on which tensors depend, and all tensors on the way, including these.
+    """Return the nodes that some tensors depend on, and all tensors on these paths, including the
+    given ones.
 
     Args:
         graph: the graph.
@@ -171,8 +172,8 @@ def drop_unused(graph: GraphProto, used: set[str]) -> None:
 
 
 def sort(graph: GraphProto) -> bool:
-    """Sort nodes after those that they depend on, also in subgraphs; otherwise the order is kept.
-    Return whether it changed.
+    """Sort nodes after those that they depend on, including in subgraphs, in an otherwise stable
+    order. Return whether the order changed.
 
     Returns:
         Whether the order has changed.
@@ -399,8 +400,8 @@ def declare_weights(model: ModelProto, graph: GraphProto | None = None) -> bool:
 
 
 def to_initializers(model: ModelProto, graph: GraphProto, names: Collection[str]) -> None:
-    """Turn the Constant nodes of some weights into initializers, which can be kept in files and be
-    without elements.
+    """Convert the Constant nodes of some weights to initializers, which can be stored in files or
+    stripped.
 
     Before version 4 of the format, graphs inside others can have none: their Constants stay.
     """

@@ -29,7 +29,7 @@ gs_tensor = mod.lazy_import("onnx_graphsurgeon.ir.tensor")
 
 @mod.export(funcify=True)
 class GsFromOnnx(BaseLoader):
-    """Makes an onnx-graphsurgeon graph of an ONNX model."""
+    """Creates an onnx-graphsurgeon graph from an ONNX model."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
         """Create a loader of an onnx-graphsurgeon graph from a model or a loader."""
@@ -67,6 +67,7 @@ def _lazy_values_class() -> Any:
         """Values of a stored weight."""
 
         def __init__(self, stored: TensorProto) -> None:
+            """Set the stored weight."""
             facts = vars(gs_tensor.LazyValues(stored))
             self._stored = facts.pop("tensor")
             self.__dict__.update(facts)
@@ -95,7 +96,6 @@ def as_onnx(model: Any) -> ModelProto:
 
 
 def like(given_value: Any, model: ModelProto) -> Any:
-    """Return a model in the form of `given_value`: as an `onnx.ModelProto` or an
-    onnx-graphsurgeon graph.
-    """
+    """Return a model in the same form as `given_value`: an `onnx.ModelProto` or an
+    onnx-graphsurgeon graph."""
     return model if hasattr(given_value, "SerializeToString") else import_graph(model)

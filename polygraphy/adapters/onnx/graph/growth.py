@@ -89,8 +89,8 @@ def count_inlined_nodes(model: ModelProto) -> int:
 
 
 def check_expansion(model: ModelProto) -> None:
-    """Raise if a model has too many nodes after its functions are inlined, as shape inference and
-    ONNX Runtime do, or functions that cannot be inlined.
+    """Raise ModelError if a model has too many nodes after its functions are inlined, as shape
+    inference and ONNX Runtime do, or functions that cannot be inlined.
 
     Raises:
         ModelError: it has too many nodes then, or functions that cannot be inlined.
@@ -107,8 +107,8 @@ def check_expansion(model: ModelProto) -> None:
 
 
 def has_long_vectors(model: ModelProto) -> bool:
-    """Return whether an integer list becomes longer than any shape when values are propagated:
-    shape inference would turn each element into a dimension.
+    """Return whether an integer list becomes longer than any shape, because shape inference would
+    turn each element into a dimension.
 
     Args:
         model: a model that `check_expansion` has nothing against.
@@ -124,8 +124,8 @@ def has_long_vectors(model: ModelProto) -> bool:
 
 
 def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str, int]:
-    """Return the maximum lengths of the integer lists that nodes of the main graph compute, by
-    name, up to the first one longer than any shape; one inside a node counts as its result.
+    """Return, by name, the maximum length of integer lists that nodes of the main graph compute, up
+    to the first one longer than any shape; a list inside a node counts as its output.
 
     Args:
         model: a model that `check_expansion` has nothing against.

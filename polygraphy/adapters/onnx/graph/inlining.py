@@ -32,9 +32,9 @@ _Key = tuple[str, str, str]
 
 
 def inline_functions(model: ModelProto) -> ModelProto:
-    """Return a model with its functions inlined: a node of a body is called ``CALL/NODE``, and so
-    are its tensors. The model itself if it has no functions; calls of functions that import another
-    version of a domain remain.
+    """Return a model with its functions inlined, or the model itself if it has none. Nodes and
+    tensors of a body are called ``CALL/NAME``; calls of functions that import another version of
+    a domain remain.
 
     Raises:
         ModelError: a function calls itself, or the model would become too large.
@@ -48,8 +48,8 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
 
 def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelProto:
-    """Return a model with the taken branches in place of its If nodes: nodes and tensors keep their
-    names, except those already in use. The model itself if it has no such nodes.
+    """Return a model with its If nodes replaced by the taken branches, or the model itself if it
+    has none. Nodes and tensors keep their names, except those already in use.
 
     Args:
         model: a model.
@@ -122,6 +122,7 @@ class _Inlining:
     """Inlines the functions of a model."""
 
     def __init__(self, model: ModelProto) -> None:
+        """Collect the functions of a model."""
         self._model = model
         self._opsets = {domain_of(opset.domain): opset.version for opset in model.opset_import}
         self._functions: dict[_Key, FunctionProto] = {
@@ -161,7 +162,7 @@ class _Inlining:
             graph.node.extend(nodes)
 
     def _bodies(self, nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-        """Yield nodes, with the nodes of the body in place of each call."""
+        """Yield nodes, with each call replaced by the nodes of its body."""
         for node in nodes:
             function = self._functions.get(_key(node))
             if function is None:
@@ -190,7 +191,7 @@ class _Inlining:
 
 
 class _Renaming:
-    """Copies nodes of a body for one call."""
+    """Copies nodes of a function body, renamed for one call."""
 
     def __init__(
         self,
@@ -199,6 +200,7 @@ class _Renaming:
         used_names: set[str],
         attributes: Mapping[str, AttributeProto],
     ) -> None:
+        """Set the prefix and the new names for one call."""
         self._prefix = prefix
         self._names = names
         self._taken = used_names

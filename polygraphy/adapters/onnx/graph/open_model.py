@@ -66,23 +66,22 @@ of NumPy itself, without bfloat16 and narrower ones.
 
 
 class OpenGraph:
-    """The graph of a model, or one inside a node: who makes and takes each tensor, and its weights.
-    It must not be changed as long as this is used.
-    """
+    """The graph of a model or a subgraph, with producers, consumers and weights of tensors. It must
+    not be changed while this object is used."""
 
     def __init__(self, graph: GraphProto, *, source: GraphProto | None = None) -> None:
         """Open a graph; `source` is a graph of the same nodes with weights (default: the same)."""
-        self.graph = graph
+        self.graph_proto = graph
         self._source = graph if source is None else source
 
     @cached_property
     def protos(self) -> list[NodeProto]:
         """Return the nodes."""
-        return list(self.graph.node)
+        return list(self.graph_proto.node)
 
     @cached_property
     def reads(self) -> list[tuple[str, ...]]:
-        """The tensors that each node reads, including those in its subgraphs."""
+        """Return the tensors that each node reads, including those in its subgraphs."""
         return [tuple(dict.fromkeys(tensors_read(node))) for node in self.protos]
 
     @cached_property
@@ -90,7 +89,7 @@ class OpenGraph:
         """Return the node that computes each tensor; raise ModelError if two nodes compute the same
         one.
         """
-        return producers(self.graph)
+        return producers(self.graph_proto)
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
@@ -133,13 +132,12 @@ class OpenGraph:
 
     @cached_property
     def outputs(self) -> list[str]:
-        """The names of the outputs."""
-        return [value.name for value in self.graph.output]
+        return [value.name for value in self.graph_proto.output]
 
     @cached_property
     def _infos(self) -> dict[str, ValueInfoProto]:
         """Return the declared types of tensors, by name."""
-        graph = self.graph
+        graph = self.graph_proto
         return {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
 
     def shape(self, name: str) -> tuple[Any, ...] | None:
@@ -163,7 +161,7 @@ class OpenGraph:
 
 
 class OpenModel(OpenGraph):
-    """A model, which must not be changed as long as this is used.
+    """A model opened for reading, which must not be changed while this object is used.
 
     Attributes:
         proto: the model.
@@ -195,9 +193,8 @@ class OpenModel(OpenGraph):
 
     @cached_property
     def types(self) -> dict[str, ValueInfoProto]:
-        """The known types of tensors: declared ones, and inferred ones if the declared data type or
-        rank is missing.
-        """
+        """Return the known types of tensors: declared ones, and inferred ones if the declared data
+        type or rank is missing."""
         ranked = {name: value for name, value in self.stated.items() if has_rank(value)}
         return {**self.stated, **self.inferred, **ranked}
 
@@ -215,8 +212,7 @@ class OpenModel(OpenGraph):
 
     def is_handed_over(self, name: str, *, if_unknown: bool) -> bool:
         """Return whether every backend accepts and returns the type of a tensor; `if_unknown` for
-        an unknown type.
-        """
+        an unknown type."""
         value = self.value(name)
         number = value.type.tensor_type.elem_type
         return is_tensor(value) and (number in _HANDED_OVER if number else if_unknown)
@@ -367,9 +363,8 @@ class OpenModel(OpenGraph):
         return model, names
 
     def _accepts(self, name: str, array: Any, checked: bool) -> bool:
-        """Return whether an array fits a tensor: other graphs keep the names of tensors whose data
-        type or layout they changed.
-        """
+        """Return whether an array fits a tensor, because executed graphs keep names of tensors
+        whose data type or layout they changed."""
         value = self.value(name)
         if name in self.constants or not is_tensor(value):
             return False
@@ -380,9 +375,9 @@ class OpenModel(OpenGraph):
         )
 
     def inside(self, index: int, values: Values) -> tuple[ModelProto, dict[str, Any]] | None:
-        """Return the body of a node as a model, with its input data: the taken branch of an ``If``,
-        the first iteration of a ``Loop`` or a ``Scan``. None for a node without a body, or with an
-        empty one.
+        """Return the body of a node as a model with its input data: the taken branch of an ``If``,
+        or the first iteration of a ``Loop`` or ``Scan``. None for a node without a body, or with
+        an empty one.
 
         Args:
             index: the position of the node.
@@ -521,9 +516,8 @@ def assemble(
     weights: Iterable[TensorProto] = (),
     sparse: Iterable[SparseTensorProto] = (),
 ) -> ModelProto:
-    """Return a model of copies of nodes, with the versions, functions and metadata of another
-    graph's model. Weights need not be inputs in it.
-    """
+    """Return a model with copies of nodes, and the versions, functions and metadata of another
+    model. Weights need not be inputs."""
     model: ModelProto = onnx.ModelProto()
     copy_fields(frame, model, "graph")
     model.ir_version = max(model.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)

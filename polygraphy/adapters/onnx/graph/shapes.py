@@ -55,7 +55,7 @@ _TYPES = OnnxDataTypes()
 
 
 def describe_value(value: ValueInfoProto | None) -> MetadataTuple:
-    """Return the data type and the shape of a tensor, None for unknown parts."""
+    """Return the data type and the shape of a tensor; None for unknown parts."""
     if value is None or value.type.WhichOneof("value") != "tensor_type":
         return MetadataTuple(None, None)
     return MetadataTuple(_TYPES.from_native(value.type.tensor_type.elem_type), shape_of(value))
@@ -90,7 +90,7 @@ def value_info(name: str, meta: MetadataTuple) -> ValueInfoProto:
 
 
 def set_known(value: ValueInfoProto, meta: MetadataTuple) -> None:
-    """Set the known data type and shape of a tensor; everything else about it is kept."""
+    """Set the known data type and shape of a tensor, and keep all its other properties."""
     info = value_info(value.name, meta)
     if meta.dtype is not None:
         value.type.tensor_type.elem_type = info.type.tensor_type.elem_type
@@ -271,9 +271,7 @@ _ENDLESS = 1 << 24
 
 @mod.export(funcify=True)
 class InferShapes(BaseLoader):
-    """Adds inferred data types and shapes to an ONNX model, as far as they can be known without
-    running it.
-    """
+    """Adds inferred data types and shapes to an ONNX model."""
 
     makes_new_model = True
 
@@ -285,7 +283,7 @@ class InferShapes(BaseLoader):
         save_to_disk_threshold_bytes: int | None = None,
         allow_onnxruntime: bool | None = None,
     ) -> None:
-        """Set what is inferred, and how.
+        """Set the model, and the method of inference.
 
         Args:
             model: the model, its path, or a loader that makes either.

@@ -79,9 +79,8 @@ _RUN = 2
 
 
 def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
-    """Return the nodes of the main graph whose results are too large for some input data: their
-    indices, each with a message.
-    """
+    """Return, by index, the nodes of the main graph with too large outputs for some input data,
+    each with a message."""
     weights = graph_weights(model.graph)
     shapes: dict[str, Any] = {name: tuple(tensor.dims) for name, tensor in weights.items()}
     shapes.update(
@@ -184,7 +183,7 @@ def is_wide(node: NodeProto) -> bool:
 
 
 class NodeTrials:
-    """Tries the nodes of one model's main graph.
+    """Runs the nodes of a model's main graph, one by one or in groups.
 
     Attributes:
         failures: what each node that fails by itself raised, by its index.
@@ -263,7 +262,7 @@ class NodeTrials:
         return False
 
     def _lose(self, index: int) -> None:
-        """Record that the results of a node are not available."""
+        """Record that the outputs of a node are not available."""
         self._lost.update(filter(None, self._nodes[index].output))
 
     def _try_nodes(self, indices: Sequence[int]) -> str | None:
@@ -375,10 +374,10 @@ def open_to_lint(source: ModelSource) -> Lint:
 
 
 class OnnxLintedModel:
-    """An ONNX model that is read once, whatever it is tried with."""
+    """An ONNX model that is read once for all trials."""
 
     def __init__(self, source: ModelSource) -> None:
-        """Read the model, and look at its nodes."""
+        """Read the model, and check its nodes."""
         self._source = source
         self._model = load_structure(source.path)
         graph = describe_model(self._model, source.path, Detail(layers=True)).graph
@@ -387,7 +386,7 @@ class OnnxLintedModel:
         self._entries += _model_errors(self._model, {entry.message for entry in self._entries})
 
     def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
-        """Return the problems of the nodes, and those of running the model if there is a trial.
+        """Return the problems of the nodes, and with a trial also those of running the model.
 
         Raises:
             FileError: a file with weights cannot be read.
@@ -419,7 +418,7 @@ def _model_errors(model: ModelProto, known_names: Collection[str]) -> Iterator[L
 
 
 class _Trying:
-    """Tries a model, at first in one piece.
+    """Runs a model, first as a whole.
 
     Attributes:
         ran: names of the nodes that worked.
@@ -434,6 +433,7 @@ class _Trying:
         trial: ModelTrial,
         suspects: Collection[int],
     ) -> None:
+        """Set the model, its data, and the backend that runs it."""
         self._model = model
         self._suspects = suspects
         self._source = source
@@ -495,7 +495,7 @@ class _Trying:
         return [index for index, node in nodes if wanted(node)]
 
     def _whole(self) -> str | None:
-        """Return the error of running the whole model; None if there is none."""
+        """Return the error of running the whole model; None if it runs."""
         try:
             outputs = [value.name for value in self._model.graph.output]
             self._trial.run(self._source.path, self._feed, outputs)

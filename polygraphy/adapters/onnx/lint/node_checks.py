@@ -58,6 +58,9 @@ _INDEXED = frozenset(
     {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
 )
 
+_CHECKED_DOMAINS = ("", "ai.onnx.ml")
+"""The domains with operators that have rules."""
+
 Types = ChainMap[str, Any]
 
 _TYPES = OnnxDataTypes()
@@ -82,12 +85,13 @@ def find_violations(
 
 
 def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterator[InvalidNode]:
-    """Yield nodes whose results differ in shape from the declaration in the graph; a dimension name
-    has one length in all of it.
-    """
+    """Yield nodes with outputs that differ in shape from their declaration; a dimension name has
+    one length in the whole graph."""
     sizes: dict[str, int] = {}
     for value in model.graph.input:
-        for dim, size in zip(_dims(value.type) or (), np.shape(values.get(value.name, ()))):
+        array = values.get(value.name)
+        shape = array.shape if isinstance(array, np.ndarray) else ()  # Not a sequence.
+        for dim, size in zip(_dims(value.type) or (), shape):
             if isinstance(dim, str) and dim != "?":
                 sizes.setdefault(dim, size)
     declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
@@ -139,6 +143,9 @@ class NodeChecks:
         }
         self._values = {
             name: value for name, value in (values or {}).items() if isinstance(value, np.ndarray)
+        }
+        self._lengths = {
+            name: len(value) for name, value in (values or {}).items() if isinstance(value, list)
         }
 
     def entries(self, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -229,7 +236,9 @@ class NodeChecks:
         data: ChainMap[str, Any],
         stated: Mapping[str, TypeProto],
     ) -> None:
-        """Add what is known of the outputs of a node: types of values, a constant, stated types."""
+        """Add known facts about the outputs of a node: types of values, a constant,
+        declared types.
+        """
         if graph is self._model.graph:
             types.update(self._value_types(node.output))
         _take_constant(node, data)
@@ -265,7 +274,7 @@ class NodeChecks:
     ) -> Iterator[Violation]:
         """Yield the operator rules that a node breaks."""
         schema = self._schema(node)
-        if schema is None or domain_of(node.domain):
+        if schema is None or domain_of(node.domain) not in _CHECKED_DOMAINS:
             return
         reads_indices = node.op_type in _INDEXED
         inputs = [
@@ -290,8 +299,9 @@ class NodeChecks:
         }
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output))
-        yield from _type_conflicts(call, schema)
-        yield from _forbidden_types(call, schema)
+        if not domain_of(node.domain):
+            yield from _type_conflicts(call, schema)
+            yield from _forbidden_types(call, schema)
         yield from violations(call)
 
     def _operand(
@@ -305,7 +315,7 @@ class NodeChecks:
         if values is None and name in data:
             values = elements(data[name])
         if name not in types or not types[name].HasField("tensor_type"):
-            return Operand(name, None, values)
+            return Operand(name, None, values, length=self._lengths.get(name))
         dims = _dims(types[name])
         entry = _TYPES.from_native(types[name].tensor_type.elem_type)
         return Operand(
@@ -325,9 +335,7 @@ class NodeChecks:
     def _infer_output_types(
         self, node: NodeProto, types: Types, data: ChainMap[str, Any]
     ) -> dict[str, TypeProto]:
-        """Return the types of a node's outputs, as far as the types of its inputs determine
-        them.
-        """
+        """Return the types of a node's outputs as far as the input types determine them."""
         if graphs_of(node):
             return {}
         schema = self._schema(node)
@@ -355,7 +363,7 @@ class NodeChecks:
 
 
 class _Contradiction(Exception):
-    """The types of a node's inputs do not fit its operator."""
+    """Raised if the types of a node's inputs do not fit its operator."""
 
 
 _HIGHEST = 2**31 - 1
@@ -421,7 +429,7 @@ def _type_conflicts(call: OperatorCall, schema: Any) -> Iterator[Violation]:
 
 
 def _forbidden_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
-    """Yield the first input whose data type the operator does not take."""
+    """Yield the first input whose data type the operator does not accept."""
     formal = list(schema.inputs)
     allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
     for position, operand in enumerate(call.inputs):
@@ -509,7 +517,7 @@ def _tensor_type(tensor: TensorProto) -> TypeProto:
 
 
 def _take_constant(node: NodeProto, data: ChainMap[str, Any]) -> None:
-    """Keep the value of a constant, because shapes may depend on it."""
+    """Store the value of a constant, because shapes may depend on it."""
     if is_constant(node) and len(node.output) == 1:
         tensor = constant_tensor(node)
         if tensor is not None and byte_size(tensor) <= SMALL:

@@ -42,7 +42,7 @@ _NUMBERS = (bool, int, float, str)
 
 @frozen
 class Plugin:
-    """One plugin.
+    """A plugin that a script defines.
 
     Attributes:
         folder: the name of its folder, by which it is chosen.
@@ -105,7 +105,7 @@ class Plugin:
         return "replace_with_plugin" in self.names
 
     def replace(self, graph: Any, op: str, instance: PluginInstance) -> bool:
-        """Let the script change an onnx-graphsurgeon graph, and return whether it did.
+        """Call the script to change an onnx-graphsurgeon graph, and return whether it did.
 
         Raises:
             UnknownNameError: the graph has no tensor of a name.
@@ -227,12 +227,12 @@ def match_plugins(
 
 @mod.export(funcify=True)
 class ReplacePlugins(BaseLoader):
-    """Puts plugins in place of parts of an ONNX model."""
+    """Replaces parts of an ONNX model with plugins."""
 
     def __init__(
         self, model: Deferred[ModelProto], plugin_dir: str, matches: Sequence[PluginMatch]
     ) -> None:
-        """Set what is replaced.
+        """Set the model, the plugins, and the parts to replace.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
@@ -296,9 +296,10 @@ class ReplacePlugins(BaseLoader):
 
 
 class _Parts:
-    """The tensors of a graph, parts of which plugins take the place of one after the other."""
+    """The tensors of a graph while plugins replace parts of it, one after another."""
 
     def __init__(self, graph: GraphProto) -> None:
+        """Index a graph."""
         self._graph = graph
         self._made_by = producers(graph)
         self._given = {value.name for value in graph.input} | weight_names(graph)
@@ -334,7 +335,7 @@ class _Parts:
 def _replace_by_script(
     model: ModelProto, plugin: Plugin, op: str, instance: PluginInstance
 ) -> None:
-    """Let a script change the graph; everything else in the model is kept."""
+    """Call a script to change the graph; the rest of the model is kept."""
     for tensor in all_tensors(model):  # It may look at any weight.
         load_stored(tensor)
     with _mute_matching():

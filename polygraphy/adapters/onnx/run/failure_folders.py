@@ -39,7 +39,7 @@ def write_failure(folder: str, failure: Failure) -> None:
 
 
 def failure_text(failure: Failure) -> str:
-    """Return the part as text; see the port."""
+    """Return the failing part as text; see the port."""
     model = copy_of(_add_output_types(failure))
     del model.graph.value_info[:]
     for tensor in list(model.graph.initializer):

@@ -94,7 +94,7 @@ _FIRST = 64
 
 
 class OnnxNarrowModels:
-    """Opens ONNX models."""
+    """Opens ONNX models for half precision."""
 
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
@@ -143,7 +143,7 @@ class OnnxNarrowModels:
 
 
 def _check_evaluator(dtype: DataTypeEntry) -> None:
-    """Raise if the evaluator computes with the bits of a type as if they were integers."""
+    """Raise an error if the evaluator would compute with the bits of a type as integers."""
     value = onnx.helper.make_tensor("one", dtype.onnx(), [1], [1.0])
     if onnx.numpy_helper.to_array(value).dtype != dtype.numpy():
         raise BackendError(
@@ -154,9 +154,10 @@ def _check_evaluator(dtype: DataTypeEntry) -> None:
 
 
 class _Evaluated:
-    """Evaluates a model, with something done to what computes each node."""
+    """Evaluates a model, with the function of each node wrapped."""
 
     def __init__(self, model: ModelProto) -> None:
+        """Set the model to evaluate."""
         self._names = [value.name for value in model.graph.output]
         self.nodes = [node for node in all_nodes(model.graph) if node.output]
         self.weights = _weight_names(model, self.nodes)
@@ -197,20 +198,23 @@ class _Evaluated:
 
 
 class _Moved(Sequence[Mapping[str, Any]]):
-    """Outputs of a model whose tensors are moved: two, and more when they are first asked for.
+    """The perturbed outputs of a model: two of them, and more on access.
 
     Raises:
         BackendError: the reference evaluator cannot run it.
     """
 
     def __init__(self, computing: Callable[[int], Compute], feed: Mapping[str, Any]) -> None:
+        """Set the function that computes perturbed outputs, and the data."""
         self._computing, self._feed = computing, feed
         self._made = [computing(seed)(feed) for seed in _SEEDS[:2]]
 
     def __len__(self) -> int:
+        """Return the largest number of perturbed outputs."""
         return len(_SEEDS)
 
     def __getitem__(self, index: Any) -> Any:
+        """Return the outputs with one perturbation, computed on first access."""
         for seed in _SEEDS[len(self._made) : index + 1]:
             self._made.append(self._computing(seed)(self._feed))
         return self._made[index]
@@ -222,6 +226,7 @@ class OnnxNarrowModel:
     def __init__(
         self, model: ModelProto, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> None:
+        """Set the model, the narrow type, and the nodes that may be cast."""
         self._only = frozenset(only or ())
         self.inputs = input_metadata(model)
         self._model = model
@@ -256,7 +261,7 @@ class OnnxNarrowModel:
         return self._evaluated.with_nodes(watched, model)
 
     def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], list[NodeLoss]]:
-        """Return the exact outputs, and the loss of each node alone; see the port."""
+        """Return the exact outputs, and the loss of each node by itself; see the port."""
         losses: list[NodeLoss] = []
 
         def measure_node(
@@ -270,7 +275,8 @@ class OnnxNarrowModel:
         return self._evaluated.with_nodes(measure_node)(feed), losses
 
     def roughly(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
-        """Return the outputs in narrow digits, and the exact ones; empty if unstable."""
+        """Return the outputs rounded to the narrow type's digits, and the exact ones; empty if
+        unstable."""
         wide = {name: in_float(numpy.asarray(value)) for name, value in feed.items()}
         exact, losses = self.measure(wide)
         if any(loss.rounds(self._range) for loss in losses):
@@ -381,7 +387,7 @@ def _plain_function(node: NodeProto, version: int, run: Callable[..., Any]) -> C
 
 
 def _is_whole(array: Any) -> bool:
-    """Return whether all elements are integers that their type holds exactly."""
+    """Return whether all elements are integers that their type represents exactly."""
     if not is_float(array):
         return False
     flat, most = array.reshape(-1), 1 / epsilon_of(array.dtype)
@@ -607,10 +613,8 @@ def _widen_attributes(node: NodeProto, narrow: set[int]) -> None:
 def _with_rounded_weights(
     model: ModelProto, narrow: ModelProto, dtype: DataTypeEntry, lowered: Collection[str]
 ) -> ModelProto:
-    """Return a float32 model whose weights are rounded like those of a narrow model that was
-    created from it. They keep their magnitude; weights of nodes that are float32 in both are not
-    changed.
-    """
+    """Return a float32 model whose weights are rounded like those of a narrow model derived from
+    it. Their range is kept; weights of nodes that are float32 in both are unchanged."""
     kept_names = _node_names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
     for tensor in _weights(model, kept_names):
@@ -620,7 +624,7 @@ def _with_rounded_weights(
 
 
 def _node_names(model: ModelProto) -> set[str]:
-    """Return the names of all nodes, in subgraphs too."""
+    """Return the names of all nodes, including subgraphs."""
     nodes = (node for graph in all_graphs(model.graph) for node in graph.node)
     return {name for node in nodes for name in names_of(node)[:1]}
 

@@ -25,13 +25,14 @@ _LARGE = 1 << 22
 
 
 class NodeKernels:
-    """Sessions of single nodes, each made once for all nodes that are alike.
+    """Sessions of single nodes; equal nodes share one.
 
     Args:
         weights: the names of weights: operators of ONNX Runtime take some operands from them alone.
     """
 
     def __init__(self, weights: Collection[str] = ()) -> None:
+        """Start without sessions; `weights` are constant inputs."""
         self._weights = weights
         self._loaded: dict[bytes, Compute | None] = {}
 

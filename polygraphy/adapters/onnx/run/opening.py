@@ -40,9 +40,8 @@ from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, w
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.errors import BackendError, ModelError
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.profiling.execution import ModelNodes, profile_node
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
@@ -64,7 +63,7 @@ numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 
 def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
-    """Return a model prepared for editing; see the port."""
+    """Return a model opened for diagnosis; see the port."""
     loaded = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
     if as_it_is:
         return OnnxOpenModel(loaded)
@@ -130,7 +129,7 @@ def save_to_file(
     size_threshold: int | None = None,
     all_tensors_to_one_file: bool | None = None,
 ) -> None:
-    """Write a model; the weights of one of 2 GB or more go to a file beside it."""
+    """Write a model; weights of a model of 2 GB or more go to a file next to it."""
     options = (external_data_path, size_threshold, all_tensors_to_one_file)
     if options != (None, None, None) or has_to_be_split(model):
         SaveOnnx(model, path, *options).call_impl()
@@ -140,7 +139,7 @@ def save_to_file(
 
 
 class OnnxOpenModel(OpenModel):
-    """An ONNX model that is open; see the port `OpenModel`."""
+    """An opened ONNX model; see the port `OpenModel`."""
 
     def __init__(self, proto: ModelProto, model: ModelProto | None = None, **weights: Any) -> None:
         """Open a model; `model` is the original if `proto` was derived from it."""
@@ -152,8 +151,8 @@ class OnnxOpenModel(OpenModel):
         return describe_nodes(self.proto)
 
     @cached_property
-    def indexed_graph(self) -> Side:
-        return Side(graph_with_weights(self.proto, self.nodes))
+    def graph(self) -> Graph:
+        return graph_with_weights(self.proto, self.nodes)
 
     @property
     def operators(self) -> list[str]:
@@ -188,7 +187,7 @@ class OnnxOpenModel(OpenModel):
 
 
 class LayeredOnnxModel(OnnxOpenModel):
-    """The structure of an ONNX model, whose outputs are what is compared; see the port."""
+    """The structure of an ONNX model whose tensors are compared; see the port."""
 
     def __init__(
         self,
@@ -200,7 +199,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         source: GraphProto | None = None,
         resident_weights: int = 0,
     ) -> None:
-        """Take the structure of a model.
+        """Set the structure of a model, and the function that loads its weights.
 
         Args:
             structure: the model without its large weights.
@@ -223,9 +222,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         return _mark_outputs(self._load(), self._exclude)
 
     def unmarked(self) -> ModelProto:
-        """Return the model with only its own outputs, independent of the one that `whole`
-        returns.
-        """
+        """Return a new model with only the model's own outputs."""
         model = self._load()
         if not self._is_loaded_anew:
             model = copy_of(model)
@@ -243,12 +240,13 @@ def _mark_outputs(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelPro
 
 
 class ReducibleOnnxModel:
-    """The nodes of the graph of an ONNX model, apart from those that are constants.
+    """The computing nodes of an ONNX graph, for reducing it.
 
     What nodes inside of nodes take from the graph counts as taken by the node around them.
     """
 
     def __init__(self, model: ModelProto, data_loader: Any) -> None:
+        """Open a model, and set the data of its runs."""
         self._opened = opened = OpenModel(sort_model(model))
         self._nodes = [i for i, node in enumerate(opened.protos) if node.op_type != "Constant"]
         place = {index: number for number, index in enumerate(self._nodes)}
@@ -308,7 +306,7 @@ class ReducibleOnnxModel:
         return {name: self._seen[name] for name in names}
 
     def inside(self, node: int) -> tuple[ModelProto, dict[str, Any]] | None:
-        """Return the executed body of a node, with its data."""
+        """Return the executed body of a node with its data; None if it has none."""
 
         def values(names: Sequence[str]) -> dict[str, Any]:
             """Return the values of tensors in a run of the whole model."""
@@ -320,10 +318,9 @@ class ReducibleOnnxModel:
     def _frozen_tensors(
         self, cut: Sequence[str], is_fed: bool, starts: Collection[int] | None
     ) -> set[str]:
-        """Return the tensors that become constants: those of other branches, and integer ones if
-        there are other inputs, because they mostly are shapes and indices, which random data cannot
-        replace.
-        """
+        """Return the tensors that become constants: those of other branches and, if inputs change,
+        integer ones, because they are mostly shapes and indices, which random data cannot
+        replace."""
         frozen: set[str] = set()
         if starts is not None:
             places = self._places(starts)
@@ -406,9 +403,10 @@ epsilon of that, however small it is: 1/2 + tanh(x/2) / 2.
 
 
 class Recomputer:
-    """Computes tensors of a model."""
+    """Recomputes tensors of a model."""
 
     def __init__(self, opened: OpenModel) -> None:
+        """Set the opened model."""
         self._opened = opened
         self._weights = {**opened.weights, **constants_of(opened.protos)}
 
@@ -436,7 +434,7 @@ class Recomputer:
         return None
 
     def _elements(self, names: Collection[str]) -> dict[str, Array]:
-        """Return the elements of those tensors that are weights, by name."""
+        """Return, by name, the elements of the tensors that are weights."""
         model: ModelProto = onnx.ModelProto()
         for name in names:
             if name in self._weights:
@@ -488,7 +486,7 @@ class Recomputer:
 
 
 def _select_arrays(run: Feed, names: set[str]) -> dict[str, Array]:
-    """Return the values of named tensors in a run, without missing ones."""
+    """Return the values of named tensors in a run; missing ones are omitted."""
     return {name: numpy.asarray(run[name]) for name in names if name in run}
 
 
@@ -504,9 +502,9 @@ def _spread(
     value: Array,
     epsilon: float,
 ) -> Array:
-    """Return the change of the elements in a row when operands are rounded in random directions.
-    Weights are not rounded: the scales of a Resize, for instance, would change its shape.
-    """
+    """Return the change of the elements, as one row, when operands are rounded in random
+    directions. Weights are not rounded, because the scales of a Resize, for instance, would
+    change its shape."""
     total: Array = numpy.zeros(value.shape if epsilon else ())
     if not epsilon:
         return total

@@ -82,7 +82,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
 
 
 def _check_weights(model: ModelProto) -> None:
-    """Raise if the elements of a weight are missing."""
+    """Raise ModelError if the elements of a weight are missing."""
     for tensor in model.graph.initializer:
         if is_stripped(tensor):
             elements(tensor)  # Raises, and says what to do.
@@ -111,7 +111,7 @@ class OnnxParty:
     options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, name: str | None = None) -> None:
-        """Set what the party is called."""
+        """Set the name of the party."""
         self.name = name or type(self).name
 
     @property
@@ -128,16 +128,16 @@ class OnnxParty:
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the model itself: nothing is rewritten."""
+        """Return the model itself, because nothing is rewritten."""
         return model
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
-        """Return no options: nothing is rewritten."""
+        """Return no options, because nothing is rewritten."""
         return {}
 
 
 class FormulaParty(OnnxParty):
-    """Formulas in float64, node by node: decides between two others."""
+    """Float64 formulas for single nodes; decides between two other parties."""
 
     name = "formulas"
 
@@ -149,9 +149,8 @@ class FormulaParty(OnnxParty):
 
 
 class PackageParty(OnnxParty):
-    """The reference evaluator as the onnx package has it, where `OnnxParty` computes with operators
-    of its own: what both compute with the same code, it refuses.
-    """
+    """The unmodified reference evaluator of the onnx package. It refuses nodes that `OnnxParty`
+    computes with the same code."""
 
     name = "package"
 
@@ -176,7 +175,7 @@ def _evaluate_outputs(evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]
 
 
 class ReferenceTrial:
-    """Loads models and runs each once."""
+    """Loads models and runs each of them once."""
 
     def with_settings(
         self,
@@ -184,7 +183,7 @@ class ReferenceTrial:
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> ReferenceTrial:
-        """Return this trial: the evaluator runs models in one way only."""
+        """Return this trial, because the evaluator has no settings."""
         return self
 
     def run(

@@ -158,7 +158,7 @@ def _constant_number(tensor: TensorProto | None) -> float | None:
 
 
 def split_context(model: ModelProto, hints: ShardHints) -> None:
-    """Split a model in place along the sequence: all devices get the same model.
+    """Split a model in place along the sequence; all devices get the same model.
 
     Its inputs and outputs keep their names and shapes: each device takes its part of the inputs,
     which all of them get whole, and all of them make the whole outputs.
@@ -193,9 +193,10 @@ def split_context(model: ModelProto, hints: ShardHints) -> None:
 
 
 class _Splitting:
-    """One graph while it is split."""
+    """A graph while it is split."""
 
     def __init__(self, graph: GraphProto, hints: ShardHints) -> None:
+        """Set the graph, and the hints for splitting it."""
         self._graph = graph
         self._hints = hints
         self._gathered: dict[tuple[str, int], str] = {}
@@ -279,7 +280,7 @@ class _Splitting:
 
 
 def _check_name(what: str, name: str, values: Any) -> None:
-    """Raise if no input or output has a name."""
+    """Raise UnknownNameError if no input or output has a name."""
     known_values: Mapping[str, None] = dict.fromkeys(value.name for value in values)
     if name not in known_values:
         raise UnknownNameError(what, name, list(known_values))
@@ -388,7 +389,7 @@ def find_shard_hints(
 
 
 def _check(what: str, name: str, known_names: Sequence[str]) -> None:
-    """Raise if a name is unknown."""
+    """Raise UnknownNameError if a name is unknown."""
     if name not in known_names:
         raise UnknownNameError(what, name, known_names)
 
@@ -439,7 +440,7 @@ class ShardModel(BaseLoader):
     """Splits an ONNX model over several devices."""
 
     def __init__(self, model: Deferred[ModelProto], hints: ShardHints) -> None:
-        """Set how.
+        """Set the model, and the way to split it.
 
         Args:
             model: the model, or a loader that makes it.

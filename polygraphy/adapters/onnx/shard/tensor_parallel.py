@@ -47,7 +47,7 @@ _AFTER = frozenset({"Cast", "Dropout", "Identity", "Where"})
 
 @frozen(eq=False)
 class Attention:
-    """One attention layer.
+    """An attention layer.
 
     Attributes:
         nodes: its nodes in order: the first is the product of Q and K, the last that with V; or a
@@ -69,17 +69,17 @@ class Attention:
 
     @property
     def q(self) -> str:
-        """The tensor Q."""
+        """Return the name of tensor Q."""
         return str(self.nodes[0].input[0])
 
     @property
     def k(self) -> str:
-        """The tensor K, as it is multiplied."""
+        """Return the name of tensor K, as it is multiplied."""
         return str(self.nodes[0].input[1])
 
     @property
     def v(self) -> str:
-        """The tensor V."""
+        """Return the name of tensor V."""
         return str(self.nodes[0].input[2] if self.is_single else self.nodes[-1].input[1])
 
     @property
@@ -253,12 +253,12 @@ _BINARY = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Where"})
 
 
 class Cannot(Exception):
-    """Something cannot be split; the message says what, and why."""
+    """Raised if something cannot be split; the message gives the reason."""
 
 
 @frozen
 class Slice:
-    """A weight of which each device keeps a part.
+    """A weight that is divided between devices.
 
     Attributes:
         name: the weight.
@@ -273,7 +273,7 @@ class Slice:
 
 @frozen
 class NewShape:
-    """The shape that a Reshape makes, of one device's part."""
+    """The target shape of a Reshape for the part of one device."""
 
     name: str
     value: tuple[int, ...]
@@ -282,7 +282,8 @@ class NewShape:
 
 @frozen
 class Block:
-    """What lies between products whose weights are split by columns, and one by rows.
+    """The nodes between products whose weights are split by columns, and one whose weight is split
+    by rows.
 
     Attributes:
         output: what the last product makes: a sum over what all devices have.
@@ -314,7 +315,7 @@ class Block:
 
 @frozen(eq=False)
 class _Search:
-    """Asks backwards what would have to be split."""
+    """Determines, from the last product back, the tensors that must be split."""
 
     graph: OpenGraph
     count: int
@@ -324,7 +325,7 @@ class _Search:
     _weights: dict[tuple[str, int | None], list[Place]] = field(factory=dict)
 
     def end(self, node: NodeProto) -> None:
-        """Start with the last product, whose weight is split by rows."""
+        """Start at the last product, whose weight is split by rows."""
         index = self.graph.makers[node.output[0]]
         weight = node.input[1]
         attributes = _attributes(node)

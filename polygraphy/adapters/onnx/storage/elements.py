@@ -45,7 +45,7 @@ _LARGE = 4096
 
 
 def external_files(model: ModelProto) -> list[str]:
-    """Return the names, as in the model, of the files with weights that are not loaded."""
+    """Return the names of weight files that are not loaded, as written in the model."""
     return list(_by_location(model))
 
 
@@ -237,8 +237,7 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
 
 def _in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
     """Return the elements of a tensor with consistent raw bytes, as in nearly all models; None for
-    others, which the onnx package reads.
-    """
+    others, which the onnx package must read."""
     dtype = _plain_dtype_of(tensor.data_type)
     if dtype is None or tensor.data_location or tensor.HasField("segment"):
         return None
@@ -262,7 +261,7 @@ def from_stored(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray
 
 
 def replace_elements(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> None:
-    """Replace the elements of a tensor; its shape and type stay.
+    """Replace the elements of a tensor; its shape and type are kept.
 
     Args:
         tensor: the tensor.
@@ -304,11 +303,11 @@ def is_stripped(tensor: TensorProto) -> bool:
 
 
 class WeightArrays:
-    """Gives the elements of a model's weights."""
+    """Reads the elements of a model's weights."""
 
     def __init__(self, path: str | Path, external_data_dir: str | None = None) -> None:
-        """Set the path of the model, and the folder of the files with its weights, if it is
-        another.
+        """Set the path of the model, and the folder of its weight files, if it is a
+        different one.
         """
         self._path = Path(path)
         self._folder = Path(external_data_dir or self._path.parent)

@@ -86,9 +86,10 @@ def _without_weights(mapped: mmap.mmap, path: Path) -> bytes:
 
 
 class _Rewriting:
-    """Puts a message together again; unchanged segments are copied in one piece."""
+    """Copies a message without its large weights; unchanged segments are copied in one piece."""
 
     def __init__(self, mapped: mmap.mmap, name: str) -> None:
+        """Set the mapped file, and its name for weights."""
         self._mapped = mapped
         self._name = name
 

@@ -32,7 +32,7 @@ _LFS = b"version https://git-lfs"
 
 @contextmanager
 def translate_errors(source: object) -> Iterator[None]:
-    """Turn a protobuf error inside the block into a ModelError that names the source."""
+    """Convert a protobuf error inside the block to ModelError with the name of the source."""
     try:
         yield
     except Exception as error:
@@ -70,7 +70,7 @@ def _is_pointer(source: object) -> bool:
 
 
 def check_graph(model: ModelProto, source: object) -> None:
-    """Raise if a model that was just read is invalid.
+    """Raise ModelError if a newly read model is invalid.
 
     Raises:
         ModelError: it has no graph - nearly every file is a model to protobuf - or a name in it is
@@ -161,7 +161,7 @@ Content = Union[mmap.mmap, bytes]
 
 
 class MalformedError(Exception):
-    """The bytes are no message."""
+    """Raised if bytes are not a message."""
 
 
 def message_fields(
@@ -375,7 +375,7 @@ def one_line(error: BaseException) -> str:
 def onnx_errors(
     failed: str, kind: type[PolygraphyException] = ModelError, hint: str = ""
 ) -> Iterator[None]:
-    """Turn errors of the onnx package inside the block into errors of this package.
+    """Convert errors of the onnx package inside the block to errors of this package.
 
     Args:
         failed: what failed, the beginning of the message.

@@ -106,9 +106,10 @@ def write_model(model: ModelProto, stream: IO[bytes]) -> None:
 
 
 class _Filling:
-    """Puts stored weights into the bytes of a message, which get longer, as do all around them."""
+    """Inserts stored weights into the bytes of a message, and updates the lengths around them."""
 
     def __init__(self, content: bytes, marks: list[int]) -> None:
+        """Set the message, and the positions of stored weights in it."""
         self._content = content
         self._marks = marks
 
@@ -164,13 +165,13 @@ _SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
 
 
 def with_former(files: Collection[Path]) -> set[Path]:
-    """Return weight files, and for each second name also the file that it stands for."""
+    """Return weight files together with the files that their temporary names stand for."""
     paths = (file.with_name(match[1]) for file in files if (match := _is_second(file)))
     return {*files, *paths}
 
 
 def _is_second(file: Path) -> re.Match[str] | None:
-    """Return the match if a file has a second name; else None."""
+    """Return the match if a file has a temporary name; else None."""
     return _SECOND_NAME.fullmatch(file.name)
 
 
@@ -277,7 +278,7 @@ def _write_naming(bare: ModelProto, names: Mapping[str, str], staged: StagedFile
 
 
 def _sweep(target: Path) -> None:
-    """Remove second names of weights that are not needed any more."""
+    """Remove files with temporary names that are no longer needed."""
     with suppress(OSError):
         for file in target.parent.iterdir():
             match = _is_second(file)
@@ -298,7 +299,7 @@ _WORD = 64
 
 @mod.export(funcify=True)
 class SaveOnnx(BaseLoader):
-    """Writes an ONNX model to a file and passes it on."""
+    """Writes an ONNX model to a file and returns it."""
 
     @property
     def makes_new_model(self) -> bool:
@@ -313,7 +314,7 @@ class SaveOnnx(BaseLoader):
         size_threshold: int | None = None,
         all_tensors_to_one_file: bool | None = None,
     ) -> None:
-        """Set what is written, and where.
+        """Set the model and the paths to write.
 
         Args:
             model: the model, or a loader that makes it.
@@ -378,7 +379,7 @@ def save_model(model: ModelProto, path: str) -> None:
 
 
 class _WeightFiles:
-    """The files that weights go to; each is opened in `files` when its first weight comes.
+    """The weight files of a saved model; each is opened when its first weight is written.
 
     Attributes:
         staged: the files, as the model names them.
@@ -386,6 +387,7 @@ class _WeightFiles:
     """
 
     def __init__(self, model: Path, location: str, files: ExitStack, *, one_file: bool) -> None:
+        """Set the paths of the files."""
         self._model = model
         self._folder = model.parent
         self.replaceable = _files_of(model)

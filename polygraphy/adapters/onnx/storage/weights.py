@@ -54,7 +54,7 @@ _CHUNK = 1 << 20
 
 @frozen
 class StoredFile:
-    """A file as it is when a model is read from it.
+    """The state of a file when a model was read from it.
 
     Attributes:
         path: the file.
@@ -95,9 +95,10 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 
 
 class _Temporary:
-    """A file that is gone when the process ends, whatever ends it."""
+    """A temporary file that is deleted when the process ends, in any way."""
 
     def __init__(self) -> None:
+        """Create the file."""
         # The process ends before it is closed.
         self._stream: Any = tempfile.TemporaryFile(prefix="polygraphy-")  # noqa: SIM115
 
@@ -268,10 +269,10 @@ def own_model(source: Deferred[ModelProto], copy: bool | None = None) -> ModelPr
 
 
 class BaseLoadOnnxCopy(BaseLoader):
-    """The base of a loader that changes a model: `load` returns one that it may change."""
+    """Base class of loaders that change a model: `load` returns one that may be changed."""
 
     def __init__(self, model: Deferred[ModelProto], copy: bool | None = None) -> None:
-        """Keep what to load.
+        """Set the model, and whether to copy it.
 
         Args:
             model: the model, or a loader that makes it.
@@ -318,14 +319,14 @@ _ENTRIES = {number: entry for entry, number in _NUMBERS.items()}
 
 
 class OnnxDataTypes:
-    """Translates between our data types and ONNX's numbers."""
+    """Converts between this package's data types and ONNX's numbers."""
 
     def to_native(self, entry: DataTypeEntry) -> Any:
         """Return the number of a data type."""
         return _NUMBERS.get(entry)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for unknown numbers."""
+        """Return this package's data type; None for unknown numbers."""
         try:
             return _ENTRIES.get(int(dtype))
         except (TypeError, ValueError):
@@ -360,9 +361,8 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def load_weights(model: ModelProto) -> ModelProto:
-    """Return a model with all weights in memory: a copy if some are in a file while it is edited,
-    because backends that receive messages cannot read them.
-    """
+    """Return a model with all weights in memory. It is a copy if some were in a file, because
+    backends that receive messages cannot read them."""
     if not any(map(is_stored, all_tensors(model))):
         return model
     weights: ModelProto = copy_of(model)
@@ -381,7 +381,7 @@ def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """Yield all weights of a graph, sparse ones and those in nodes included."""
+    """Yield all weights of a graph, including sparse ones and those in nodes."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -432,7 +432,7 @@ def without_large_weights(model: ModelProto) -> ModelProto:
 
 
 def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) -> ModelProto:
-    """Return a model with some of its initializers elsewhere; the original is not changed.
+    """Return a model with some of its initializers stored elsewhere; the original is unchanged.
 
     Args:
         model: the model.

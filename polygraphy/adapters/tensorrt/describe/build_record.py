@@ -26,7 +26,7 @@ _CHUNK = 1 << 22
 
 @frozen
 class ModelFile:
-    """A model file, as it was when an engine was built from it.
+    """The state of a model file when an engine was built from it.
 
     Attributes:
         path: where it was, absolute.
@@ -71,7 +71,7 @@ def _as_texts(saved: Mapping[str, str]) -> dict[str, str]:
 
 @frozen
 class BuildRecord:
-    """What an engine was built with.
+    """The settings, versions and model of an engine's build.
 
     Attributes:
         library: ``TensorRT`` or ``TensorRT-RTX``.
@@ -117,7 +117,7 @@ def record_build(config: Any, *, model: str, precision: str, plan_size: int) -> 
 
 
 def remember_record(result: Any, record: BuildRecord) -> None:
-    """Attach a build record to an engine or a plan in memory, for as long as that lives."""
+    """Attach a build record to an engine or a plan in memory, for its lifetime."""
     with suppress(TypeError):  # Bytes, say, have no weak references.
         _records[result] = record
 
@@ -133,12 +133,12 @@ def record_of(result: Any) -> BuildRecord | None:
 
 
 def record_path(plan: str | Path) -> Path:
-    """Return the file in which the record of a plan is kept."""
+    """Return the path of the record of a plan."""
     return Path(f"{plan}.build.json")
 
 
 def save_record(plan: str | Path, record: BuildRecord | None, plan_size: int) -> None:
-    """Write a record beside a plan; None removes the record of an earlier plan."""
+    """Write a record next to a plan; None removes the record of an earlier plan."""
     path = record_path(plan)
     if record is None:
         path.unlink(missing_ok=True)
@@ -178,7 +178,7 @@ def _differences(record: BuildRecord) -> Iterable[str]:
 
 
 def _load_record(path: Path) -> BuildRecord | None:
-    """Return the record in a file; None if there is none, or it cannot be understood."""
+    """Return the record in a file; None if there is none, or it is invalid."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         record = {name: content[name] for name in fields_dict(BuildRecord) if name in content}

@@ -174,7 +174,7 @@ def layer_information(engine: Any, context: Any = None) -> list[Any]:
 def inspect_layers(
     engine: Any, context: Any = None, attrs: bool = False, notes: Mapping[str, str] | None = None
 ) -> list[Layer]:
-    """Return the layers of an engine, as far as the engine inspector reports them."""
+    """Return the layers of an engine, as reported by the engine inspector."""
     described = layer_information(engine, context)
     # An engine of little detail tells names only.
     return [
@@ -215,7 +215,7 @@ def _metadata(tensors: Any, notes: Mapping[str, str]) -> TensorMetadata:
 
 
 def _dtype(text: str) -> Any:
-    """Return the data type that a description such as ``Row major linear FP16 format`` names."""
+    """Return the data type in a description such as ``Row major linear FP16 format``."""
     words = (word for word in _WORD.findall(text.upper()) if word in _DTYPES)
     return next((_DTYPES[word] for word in words), None)
 
@@ -246,8 +246,8 @@ _OPAQUE = ("myelin", "foreignnode")
 
 
 def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
-    """Return for each output of a network the least precise data type on the way to it; outputs
-    without a known data type are left out.
+    """Return, by output of a network, the least precise data type in its computation; outputs with
+    unknown types are missing.
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
@@ -281,7 +281,8 @@ def _tensor_names(tensors: Iterable[Any]) -> list[str]:
 
 
 def _dtype_after_rounding(tensor: Any, *, is_quantized: bool) -> str:
-    """Return the data type to which the numbers of a tensor are rounded; empty if they are not."""
+    """Return the data type that the numbers of a tensor are rounded to; empty if they are not
+    rounded."""
     dtype = TensorrtDataTypes().from_native(tensor.dtype)
     if dtype is None or not (dtype.is_floating or is_quantized):
         return ""
@@ -312,7 +313,7 @@ def _types_of(described: Layer) -> list[str]:
 
 
 def engine_facts(engine: Any) -> DeferredFacts:
-    """Return the facts about an engine, which are computed when they are first used."""
+    """Return the facts about an engine, computed on first use."""
     return DeferredFacts(lambda: _facts(engine))
 
 
@@ -348,14 +349,12 @@ def _compute_precision(dtypes: Iterable[str]) -> ComputePrecision | None:
 
 
 def _log_dtypes(dtypes: Iterable[str], reason: str) -> None:
-    """Log which data types an engine computes in, and how that is known."""
+    """Log the data types that an engine computes in, and their source."""
     G_LOGGER.verbose(f"The engine computes in {', '.join(sorted(set(dtypes)))}: {reason}.")
 
 
 def _input_hints(record: BuildRecord) -> dict[str, InputHint]:
-    """Return the values that inputs may take, read from the model that the engine was built
-    from.
-    """
+    """Return the values that inputs accept, read from the model that the engine was built from."""
     model = record.model
     if model is None or not Path(model.path).is_file() or model.has_changed():
         return {}

@@ -108,7 +108,8 @@ def _weights(layer: Any) -> tuple[int, int]:
 
 @contextmanager
 def _cast_to_own_class(layer: Any) -> Iterator[type]:
-    """Give a layer the class of its type inside the block, so that it shows its own attributes.
+    """Set the class of a layer to that of its type inside the block, so that it shows its own
+    attributes.
 
     Returns:
         That base class.
@@ -197,9 +198,8 @@ onnx_like_from_network: Callable[..., Any]
 
 @mod.export(funcify=True)
 class OnnxLikeFromNetwork(BaseLoader):
-    """Draws a network as an ONNX model, whose operators are TensorRT's layers. It is no valid
-    model.
-    """
+    """Draws a network as an ONNX model whose operators are TensorRT's layers. It is not a valid
+    model."""
 
     def __init__(self, network: Deferred[NetworkParts]) -> None:
         """Create a loader of an ONNX-like model for a network, or the network from a loader."""

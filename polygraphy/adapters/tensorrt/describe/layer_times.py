@@ -96,7 +96,7 @@ def _tensor_names(tensors: Any) -> Iterator[str]:
 
 
 def origin_names(name: str) -> Iterator[str]:
-    """Yield the names of model nodes that the name of a layer consists of; of a range both ends."""
+    """Yield the names of the model nodes in the name of a layer; for a range, both ends."""
     text = _OF_PROFILE.sub("", name.strip())
     foreign = _FOREIGN.match(text)
     if foreign is not None:
@@ -119,14 +119,14 @@ def origin_names(name: str) -> Iterator[str]:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield a name, and the tensor after which TensorRT named an ONNX node without a name."""
+    """Yield a name, and the tensor by which TensorRT named an unnamed ONNX node."""
     yield name
     if name.startswith(_UNNAMED):
         yield name[len(_UNNAMED) :]
 
 
 def split_outside(text: str, separator: str) -> list[str]:
-    """Return the parts of a text between separators that are in no brackets."""
+    """Return the parts of a text between separators outside brackets."""
     parts, depth, start = [], 0, 0
     for at, name in enumerate(text):
         depth += (name in "([{") - (name in ")]}")
@@ -201,7 +201,7 @@ def _time_of(row: Mapping[str, Any], count: float) -> float:
 
 
 def _as_float(value: Any, otherwise: float) -> float:
-    """Return a number as a float; a default for what is not a number."""
+    """Return a number as a float; a default for other values."""
     is_number = isinstance(value, (int, float)) and math.isfinite(value)
     return float(value) if is_number else otherwise
 

@@ -123,9 +123,8 @@ def group_by_support(model: Any) -> list[tuple[list[int], bool]]:
 
 @contextmanager
 def _parsing(model: Any) -> Iterator[tuple[Any, bytes, str]]:
-    """Yield a new parser, the bytes of a model without its large weights, and the path beside which
-    those are.
-    """
+    """Yield a new parser, the bytes of a model without its large weights, and the path to which
+    those are relative."""
     network = _builder().create_network(_network_flags())
     with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
         path = Path(folder, "model.onnx")
@@ -138,7 +137,7 @@ def _parsing(model: Any) -> Iterator[tuple[Any, bytes, str]]:
 
 @cache
 def _builder() -> Any:
-    """Return the builder of this process: the first one takes seconds."""
+    """Return the builder of this process, because creating the first one takes seconds."""
     return new_builder()
 
 
@@ -169,7 +168,7 @@ def _parser_problem(error: Any) -> Problem:
 
 
 def _inputs_without_type(model: Any) -> list[str]:
-    """Return the graph inputs of unknown data type, because of which the parser rejects a model."""
+    """Return the graph inputs of unknown data type, which make the parser reject a model."""
     return [value.name for value in model.graph.input if not _is_typed(value.type)]
 
 
@@ -180,7 +179,7 @@ def _is_typed(type_: Any) -> bool:
 
 
 def _network_flags() -> int:
-    """Return the flags for a new network: explicit batch where TensorRT has an implicit one."""
+    """Return the flags for a new network: explicit batch, if TensorRT also has an implicit one."""
     if not capabilities().has("implicit_batch"):
         return 0
     flag: int = 1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH)

@@ -79,7 +79,7 @@ _PATIENCE = 5.0
 
 
 def build_watched(config: Any, build: Callable[[], T]) -> T:
-    """Return the result of a build; show its progress, and stop it at ctrl-C or SIGTERM.
+    """Return the result of a build; its progress is shown, and Ctrl-C or SIGTERM stops it.
 
     A configuration that has a progress monitor keeps it: that one alone hears then what is done,
     and decides about the end. Like with TensorRT 8.6, SIGTERM ends the process then.
@@ -103,7 +103,7 @@ def build_watched(config: Any, build: Callable[[], T]) -> T:
 
 
 class _Signals:
-    """Ctrl-C and SIGTERM during a build, where Python handles them."""
+    """Handles Ctrl-C and SIGTERM during a build, if Python handles them."""
 
     def __init__(self, can_stop: bool, tell: Callable[[str], None]) -> None:
         """Set whether the build can be stopped, and the function that reports it.
@@ -125,7 +125,8 @@ class _Signals:
         return bool(self._heard)
 
     def call_interruptibly(self, call: Callable[[], T]) -> T:
-        """Call a function while signals are collected; then call the handler of the first one.
+        """Return the result of a function; signals are collected meanwhile, and the handler of the
+        first one is called afterwards.
 
         In other threads than the first one, where none arrives, only make the call.
         """
@@ -168,7 +169,7 @@ class _Signals:
         self._tell(_CAN_STOP if self._can_stop else _CANNOT_STOP)
 
     def _may_wait(self, number: int) -> bool:
-        """Return whether a signal may be handled after the build has ended."""
+        """Return whether a signal can be handled after the build."""
         return self._can_stop or number != signal.SIGTERM
 
 
@@ -181,7 +182,7 @@ def _report_stage(tell: Callable[[str], None], is_stopping: Callable[[], bool], 
 
 
 def _handle_or_end(handler: Callable[[int, Any], Any], number: int, frame: Any) -> None:
-    """Call a signal handler; end the process if the handler asks for that."""
+    """Call a signal handler; end the process if the handler requests that."""
     try:
         handler(number, frame)
     except SystemExit as end:
@@ -208,11 +209,12 @@ def _monitor_class(key: ModuleKey) -> Any:
     base: Any = key.module.IProgressMonitor
 
     class Monitor(base):  # type: ignore[misc]
-        """Tells what TensorRT does; called by it, from any thread."""
+        """Reports the progress of TensorRT; called by it, from any thread."""
 
         def __init__(
             self, tell: Callable[[str], None], is_asked_to_stop: Callable[[], bool]
         ) -> None:
+            """Set the function that reports progress, and the one that asks whether to stop."""
             base.__init__(self)
             self._tell = tell
             self._is_asked_to_stop = is_asked_to_stop
@@ -233,7 +235,7 @@ def _monitor_class(key: ModuleKey) -> Any:
             """Record that a part of the build ended."""
 
         def _tell_unless_stopping(self, part: str) -> None:
-            """Report a part of the build, unless it is to stop."""
+            """Report a part of the build, unless the build is being stopped."""
             if not self._is_asked_to_stop():
                 self._tell(part)
 
@@ -256,7 +258,7 @@ PathOrFile = Union[str, "Path", IO[bytes]]
 
 @mod.export(funcify=True)
 class EngineBytesFromNetwork(BaseLoader):
-    """Builds a network into a serialized engine, a plan."""
+    """Builds a serialized engine (a plan) from a network."""
 
     def __init__(
         self,
@@ -266,7 +268,7 @@ class EngineBytesFromNetwork(BaseLoader):
         *,
         device: int | None = None,
     ) -> None:
-        """Set what is built.
+        """Set the network, the configuration and the timing cache.
 
         Args:
             network: builder, network and, where there is one, parser; or a loader that makes them.
@@ -301,7 +303,7 @@ class EngineBytesFromNetwork(BaseLoader):
             return self._build()
 
     def _build(self) -> Any:
-        """Build the engine, and return its plan; save the timing cache."""
+        """Build the engine, save the timing cache, and return the plan."""
         parts = network_with(self._network, request_of(self._config))
         builder, network = parts[0], parts[1]
         config = self._config(builder, network) if callable(self._config) else self._config
@@ -328,7 +330,7 @@ class EngineBytesFromNetwork(BaseLoader):
 
 
 def _check(network: Any, config: Any) -> None:
-    """Raise if a network and a configuration cannot be built together."""
+    """Raise an error if a network and a configuration cannot be built together."""
     if network.num_outputs == 0:
         raise UsageError(
             "The network has no outputs, so there is nothing to build.",
@@ -351,14 +353,14 @@ def _check(network: Any, config: Any) -> None:
 
 
 def _how_to_cast_instead(flag: str) -> str:
-    """Return how else the model can be built in a precision, as the end of a sentence."""
+    """Return the end of a sentence with another way to build the model in a precision."""
     if flag not in _CASTS:
         return ""
     return f", or use cast={flag.lower()!r} ({_CASTS[flag]}) when the network is parsed"
 
 
 def _check_rtx(config: Any) -> None:
-    """Raise if TensorRT-RTX needs a GPU for a setting and there is none."""
+    """Raise an error if TensorRT-RTX needs a GPU for a setting and there is none."""
     for argument in ("refittable", "strip_plan"):
         if config.get_flag(getattr(trt.BuilderFlag, FLAGS[argument][0])):
             require_gpu(f"Building with TensorRT-RTX and {setting_of(argument)}")
@@ -370,7 +372,7 @@ def _check_rtx(config: Any) -> None:
 
 
 def _build_plan(builder: Any, network: Any, config: Any) -> Any:
-    """Return the plan that TensorRT builds; BackendError with its reasons if it fails."""
+    """Return the plan that TensorRT builds; raise BackendError with its reasons if it fails."""
     G_LOGGER.start(
         f"Building engine: {network.num_layers} layers, {network.num_inputs} inputs,"
         f" {network.num_outputs} outputs, {config.num_optimization_profiles} profiles"
@@ -392,7 +394,7 @@ def _build_plan(builder: Any, network: Any, config: Any) -> Any:
 
 @mod.export(funcify=True)
 class EngineFromNetwork(BaseLoader):
-    """Builds a network into an engine.
+    """Builds an engine from a network.
 
     Where networks are strongly typed, ``CreateConfig(fp16=True)`` and its like cast the ONNX model
     that the network was parsed from: a loader is called inside of the cast, and a network that was
@@ -410,7 +412,7 @@ class EngineFromNetwork(BaseLoader):
         *,
         device: int | None = None,
     ) -> None:
-        """Set what is built.
+        """Set the network, the configuration and the timing cache.
 
         Args:
             network: builder, network and, where there is one, parser; or a loader that makes them.
@@ -446,7 +448,8 @@ class EngineFromNetwork(BaseLoader):
 
 
 def network_with(network: Deferred[NetworkParts], request: PrecisionRequest) -> NetworkParts:
-    """Return a network whose model is cast to a requested precision, if the request is known yet.
+    """Return a network whose model is cast to a requested precision, if the request is already
+    known.
 
     Args:
         network: builder, network and, where there is one, parser; or a loader that makes them.
@@ -487,7 +490,9 @@ def recast(
 
 
 def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkParts:
-    """Parse the source of a network again, and repeat the edits of its loaders."""
+    """Return the network parsed again from its cast source, with the edits of its loaders
+    repeated.
+    """
     network = parts[1]
     origin = source_of(network)
     if origin is not None and origin.request is not None:

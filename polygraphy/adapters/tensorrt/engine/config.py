@@ -50,7 +50,7 @@ def request_of(source: Any) -> PrecisionRequest:
 
 @mod.export(funcify=True)
 class CreateConfig(BaseLoader):
-    """Makes a TensorRT builder configuration."""
+    """Creates a TensorRT builder configuration."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CreateConfig(BaseLoader):
         allow_gpu_fallback: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Describe the configuration.
+        """Set the options of the configuration.
 
         Where networks are strongly typed (TensorRT 11, TensorRT-RTX), `fp16`, `bf16`, `fp8` and
         `int8` have no flag: the ONNX model is cast or quantized before it is built; see
@@ -97,11 +97,11 @@ class CreateConfig(BaseLoader):
 
     @property
     def timing_cache_path(self) -> PathOrFile | None:
-        """The file of the timing cache that builds start with; None without one."""
+        """Return the file of the timing cache that builds start with; None without one."""
         return self._settings.load_timing_cache
 
     def request(self) -> PrecisionRequest:
-        """Return what is asked for that this TensorRT has no flag for."""
+        """Return the requested precision for which this TensorRT has no flag."""
         wanted = [precision for precision in self._precisions if precision.name in REDUCED]
         if not wanted or capabilities().has("weak_typing"):
             return PrecisionRequest()
@@ -155,7 +155,7 @@ class CreateConfig(BaseLoader):
                 set_flag(config, precision.name, setting_of(precision.name))
 
     def _set_dla(self, builder: Any, config: Any) -> None:
-        """Set DLA as the device; raise if there is none and the GPU may not replace it."""
+        """Set DLA as the device; raise an error if there is none and the GPU may not replace it."""
         if builder.num_DLA_cores == 0:
             message = f"{setting_of('use_dla')}: this machine has no DLA"
             if not self._allow_gpu_fallback:
@@ -269,7 +269,7 @@ def _model_facts(network: Any) -> Facts | None:
 
 @mod.export(funcify=True)
 class PostprocessConfig(BaseLoader):
-    """Has a function of the user's change a configuration."""
+    """Calls a user's function that changes a configuration."""
 
     def __init__(self, config: Any, func: Callable[..., Any]) -> None:
         """Create a loader that calls a function with a configuration, or the one from a loader.
@@ -296,7 +296,7 @@ create_config_rtx: Callable[..., Any]
 
 @mod.export(funcify=True, func_name="create_config_rtx")
 class CreateConfigRTX(CreateConfig):
-    """Makes a builder configuration of TensorRT-RTX."""
+    """Creates a builder configuration of TensorRT-RTX."""
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class CreateConfigRTX(CreateConfig):
         compute_capabilities: Sequence[tuple[int, int]] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Describe the configuration.
+        """Set the options of the configuration.
 
         Args:
             use_gpu: whether the engine is for the GPU of this machine, and no other.
@@ -352,7 +352,9 @@ _ALWAYS = "Flags"
 
 
 def config_lines(config: Any) -> Iterator[str]:
-    """Yield one line for each kind of setting of an `IBuilderConfig` that is not at its default."""
+    """Yield one line for each kind of setting of an `IBuilderConfig` that differs from its
+    default.
+    """
     for title, value in _settings(config):
         if value or title == _ALWAYS:
             yield f"{title:{_WIDTH}} | {value}"

@@ -42,8 +42,8 @@ def _attribute(enum: str = "", feature: str = "") -> Any:
 
 @frozen
 class CommonSettings:
-    """Settings of a builder configuration; None stands for TensorRT's default everywhere. Members
-    of enums may be given by name.
+    """Settings of a builder configuration; None always means TensorRT's default. Members of enums
+    may be given by name.
 
     Attributes:
         profiles: one `Profile` per optimization profile (default: one of defaults).
@@ -110,6 +110,7 @@ class CommonSettings:
     )
 
     def __attrs_post_init__(self) -> None:
+        """Raise UsageError for contradicting settings."""
         if self.exclude_lean_runtime and not self.version_compatible:
             raise UsageError(
                 "exclude_lean_runtime requires version_compatible: no other engine contains a"
@@ -153,7 +154,7 @@ class CommonSettings:
         self._apply_objects(config)
 
     def _apply_constraints(self, config: Any) -> None:
-        """Set how strictly the precisions of layers are obeyed."""
+        """Set how strictly layer precisions are enforced."""
         constraint = self.precision_constraints
         if constraint in (None, "none"):
             return
@@ -229,9 +230,7 @@ class CommonSettings:
 
 
 def _settings_by_kind(kind: str) -> dict[str, tuple[str, str]]:
-    """Return what each setting declares under a key of its metadata, in the order of
-    application.
-    """
+    """Return the metadata of each setting under a key, in the order of application."""
     declared_settings = {
         attribute.name: attribute.metadata[kind]
         for attribute in fields(CommonSettings)
@@ -248,7 +247,7 @@ FLAGS, ATTRIBUTES = _settings_by_kind("flag"), _settings_by_kind("attribute")
 
 
 def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:
-    """Return keyword arguments as settings; UsageError for an unknown one.
+    """Return keyword arguments as settings; raise UsageError for an unknown one.
 
     Raises:
         TypeError: there is no setting of that name.
@@ -278,7 +277,7 @@ def _rename_old_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def set_flag(config: Any, name: str, requested_name: str) -> None:
-    """Set a builder flag by name; BackendError where this TensorRT has none of that name."""
+    """Set a builder flag by name; raise BackendError if this TensorRT does not have it."""
     config.set_flag(enum_value("BuilderFlag", name, requested_name))
 
 
@@ -288,7 +287,7 @@ def _enum_member(enum: str, value: Any, setting: str) -> Any:
 
 
 def _spell(value: Any) -> str:
-    """Return the name of an enumeration member; a text stays as it is."""
+    """Return the name of an enumeration member; a text is unchanged."""
     return value if isinstance(value, str) else str(getattr(value, "name", value))
 
 

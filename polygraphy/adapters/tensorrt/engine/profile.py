@@ -19,14 +19,13 @@ __all__ = ["Profile", "ShapeTuple"]
 
 @pickle_as("polygraphy.backend.trt.profile")
 class Profile(DomainProfile):
-    """Maps inputs, by name or by a pattern such as ``input_*``, to the range of shapes that they
-    may take; for a shape tensor, to the range of its values.
-    """
+    """Maps each input, by name or by a pattern such as ``input_*``, to its range of shapes; for a
+    shape tensor, to the range of its values."""
 
     def __init__(
         self, dct: Mapping[str, ShapeTuple] | Iterable[tuple[str, ShapeTuple]] | None = None
     ) -> None:
-        """Hold no range, or those of another profile."""
+        """Create a profile without ranges, or with those of another profile."""
         super().__init__(dct)
         self._open: set[str] = set(getattr(dct, "_open", ()))
 
@@ -57,7 +56,7 @@ class Profile(DomainProfile):
         return self
 
     def fill_defaults(self, network: Any, default_shape_value: int | None = None) -> Profile:
-        """Give every input of a network that has no range one, and return this object.
+        """Add a range for every input of a network without one, and return this object.
 
         An input of fixed shape gets that shape. A dynamic dimension becomes `default_shape_value`,
         with a warning, because the engine takes no other extent then. Patterns are replaced by the
@@ -103,7 +102,7 @@ class Profile(DomainProfile):
         return profile
 
     def _complete(self, tensor: Any, fill: int) -> None:
-        """Give an input the smallest shape that was left out."""
+        """Set the missing smallest shape of an input."""
         if tensor.name not in self._open:
             return
         ranged = self[tensor.name]
@@ -162,7 +161,7 @@ def _warn(tensor: Any, shape: tuple[int, ...]) -> None:
 
 
 def _check(tensor: Any, ranged: ShapeTuple) -> None:
-    """Raise if a range contradicts the shape of an input in the network."""
+    """Raise an error if a range contradicts the shape of an input in the network."""
     if tensor.is_shape_tensor:
         return
     shape = tuple(tensor.shape)

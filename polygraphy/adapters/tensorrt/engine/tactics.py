@@ -33,7 +33,7 @@ def cache_beside(replay: Any) -> str | None:
 
 
 class CachedTactics:
-    """What is done to the timing cache of a build, before and after it."""
+    """Replays or records tactics through the timing cache of a build."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class CachedTactics:
         wanted: TacticReplay | None = None,
         finish: Callable[[TacticReplay], None] | None = None,
     ) -> None:
-        """Set what is replayed, or recorded.
+        """Set the tactics to replay, or the function that receives the recorded ones.
 
         Args:
             cache: the file of the timing cache that belongs to the replay.
@@ -104,7 +104,7 @@ def replay_and_record_tactics(config: Any) -> Iterator[None]:
 
 
 def _tactics_in(cache: Any) -> TacticReplay:
-    """Return the tactics that a timing cache holds."""
+    """Return the tactics in a timing cache."""
     replay = TacticReplay()
     for key in cache.queryKeys():
         replay.add(str(key), Algorithm(0, cache.query(key).tacticHash, [], []))
@@ -198,7 +198,7 @@ def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> 
 
 
 def _edits_cache(doing: str, exclude: Exclusions) -> bool:
-    """Return whether tactics are replayed through the timing cache, for lack of algorithm
+    """Return whether tactics are replayed through the timing cache, because there are no algorithm
     selectors.
 
     Raises:
@@ -216,16 +216,17 @@ def _edits_cache(doing: str, exclude: Exclusions) -> bool:
 
 
 class _Rules:
-    """Which of the offered tactics may be chosen."""
+    """The rules that decide which offered tactics can be chosen."""
 
     def __init__(
         self, wanted: TacticReplay | None = None, exclude: Sequence[TacticReplay] = ()
     ) -> None:
+        """Set the replay to follow, and the replays to exclude."""
         self._wanted = wanted
         self._exclude = exclude
 
     def select_tactics(self, layer: str, offered: Sequence[Algorithm]) -> list[int]:
-        """Return the positions of the tactics that may be chosen for a layer.
+        """Return the positions of the tactics that can be chosen for a layer.
 
         Raises:
             BackendError: there is none.
@@ -300,13 +301,14 @@ def _selector_class() -> Any:
         """Lets TensorRT choose among the tactics that some rules allow."""
 
         def __init__(self, rules: _Rules, finish: Callable[[TacticReplay], None]) -> None:
+            """Set the rules, and the function that receives the chosen tactics."""
             trt.IAlgorithmSelector.__init__(self)
             self._rules = rules
             self._finish = finish
 
         @guard_callback([])
         def select_algorithms(self, context: Any, choices: Any) -> list[int]:
-            """Return which of the offered tactics may be chosen; called by TensorRT."""
+            """Return the positions of the allowed tactics; called by TensorRT."""
             offered = [Algorithm.from_trt(context, choice) for choice in choices]
             return self._rules.select_tactics(context.name, offered)
 

@@ -39,7 +39,7 @@ def load_timing_cache(config: Any, source: PathOrFile | None) -> None:
 
 
 def ensure_timing_cache(config: Any) -> None:
-    """Give a configuration an empty timing cache if it has none, so that a build fills it."""
+    """Set an empty timing cache in a configuration without one, so that a build fills it."""
     if config.get_timing_cache() is None:
         _set_cache(config, b"", None)
 
@@ -89,7 +89,8 @@ def _set_cache(config: Any, content: bytes, source: PathOrFile | None) -> None:
 
 
 def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
-    """Return a timing cache from bytes, and why TensorRT rejected them; empty if it did not.
+    """Return a timing cache from bytes, and the reason if TensorRT rejected them; empty if it did
+    not.
 
     Returns:
         The cache, None if TensorRT makes none; and why it is an empty one in place of what the

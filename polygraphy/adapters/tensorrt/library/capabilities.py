@@ -29,7 +29,7 @@ _STRONGLY_TYPED = (
 
 @frozen
 class Feature:
-    """One feature.
+    """A feature of TensorRT, with the names and versions by which it is recognized.
 
     Attributes:
         signs: dotted names in the module; the feature is there if one of them exists.
@@ -217,7 +217,7 @@ MEMBERS: dict[str, str] = {
 
 @frozen
 class Capabilities:
-    """What one TensorRT module can do.
+    """The features of a TensorRT module.
 
     Attributes:
         name: ``TensorRT`` or ``TensorRT-RTX``.
@@ -235,7 +235,7 @@ class Capabilities:
         return feature in self.features
 
     def require(self, feature: str, requested_name: str) -> None:
-        """Raise unless the module has a feature.
+        """Raise an error unless the module has a feature.
 
         Args:
             feature: a key of `features.FEATURES`.

@@ -36,15 +36,15 @@ _SPELLINGS = {
 
 
 class TensorrtDataTypes:
-    """Implements the port `DataTypeConverter` for whichever TensorRT is in use."""
+    """Implements the port `DataTypeConverter` for the TensorRT module in use."""
 
     def to_native(self, entry: DataTypeEntry) -> Any:
-        """Return the member of `tensorrt.DataType`; None when this version has no such type."""
+        """Return the member of `tensorrt.DataType`; None if this version has no such type."""
         name = _NAMES.get(entry.name)
         return None if name is None else getattr(trt.DataType, name, None)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our name for a member of `tensorrt.DataType`."""
+        """Return this package's data type for a member of `tensorrt.DataType`."""
         return _ENTRIES.get(str(getattr(dtype, "name", "")))
 
 

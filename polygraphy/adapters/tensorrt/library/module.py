@@ -30,7 +30,7 @@ _hearers: list[Callable[[str], None]] = []
 
 
 class Reasons:
-    """The errors that TensorRT logged while something was done.
+    """The errors that TensorRT logged during an action.
 
     Attributes:
         raised: what came up while a line was logged, such as ctrl-C; TensorRT does not hand it on.
@@ -38,12 +38,13 @@ class Reasons:
     """
 
     def __init__(self) -> None:
+        """Start without messages."""
         self._messages: list[str] = []
         self.raised: BaseException | None = None
         self.warnings: list[str] = []
 
     def add(self, message: str) -> None:
-        """Append a message, unless it is there already."""
+        """Append a message, unless it is already in the list."""
         if message not in self._messages:
             self._messages.append(message)
 
@@ -104,7 +105,7 @@ def log_listener(hear: Callable[[str], None]) -> Iterator[None]:
 
 
 def get_trt_logger() -> Any:
-    """Return the one `tensorrt.ILogger` of this process, which writes to `G_LOGGER`.
+    """Return the `tensorrt.ILogger` of this process, which writes to `G_LOGGER`.
 
     TensorRT's INFO becomes VERBOSE here and its VERBOSE becomes EXTRA_VERBOSE, because what is news
     to the library is a detail to most users; a warning is shown once.
@@ -122,7 +123,7 @@ def existing_trt_logger() -> Any:
 
 
 class _Made:
-    """The logger that was made last."""
+    """The logger that was created last."""
 
     logger: Any = None
 
@@ -134,9 +135,10 @@ def _make_logger(key: ModuleKey) -> Any:
     base: Any = module.ILogger
 
     class TrtLogger(base):  # type: ignore[misc]
-        """Hands what TensorRT logs to `G_LOGGER`."""
+        """Passes TensorRT's log messages to `G_LOGGER`."""
 
         def __init__(self) -> None:
+            """Create the logger."""
             base.__init__(self)
 
         def log(self, severity: Any, msg: str) -> None:
@@ -182,30 +184,32 @@ _SPECIAL_ATTRIBUTES = {"__file__", "__name__", "__version__"}
 
 
 class _Choice:
-    """The module in use, once it was found or given."""
+    """The TensorRT module in use, once it was found or set."""
 
     module: Any = None
 
 
 class ModuleKey:
-    """A module as a key: what is found out about a module, or made of its classes, is kept under
-    it, and stand-ins for modules need not be hashable.
-    """
+    """A hashable key for a TensorRT module: results for a module are cached by it, so that
+    stand-ins for modules need not be hashable."""
 
     __slots__ = ("module",)
 
     def __init__(self, module: Any) -> None:
+        """Set the module."""
         self.module = module
 
     def __eq__(self, other: object) -> bool:
+        """Return whether the keys have the same module."""
         return isinstance(other, ModuleKey) and other.module is self.module
 
     def __hash__(self) -> int:
+        """Return a hash of the module's identity."""
         return id(self.module)
 
 
 def tensorrt_module() -> Any:
-    """Return the TensorRT module in use, importing it the first time.
+    """Return the TensorRT module in use; it is imported on first use.
 
     Raises:
         MissingDependencyError: it is not installed, or cannot be imported.
@@ -221,7 +225,7 @@ def tensorrt_module_and_version_string() -> str:
 
 
 def lazy_import_trt() -> Any:
-    """Return a stand-in for the TensorRT module, which is imported at first use."""
+    """Return a stand-in for the TensorRT module, which is imported on first use."""
     return trt
 
 
@@ -249,7 +253,7 @@ def is_rtx() -> bool:
 
 
 def is_installed() -> bool:
-    """Return whether there is a TensorRT to use; imports nothing."""
+    """Return whether a TensorRT package is installed, without importing it."""
     return _Choice.module is not None or _dependency(rtx=config.USE_TENSORRT_RTX).is_installed()
 
 
@@ -273,19 +277,22 @@ def _import_tensorrt() -> Any:
 
 
 class _ModuleInUse:
-    """Stands for whichever module is in use; its attributes are those of the module."""
+    """A stand-in with the attributes of the module in use."""
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the TensorRT module in use."""
         if name.startswith("__") and name.endswith("__") and name not in _SPECIAL_ATTRIBUTES:
             raise AttributeError(name)
         return getattr(tensorrt_module(), name)
 
     def __dir__(self) -> list[str]:
+        """Return the names in the TensorRT module in use."""
         return dir(tensorrt_module())
 
     def __repr__(self) -> str:
+        """Return the module in use as text."""
         module = _Choice.module
         return f"<the TensorRT in use: {module!r}>" if module else "<TensorRT, not imported yet>"
 
@@ -374,8 +381,8 @@ _CALLED_BY_BUILDS = ("int8_calibrator", "algorithm_selector")
 
 
 def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator for methods that TensorRT calls: an exception is kept, and an answer
-    returned.
+    """Return a decorator for methods that TensorRT calls: an exception is stored, and `answer` is
+    returned instead.
 
     An exception is logged and kept, and the method returns `answer` instead, in this call and in
     all that follow.
@@ -438,7 +445,7 @@ def flag_of(argument: str) -> str:
 
 
 def setting_of(argument: str, value: object = True) -> str:
-    """Return a setting as its user would write it, such as ``use_dla=True (--use-dla)``.
+    """Return a setting in the form its user would write, such as ``use_dla=True (--use-dla)``.
 
     Args:
         argument: the name of an argument for which the command line has a flag.

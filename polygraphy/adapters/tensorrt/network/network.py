@@ -38,7 +38,7 @@ load_plugins: Callable[..., Any]
 
 
 def load_own_plugins() -> None:
-    """Register the plugins that come with TensorRT; once is enough."""
+    """Register the plugins that come with TensorRT, once per module."""
     _register_plugins(ModuleKey(tensorrt_module()))
 
 
@@ -50,7 +50,7 @@ def _register_plugins(key: ModuleKey) -> None:
 
 @mod.export(funcify=True)
 class LoadPlugins(BaseLoader):
-    """Loads libraries of plugins, whose plugins register themselves, and then calls a loader."""
+    """Loads plugin libraries, whose plugins register themselves, and then calls a loader."""
 
     def __init__(self, plugins: Sequence[str] | None = None, obj: Any = None) -> None:
         """Set the plugin libraries to load, and the object or loader to return.
@@ -148,7 +148,7 @@ def is_strongly_typed(network: Any) -> bool:
 
 @mod.export(funcify=True)
 class CreateNetwork(BaseLoader):
-    """Makes an empty TensorRT network."""
+    """Creates an empty TensorRT network."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class CreateNetwork(BaseLoader):
         strongly_typed: bool | None = None,
         mark_unfused_tensors_as_debug_tensors: bool | None = None,
     ) -> None:
-        """Describe the network.
+        """Set the properties of the network.
 
         Args:
             explicit_batch: whether the batch is a dimension of its own; where it can be otherwise
@@ -179,7 +179,7 @@ class CreateNetwork(BaseLoader):
         return self.create_with(None)
 
     def create_with(self, builder: Any) -> tuple[Any, Any]:
-        """Return a builder and a new network of it; None creates a builder."""
+        """Return a builder and a new network created by it; None creates a builder."""
         if self._strongly_typed:
             require("strongly_typed", setting_of("strongly_typed"))
         if self._mark_unfused:
@@ -226,9 +226,10 @@ def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
 
 
 class _Listing:
-    """Takes note of the names of nodes in place of casting a model."""
+    """A cast that records the names of nodes instead of casting a model."""
 
     def __init__(self) -> None:
+        """Start without names."""
         self.names: set[str] = set()
 
     def cast(
@@ -239,6 +240,7 @@ class _Listing:
         keep_ops: Collection[str] = (),
         keep_nodes: Collection[str] = (),
     ) -> Any:
+        """Record the nodes that a cast would change, and return the model."""
         self.names.update(select_nodes(model, ()).known)
         return model
 

@@ -39,7 +39,7 @@ set_tensor_formats: Callable[..., NetworkParts]
 
 
 class EditingLoader(BaseLoader):
-    """Makes a network and applies one edit to it."""
+    """Loads a network and applies one edit to it."""
 
     def __init__(self, network: Deferred[NetworkParts], edit: NetworkEdit) -> None:
         """Create a loader that edits a network, or the network from a loader.
@@ -60,7 +60,7 @@ class EditingLoader(BaseLoader):
 
 @mod.export(funcify=True)
 class PostprocessNetwork(EditingLoader):
-    """Has a function of the user's change a network."""
+    """Calls a user's function that changes a network."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class PostprocessNetwork(EditingLoader):
 
 @mod.export(funcify=True)
 class SetDecomposableAttentions(EditingLoader):
-    """Lets TensorRT decompose every attention of a network that it has no fused kernel for."""
+    """Lets TensorRT decompose every attention layer for which it has no fused kernel."""
 
     def __init__(self, network: Deferred[NetworkParts]) -> None:
         """Create a loader that changes a network, or the network from a loader."""
@@ -127,7 +127,7 @@ def _set_decomposable(network: Any) -> None:
 
 @mod.export(funcify=True)
 class MarkDebug(EditingLoader):
-    """Marks tensors whose values a debug listener gets while the engine runs."""
+    """Marks tensors whose values a debug listener receives while the engine runs."""
 
     def __init__(self, network: Deferred[NetworkParts], mark_debug: Sequence[str]) -> None:
         """Create a loader that marks tensors of a network, or of the network from a loader, for
@@ -152,7 +152,7 @@ class MarkDebug(EditingLoader):
 
 @mod.export(funcify=True)
 class SetTensorFormats(EditingLoader):
-    """Sets the memory formats that inputs and outputs of a network may have."""
+    """Sets the allowed memory formats of inputs and outputs of a network."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ _ALL = (constants.MARK_ALL, ["*"], ("*",), "*")
 
 @mod.export(funcify=True)
 class ModifyNetworkOutputs(EditingLoader):
-    """Makes other tensors of a TensorRT network its outputs."""
+    """Sets the outputs of a TensorRT network."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class ModifyNetworkOutputs(EditingLoader):
         exclude_outputs: Sequence[str] | None = None,
         mark_layer_types: Sequence[str] | None = None,
     ) -> None:
-        """Set which tensors become outputs; names may be patterns, as of `fnmatch`.
+        """Set the tensors that become outputs; names may be patterns of `fnmatch`.
 
         Args:
             network: builder, network and, where there is one, parser; or a loader that makes them.
@@ -284,7 +284,7 @@ class ModifyNetworkOutputs(EditingLoader):
 
 
 class _Choice:
-    """Which tensors are outputs."""
+    """The selection of output tensors."""
 
     def __init__(
         self,
@@ -292,6 +292,7 @@ class _Choice:
         exclude: Sequence[str] | None,
         types: Sequence[str] | None,
     ) -> None:
+        """Set the names, exclusions and layer types."""
         self._marks_all = outputs in _ALL
         self._outputs = [outputs] if isinstance(outputs, str) else outputs
         self._exclude = [exclude] if isinstance(exclude, str) else exclude or ()
@@ -477,9 +478,8 @@ class SetLayerPrecisions(BaseLoader):
 
 
 def _add_to_cast(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
-    """Add requested layer precisions to a cast that is in progress; it can cast to one type, and
-    quantize to one.
-    """
+    """Add requested layer precisions to a cast in progress, which can cast to one type and quantize
+    to one."""
     job.layer_precisions.update(wanted)
     for type_entry, is_float in ((job.request.floats, True), (job.request.quantized, False)):
         named = job.narrow_types(floats=is_float)
@@ -501,7 +501,7 @@ def _set_output_types(layer: Any, dtype: Any) -> None:
 
 
 def _narrow(name: str, dtype: Any) -> DataTypeEntry:
-    """Return a requested type of a layer; raise BackendError if a model cannot have it."""
+    """Return a requested type of a layer; raise BackendError if a model cannot use it."""
     entry = DataType.from_dtype(as_trt_dtype(dtype), "tensorrt")
     if not isinstance(entry, DataTypeEntry) or not (entry.is_floating or entry in QUANTIZED_TYPES):
         raise _impossible({entry}, f"for the layer {name!r}")
@@ -509,7 +509,7 @@ def _narrow(name: str, dtype: Any) -> DataTypeEntry:
 
 
 def _impossible(dtypes: set[Any], where: str) -> BackendError:
-    """Return the error for data types that TensorRT can only read from the model."""
+    """Return the error for layer data types that only the model can set."""
     caps = capabilities()
     listed = ", ".join(sorted(str(dtype) for dtype in dtypes))
     return BackendError(
@@ -521,7 +521,7 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
 
 
 def _for_existing_layers(precisions: Mapping[str, T], known_names: Iterable[str]) -> dict[str, T]:
-    """Return the values for layers that exist, and warn about the others."""
+    """Return the values for existing layers, and warn about the others."""
     remote_values = dict.fromkeys(known_names)
     for name in precisions:
         if name not in remote_values:

@@ -50,7 +50,7 @@ NetworkEdit = Callable[[Any], None]
 
 @define
 class NetworkSource:
-    """How a network was made.
+    """The model and the loader that a network was created from.
 
     Attributes:
         parse: makes it again, of a model that is cast; None where precisions are flags, so that it
@@ -74,7 +74,7 @@ _origins: WeakKeyDictionary[Any, NetworkSource] = WeakKeyDictionary()
 
 
 def remember_source(network: Any, origin: NetworkSource) -> None:
-    """Keep the source of a network as long as the network lives."""
+    """Attach the source to a network, for its lifetime."""
     if capabilities().has("weak_typing"):
         origin.parse = None
     else:
@@ -83,12 +83,12 @@ def remember_source(network: Any, origin: NetworkSource) -> None:
 
 
 def source_of(network: Any) -> NetworkSource | None:
-    """Return the source of a network; None if none of our loaders created it."""
+    """Return the source of a network; None if no loader of this package created it."""
     return _origins.get(network)
 
 
 def remember_edit(network: Any, edit: NetworkEdit) -> None:
-    """Apply an edit to a network, and record it, unless other code edited the network before."""
+    """Apply an edit to a network, and record it unless other code edited the network before."""
     origin = source_of(network)
     if origin is None or origin.parse is None:
         edit(network)
@@ -188,7 +188,7 @@ def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
 
 
 def _error_hint(errors: Sequence[Any]) -> str:
-    """Return advice about errors, on a line of its own; empty if there is none."""
+    """Return advice about errors, on a separate line; empty if there is none."""
     texts = [str(error.desc()) for error in errors]
     if any(_DLA in text for text in texts):
         return (
@@ -245,7 +245,7 @@ _CRASHED = (
 
 @frozen
 class _Model:
-    """What a loader parses.
+    """The model that a loader parses.
 
     Attributes:
         parse: has a parser read it as it is; files that this takes are removed by the stack.
@@ -264,7 +264,7 @@ class _Model:
 
 
 class _NetworkFromOnnx(BaseLoader):
-    """What the loaders of networks from ONNX models share."""
+    """Base class of loaders that parse an ONNX model into a network."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class _NetworkFromOnnx(BaseLoader):
         cast: str | None = None,
         explicit_precision: bool | None = None,
     ) -> None:
-        """Describe how the model is parsed.
+        """Set the options of the parser.
 
         Args:
             flags: members of `tensorrt.OnnxParserFlag`, or their names, to set.
@@ -371,7 +371,7 @@ class _NetworkFromOnnx(BaseLoader):
             parser.clear_flag(trt.OnnxParserFlag.NATIVE_INSTANCENORM)
 
     def _set_config(self, builder: Any, parser: Any) -> None:
-        """Give the parser the builder configuration; raise UsageError if it is rejected."""
+        """Pass the builder configuration to the parser; raise UsageError if it is rejected."""
         if self._config is None:
             return
         require("parser_builder_config", "config")
@@ -426,6 +426,7 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
         self._model_bytes = model_bytes
 
     def _source(self) -> _Model:
+        """Return the bytes as the model to parse."""
         content = evaluate(self._model_bytes)
         return _Model(lambda parser, _: bool(parser.parse(content)), lambda: parse_onnx(content))
 
@@ -465,6 +466,7 @@ class NetworkFromOnnxModel(_NetworkFromOnnx):
         self._model = model
 
     def _source(self) -> _Model:
+        """Return the model in memory as the model to parse."""
         model = evaluate(self._model)
         return _Model(lambda parser, files: _parse_model(parser, model, files), lambda: model)
 
@@ -500,6 +502,7 @@ class NetworkFromOnnxPath(_NetworkFromOnnx):
         self._path = path
 
     def _source(self) -> _Model:
+        """Return the file as the model to parse."""
         path = str(readable_file(evaluate(self._path), "Model"))
         return _Model(
             lambda parser, _: bool(parser.parse_from_file(path)), lambda: load_onnx(path), path

@@ -70,6 +70,7 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
         """Reads a plan from a file."""
 
         def __init__(self) -> None:
+            """Open the file."""
             base.__init__(self)
             with translate_os_errors(path, "open"):
                 self._stream = path.open("rb")
@@ -85,9 +86,11 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
             self._stream.close()
 
         def __enter__(self) -> Any:
+            """Return the reader, which is closed at the end of the block."""
             return self
 
         def __exit__(self, *exc_info: object) -> None:
+            """Close the file."""
             self.free()
             raise_kept_error(self)
 
@@ -235,7 +238,7 @@ _IS: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
 
 
 def check_plan(head: bytes, size: int, path: str | Path | None = None) -> None:
-    """Raise if a file is certainly not a plan; TensorRT checks the rest.
+    """Raise an error if a file is certainly not a plan; TensorRT checks the rest.
 
     Args:
         head: the first `HEADER_SIZE` bytes.
@@ -289,7 +292,7 @@ class LoadRuntime(BaseLoader):
 
 @mod.export(funcify=True)
 class EngineFromBytes(BaseLoader):
-    """Makes an engine of a plan in memory."""
+    """Creates an engine from a plan in memory."""
 
     def __init__(
         self,
@@ -328,8 +331,8 @@ class EngineFromBytes(BaseLoader):
 
 @mod.export(funcify=True)
 class EngineFromPath(BaseLoader):
-    """Makes an engine of a plan in a file, which is mapped, not read: no second copy of the plan is
-    in memory.
+    """Creates an engine from a plan file, which is mapped, so that memory contains no
+    second copy.
     """
 
     def __init__(
@@ -371,7 +374,7 @@ class EngineFromPath(BaseLoader):
 
 @mod.export(funcify=True)
 class BufferFromEngine(BaseLoader):
-    """Serializes an engine into memory of TensorRT's, without a copy of it in Python."""
+    """Serializes an engine into memory of TensorRT, without a copy in Python."""
 
     def __init__(self, engine: Deferred[Any]) -> None:
         """Create a loader that serializes an engine, or the engine from a loader."""
@@ -397,9 +400,8 @@ class BytesFromEngine(BaseLoader):
 
 @mod.export(funcify=True)
 class SaveEngine(BaseLoader):
-    """Writes an engine to a file and passes it on. What it was built with, if that is known, goes
-    into ``<path>.build.json`` beside it.
-    """
+    """Writes an engine to a file and returns it. Its build record, if known, goes to
+    ``<path>.build.json``."""
 
     def __init__(self, engine: Deferred[Any], path: PathOrFile) -> None:
         """Create a loader that saves an engine, or the engine from a loader, to a path or an open

@@ -48,7 +48,7 @@ def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | Ne
 
 
 def _load_source(source: ModelSource) -> Any:
-    """Return the engine or network that a file or script provides."""
+    """Return the engine or network from a file or script."""
     if source.kind == "engine":
         return EngineFromPath(source.path)()
     if source.kind == "onnx":

@@ -14,7 +14,7 @@ from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import guard_callback, trt
 from polygraphy.binding import resolve
-from polygraphy.domain.data.loading import fit_feed
+from polygraphy.domain.data.loading import fit_feed, iterate_feeds
 from polygraphy.domain.errors import InputError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
@@ -85,7 +85,7 @@ def Calibrator(
 
 
 class _Calibrating:
-    """What TensorRT calls, whatever its base class: see `Calibrator`."""
+    """The methods that TensorRT calls, for any base class; see `Calibrator`."""
 
     def begin(
         self,
@@ -95,7 +95,7 @@ class _Calibrating:
         quantile: float,
         regression_cutoff: float,
     ) -> None:
-        """Set the arguments that a base class of TensorRT lacks."""
+        """Set the arguments that the base class of TensorRT does not have."""
         self._feed, self._cache, self._batch_size = feed, cache, batch_size
         self._quantile, self._regression_cutoff = quantile, regression_cutoff
         self._found: bytes | None = None
@@ -122,7 +122,7 @@ class _Calibrating:
         return self._feed.fed
 
     def set_input_metadata(self, input_metadata: TensorMetadata | None) -> None:
-        """Set the inputs of the network: data are then checked, and cast if that loses nothing."""
+        """Set the inputs of the network, so that data are checked, and cast if no value is lost."""
         self._feed.set_metadata(input_metadata)
         self._found = None  # What was found out may be of another network.
 
@@ -140,9 +140,11 @@ class _Calibrating:
         self._feed.free()
 
     def __enter__(self) -> Any:
+        """Return the calibrator, whose memory is freed at the end of the block."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        """Free the memory on the GPU."""
         self._feed.free()
 
     @guard_callback(None)
@@ -162,7 +164,7 @@ class _Calibrating:
 
     @guard_callback(None)
     def write_calibration_cache(self, content: Any) -> None:
-        """Keep the result of the calibration."""
+        """Store the result of the calibration."""
         self._found = bytes(content)
         if self._cache is not None:
             _write(self._cache, self._found)
@@ -176,15 +178,15 @@ class _Calibrating:
         return self._regression_cutoff
 
     def read_histogram_cache(self, length: int) -> None:
-        """Return None: histograms are not kept."""
+        """Return None, because histograms are not stored."""
 
     def write_histogram_cache(self, content: Any, length: int) -> None:
-        """Do nothing, because histograms are not kept."""
+        """Do nothing, because histograms are not stored."""
 
 
 @frozen
 class CalibrationData:
-    """What a model is quantized with, where TensorRT has no calibrators.
+    """The data and settings for quantizing a model, if TensorRT has no calibrators.
 
     Attributes:
         data_loader: yields feed dictionaries, or is a function that returns such.
@@ -209,7 +211,7 @@ def _base_class(wanted: Any) -> Any:
 
 
 def _method(base: Any, algo: Any) -> str:
-    """Return the calibration method that is nearest to a class of calibrators, or an algorithm."""
+    """Return the calibration method closest to a calibrator class or an algorithm."""
     name = base if isinstance(base, str) else getattr(base, "__name__", "IInt8Calibrator")
     if name not in _METHODS:
         raise UnknownNameError("Base class of calibrators", name, _METHODS)
@@ -220,11 +222,11 @@ def _method(base: Any, algo: Any) -> str:
 
 
 class _Feed:
-    """Brings data to the GPU, one feed dictionary after another; memory is allocated once per
-    input, and again where data grow.
-    """
+    """Copies data to the GPU, one feed dictionary after another; memory is allocated once per
+    input, and again if the data grow."""
 
     def __init__(self, data_loader: Any) -> None:
+        """Set the data loader; nothing is allocated yet."""
         self.loader = data_loader
         self.metadata: TensorMetadata | None = None
         self.fed = 0
@@ -275,7 +277,7 @@ class _Feed:
             self.fed = 0
             loader = _iterable(self.loader)
             self._describe(loader)  # A function may have made it just now.
-            self._data = iter(loader)
+            self._data = iterate_feeds(loader)
         feed_dict = next(self._data, None)
         if feed_dict is None:
             if not self.fed:
@@ -351,9 +353,8 @@ class _Feed:
 
 
 def _in_full_precision(metadata: TensorMetadata) -> TensorMetadata:
-    """Return the inputs during calibration: TensorRT computes in float32 for any types of the
-    engine's inputs; only indices remain integers.
-    """
+    """Return the inputs during calibration: TensorRT computes in float32 for any input types; only
+    indices remain integers."""
     full = TensorMetadata()
     for name, (dtype, shape) in metadata.items():
         full.add(name, DataType.FLOAT32 if dtype in _LOWERED else dtype, shape)

@@ -27,7 +27,7 @@ from polygraphy.ports.editing import cast_precision, quantize
 
 @frozen
 class NodeSelection:
-    """Nodes that were asked for by the names of their layers.
+    """Nodes that were selected by the names of their layers.
 
     Attributes:
         chosen: the nodes, as `cast_precision` calls them.
@@ -112,15 +112,17 @@ class PrecisionRequest:
     calibration: Any = field(default=None, eq=False)
 
     def __bool__(self) -> bool:
+        """Return whether a precision is requested."""
         return self.floats is not None or self.quantized is not None
 
     def __str__(self) -> str:
+        """Return the request as its user would write it."""
         return " and ".join(str(dtype) for dtype in (self.quantized, self.floats) if dtype)
 
 
 @define
 class Casting:
-    """A cast that is under way.
+    """A cast in progress.
 
     Layers are named as in `node_names`.
 
@@ -208,7 +210,7 @@ def warn_of_unknown_layer(name: str, known_names: Iterable[str]) -> None:
 
 
 def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collection[str]:
-    """Return the names of the nodes that are not changed.
+    """Return the names of the nodes to leave unchanged.
 
     Args:
         model: whose nodes.
@@ -222,7 +224,7 @@ def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collec
 def _quantize_once(
     model: Any, job: Casting, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> Any:
-    """Return a quantized model; a model that is quantized already is returned unchanged."""
+    """Return a quantized model; an already quantized one is unchanged."""
     if not _is_quantized(model):
         calibration = (
             job.calibration if job.request.calibration is None else job.request.calibration
@@ -246,7 +248,7 @@ def _quantize_once(
 
 
 def _warn_about_others(model: Any, layers: set[str]) -> None:
-    """Log the layers that should be quantized, but whose kind is not supported."""
+    """Log the layers that should be quantized but are of an unsupported type."""
     names = {name for node in model.graph.node if node.op_type in _Q_OPS for name in node.output}
     for name in sorted(layers):
         chosen = select_nodes(model, [name]).chosen

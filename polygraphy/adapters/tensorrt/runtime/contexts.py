@@ -20,7 +20,7 @@ _RUNS_BEFORE_CAPTURE = {"auto": 2, "on": 1}
 
 
 class GraphPolicy:
-    """Captures work that stays the same.
+    """Decides when unchanged work is captured as a CUDA graph.
 
     With ``auto``, work is captured when it was done twice, and done step by step where it cannot be
     captured; with ``on`` it is captured when it was done once (the first inference with new shapes
@@ -81,7 +81,7 @@ Shape = tuple[int, ...]
 
 
 class BoundContext:
-    """Tells a context what is other than before, and remembers what it answered.
+    """A context that is told only what changed, and remembers its answers.
 
     A graph holds for the state in which its context was captured, and for no other one.
 
@@ -107,7 +107,7 @@ class BoundContext:
         self._forget_shapes()
 
     def _forget_shapes(self) -> None:
-        """Forget the shapes and strides, which must be asked for again."""
+        """Forget the shapes and strides, so that they are read again."""
         self._is_complete = False
         self._shapes: dict[str, Shape] = {}
         self._strides: dict[str, Shape] = {}
@@ -142,7 +142,7 @@ class BoundContext:
         self._set_addresses[name] = address
 
     def require_shapes(self) -> None:
-        """Raise unless the shapes of all inputs are known.
+        """Raise an error unless the shapes of all inputs are known.
 
         Raises:
             InputError: some are not.
@@ -175,7 +175,7 @@ class BoundContext:
         return strides
 
     def note_arrangement(self, arrangement: Any) -> None:
-        """Record the state that a graph depends on, and drop the graph of another state."""
+        """Record the state that a graph depends on, and drop a graph of a different state."""
         if arrangement != self._arrangement:
             self.graphs.drop()
             self._arrangement = arrangement
@@ -201,7 +201,7 @@ class ShapeCache:
     """
 
     def __init__(self, capacity: int, on_evicted: Callable[[Hashable], None]) -> None:
-        """Hold up to `capacity` keys; `on_evicted` is called with each that is evicted."""
+        """Set the capacity; `on_evicted` is called with each evicted key."""
         self._capacity = capacity
         self._on_evicted = on_evicted
         self._uses: dict[Hashable, int] = {}
@@ -244,8 +244,8 @@ PLACES = 8
 
 
 class Contexts:
-    """Gives a context, and with it a CUDA graph, to each of a few arrangements of shapes and
-    addresses that come in turn.
+    """Provides a context, with its CUDA graph, for each of a few alternating arrangements of shapes
+    and addresses.
 
     TensorRT says that a graph must not be launched once the context from which it was captured was
     changed. They all run in the same memory, for the runner does one inference at a time.
@@ -281,7 +281,7 @@ class Contexts:
         return BoundContext(native, self._profile, policy)
 
     def context_for(self, shapes: Hashable) -> BoundContext:
-        """Return the context for these shapes, which differ from the last ones."""
+        """Return the context for shapes that differ from the last ones."""
         if not all(
             bound_context.graphs.is_possible
             for bound_context in (self.main, *self._others.values())
@@ -313,7 +313,7 @@ class Contexts:
 
     @contextmanager
     def trying(self, bound: BoundContext) -> Iterator[None]:
-        """Log errors inside the block as details if there is a context to fall back on."""
+        """Log errors inside the block as details, if there is a context to fall back to."""
         if bound is self.main:
             yield
             return

@@ -30,11 +30,11 @@ def wrong_dtype(tensor: IoTensor, found: object) -> InputError:
 
 
 class OutsideProfile(InputError):
-    """A shape is not in the range of the optimization profile that is in use."""
+    """A shape outside the range of the current optimization profile."""
 
 
 def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
-    """Raise if an input cannot have a shape.
+    """Raise an error if an input cannot have a shape.
 
     Raises:
         OutsideProfile: the optimization profile does not accept it. The message gives the range of
@@ -193,7 +193,7 @@ class DeviceInput:
 
     @property
     def identity(self) -> object:
-        """Return a value that differs for other shapes, ways of copying and addresses."""
+        """Return a value that differs between shapes, ways of copying, and addresses."""
         is_own = self.address == self._block.address
         return self.shape, self.is_staged, 0 if is_own else self.address
 
@@ -215,7 +215,7 @@ class DeviceInput:
 
 
 class HostInput:
-    """An input whose values the engine reads from host memory: they may be the shape of something.
+    """An input whose values the engine reads from host memory, because they may determine shapes.
 
     Attributes: see `DeviceInput`.
     """
@@ -230,9 +230,7 @@ class HostInput:
         self._values: Array | None = None
 
     def feed(self, array: Any) -> bool:
-        """Set the values; return True if they changed, because other values may lead to other
-        shapes.
-        """
+        """Set the values; return whether they changed, because that may change shapes."""
         values = host_copy(self.tensor.name, array)
         if values.dtype != self.tensor.dtype:
             raise wrong_dtype(self.tensor, values.dtype)
@@ -261,7 +259,7 @@ class HostInput:
         return (self.address,)
 
     def enqueue(self, stream: DeviceStream) -> None:
-        """Do nothing: the engine reads the values itself."""
+        """Do nothing, because the engine reads the values itself."""
 
     def free(self) -> None:
         """Drop the values."""
@@ -269,7 +267,7 @@ class HostInput:
 
 
 def addressable(shape: Shape, dtype: np.dtype[Any]) -> Array:
-    """Return an array of zeros that has an address even if it is empty."""
+    """Return an array of zeros that has an address, also if it is empty."""
     size = int(np.prod(shape, dtype=np.int64))
     array: Array = np.zeros(max(size, 1), dtype)[:size].reshape(shape)
     return array

@@ -28,7 +28,7 @@ from polygraphy.ports.machine import Device, DeviceStream, PinnedBlock
 
 @frozen
 class Layout:
-    """The place of each element of one tensor.
+    """The memory layout of one tensor.
 
     Attributes:
         shape: of the tensor.
@@ -53,7 +53,7 @@ class Layout:
 
     @property
     def _vectors(self) -> list[int]:
-        """Return the shape in vectors."""
+        """Return the shape in units of vectors."""
         return [
             ceil(dim / self.components) if axis == self.vectorized_dim else dim
             for axis, dim in enumerate(self.shape)
@@ -68,14 +68,16 @@ class Layout:
         return (last + 1) * self.components
 
     def pack(self, array: Array) -> Array:
-        """Return the bytes (uint8) of an array of this shape and data type, with zeros between."""
+        """Return the bytes (uint8) of an array of this shape and data type, with zeros as
+        padding.
+        """
         scalars = np.zeros(self._scalars, dtype=self.dtype)
         if scalars.size:
             self._in_place(scalars)[...] = self._in_vectors(array)
         return pack_bits(scalars, self.bits) if self.bits < 8 else scalars.view(np.uint8)
 
     def unpack(self, memory: Array) -> Array:
-        """Return a copy of the array with these bytes (uint8)."""
+        """Return a copy of the array in these bytes (uint8)."""
         if self.bits < 8:
             scalars = unpack_bits(memory, self.bits, self.dtype, self._scalars)
         else:
@@ -127,7 +129,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class DeviceBlock:
-    """Device memory that grows when it must, and never shrinks.
+    """Device memory that grows if necessary, and never shrinks.
 
     Attributes:
         address: where it is; 0 before it is first needed.
@@ -159,7 +161,7 @@ class DeviceBlock:
 
 
 class PinnedMemory:
-    """Pinned host memory through which small arrays go; it grows when it must.
+    """Pinned host memory for copies of small arrays; it grows if necessary.
 
     Attributes:
         address: where it is; 0 before it is first needed.
@@ -188,7 +190,7 @@ class PinnedMemory:
 
 
 class ReusedArrays:
-    """Pins the memory of large arrays that a caller hands in again and again.
+    """Pins the memory of large arrays that a caller passes repeatedly.
 
     The GPU copies pinned memory by itself, at about twice the speed. Pinning takes about as long as
     a copy, so it is done for an array that comes a second time; and it is undone before the memory
@@ -239,7 +241,7 @@ STRATEGIES = ("static", "profile", "runtime")
 
 
 class Scratch:
-    """Creates a context, and gives it memory.
+    """Creates contexts, and provides their memory.
 
     Strategies: ``static`` lets the engine own memory for its largest profile; with ``profile`` and
     ``runtime`` the memory is ours, and as large as the profile in use, or the shapes at hand, need.
@@ -290,8 +292,8 @@ class Scratch:
         return self._engine.create_execution_context(strategy)
 
     def create_another(self, profile: int, stream: DeviceStream) -> Any:
-        """Return one more context, for a profile that is already in use; None if there can be no
-        second one. All contexts share the same memory, one after another.
+        """Return another context, for a profile in use; None if a second one is not possible. All
+        contexts share the same memory, one after another.
 
         Raises:
             BackendError: there is not enough memory.
@@ -314,15 +316,14 @@ class Scratch:
         return context
 
     def _shares_first_profile(self) -> bool:
-        """Return whether one more context has the profile of the others: each starts with the first
-        one, if possible.
-        """
+        """Return whether another context would have the same profile: each starts with the first
+        one, if possible."""
         context = self._without_memory()
         return context is not None and context.active_optimization_profile >= 0
 
     @property
     def address(self) -> int:
-        """Return the address of our own memory; 0 if there is none."""
+        """Return the address of memory managed here; 0 if there is none."""
         return self._block.address
 
     def _no_context(self, reasons: Reasons) -> BackendError:
@@ -343,12 +344,12 @@ class Scratch:
         return 0
 
     def profile_changed(self, context: Any, profile: int) -> None:
-        """Give the context the memory that the profile needs, if we manage it."""
+        """Set the memory that the profile needs in the context, if it is managed here."""
         if self._strategy == "profile":
             self._give(context, self._size_for(profile))
 
     def shapes_changed(self, context: Any) -> None:
-        """Give the context the memory that its input shapes need, unless TensorRT manages it."""
+        """Set the memory that the input shapes need in the context, unless TensorRT manages it."""
         if not self.follows_shapes:
             return
         self._give(context, int(context.update_device_memory_size_for_shapes()))
@@ -394,7 +395,7 @@ def is_of_older_version(engine: Any) -> bool:
 
 
 def require_output_allocators(engine: Any, name: str) -> None:
-    """Raise if the engine does not support an allocator for an output.
+    """Raise an error if the engine does not support an allocator for an output.
 
     Raises:
         BackendError: it cannot; TensorRT would end the process.

@@ -30,7 +30,7 @@ _BYTES = 1 << 28
 
 
 class PinnedArrays:
-    """Gives arrays that the device fills at full speed.
+    """Provides arrays that the device can fill at full speed.
 
     An array belongs to its consumer: its memory is given again when nothing refers to it any
     more. Callers that keep all results get ordinary arrays once the pinned ones are used up, and so
@@ -61,20 +61,21 @@ class PinnedArrays:
         return np.ctypeslib.as_array(memory).view(dtype).reshape(shape)
 
     def free(self) -> None:
-        """Free the memory that is not lent now, and the rest when it returns."""
+        """Free the memory that is not in use now, and the rest when it is returned."""
         self._shelf.close()
         self._shelf = _Shelf(-1)
 
 
 class _Shelf:
-    """Blocks of one size. Arrays return at any moment and from any thread, so that a block is put
-    down before anyone looks whether it is still wanted.
+    """Free blocks of one size. Arrays are returned at any time and from any thread, so a block is
+    always stored first, and freed later if it is not needed.
 
     Attributes:
         nbytes: the size of each block.
     """
 
     def __init__(self, nbytes: int) -> None:
+        """Set the size of the blocks; nothing is allocated yet."""
         self.nbytes = nbytes
         self._unused: deque[PinnedBlock] = deque()
         self._count = 0
@@ -95,7 +96,7 @@ class _Shelf:
             return None
 
     def put_back(self, block: PinnedBlock) -> None:
-        """Take a block back."""
+        """Store a returned block."""
         self._unused.append(block)
         if self._is_closed:
             self.close()
@@ -112,8 +113,8 @@ _classes: dict[int, tuple[Any, type]] = {}
 
 
 class Allocator:
-    """Gives the engine memory for one output. What it gave once it gives again, as long as that is
-    enough: many inferences need no more memory than the largest one.
+    """Provides memory for one output. Memory is reused while it is large enough, so that the
+    largest inference determines its size.
 
     Attributes:
         shape: of the output in the last inference; negative where the engine did not tell.
@@ -137,8 +138,7 @@ class Allocator:
 
     def reallocate(self, nbytes: int) -> int:
         """Return the address of enough memory; 0 if there is not enough. TensorRT calls this before
-        it writes, so old contents are not kept.
-        """
+        it writes, so old contents are lost."""
         try:
             return self._block.reserve(nbytes)
         except BaseException as error:  # ctrl-C, too
@@ -163,9 +163,10 @@ def _make_native_class(module: Any) -> type:
     """Return a class of TensorRT that passes its calls to an `Allocator`."""
 
     class OutputAllocator(module.IOutputAllocator):  # type: ignore[misc]
-        """Hands what TensorRT asks to an `Allocator`."""
+        """Passes TensorRT's requests to an `Allocator`."""
 
         def __init__(self, owner: Allocator) -> None:
+            """Set the `Allocator` that provides the memory."""
             module.IOutputAllocator.__init__(self)
             self._owner = owner
 
@@ -193,7 +194,7 @@ _VIEWS = 32
 
 
 class FixedOutput:
-    """An output whose shape is known before the engine runs, in device memory.
+    """An output in device memory with a shape known before the engine runs.
 
     Attributes:
         tensor: what the engine says about it.
@@ -238,7 +239,7 @@ class FixedOutput:
         self.view = view if layout is None else FormattedArray(view, shape)
 
     def _view(self, shape: Shape, dtype: np.dtype[Any]) -> Any:
-        """Return the view of a shape, which is kept for shapes that alternate."""
+        """Return the view for a shape; views are cached, because shapes may alternate."""
         key = (self.address, shape)
         view = self._views.get(key)
         if view is None:
@@ -292,7 +293,7 @@ class FixedOutput:
 
 
 class DataDependentOutput:
-    """An output whose shape the engine finds out while it runs.
+    """An output whose shape the engine determines while it runs.
 
     Attributes:
         tensor: what the engine says about it.
@@ -346,7 +347,7 @@ class DataDependentOutput:
 
 
 class HostOutput:
-    """An output that the engine writes to host memory: the value of a shape tensor.
+    """An output that the engine writes to host memory, such as the values of a shape tensor.
 
     Attributes:
         tensor: what the engine says about it.
@@ -383,7 +384,7 @@ class HostOutput:
         return (self.address,)
 
     def begin(self, stream: DeviceStream) -> None:
-        """Do nothing: the values are on the host."""
+        """Do nothing, because the values are on the host."""
 
     def take(self) -> Array:
         """Return the values as an array that the caller owns."""

@@ -74,7 +74,7 @@ class EngineProfiler:
         return profiles
 
     def close(self) -> None:
-        """Measure runs as before; the context belongs to the runner."""
+        """Restore normal runs; the context belongs to the runner."""
         if self._was_timed is not None and self._runner.is_active:
             self._runner.time_on_device(self._was_timed)
         self._was_timed = None
@@ -89,6 +89,7 @@ def _recorder_class(key: ModuleKey) -> Any:
         """Adds up the milliseconds of each layer."""
 
         def __init__(self) -> None:
+            """Start without times."""
             base.__init__(self)
             self.times: dict[str, float] = {}
 

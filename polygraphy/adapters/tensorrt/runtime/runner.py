@@ -36,7 +36,7 @@ _ALL = -2
 
 
 def set_weight_budget(engine: Any, budget: int | None, percent: float | None) -> None:
-    """Limit the device memory for streamable weights; an engine accepts that only before it has
+    """Limit the device memory for streamable weights, which an engine accepts only before it has
     contexts.
 
     Args:
@@ -78,7 +78,7 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
 
 
 def _check(budget: int | None, percent: float | None) -> None:
-    """Raise if a budget is invalid."""
+    """Raise UsageError if a budget is invalid."""
     if budget is not None and percent is not None:
         raise UsageError("Set the weight streaming budget in bytes or in percent, not both.")
     if percent is not None and not 0 <= percent <= 100:
@@ -147,7 +147,7 @@ class TrtRunner(BaseRunner):
         device_times: bool = False,
         device: int | None = None,
     ) -> None:
-        """Set the engine and how it is run; nothing is loaded yet.
+        """Set the engine and the options of its runs; nothing is loaded yet.
 
         Args:
             engine: an engine or an execution context, or a loader that makes one of them.
@@ -247,8 +247,7 @@ class TrtRunner(BaseRunner):
     @contextmanager
     def profile_with(self, profiler: Any) -> Iterator[None]:
         """Let the context report to a profiler (an `IProfiler`), without CUDA graphs, inside the
-        block. Nobody may keep the context beyond it: it may be replaced at the end.
-        """
+        block. The context must not be used after the block, because it may be replaced."""
         before, self._cuda_graph = self._cuda_graph, "off"
         try:
             self._renew_session()
@@ -273,7 +272,7 @@ class TrtRunner(BaseRunner):
             self._use_profile(self._profile)
 
     def _renew_session(self) -> None:
-        """Replace the session by one with a profiler, or without."""
+        """Replace the session with one with a profiler, or without."""
         with resolve(Device).use(self._gpu):
             self._end_session()
             self._session = self._new_session()
@@ -422,9 +421,8 @@ class TrtRunner(BaseRunner):
         return metadata
 
     def get_model_facts(self) -> Facts:
-        """Return the data types in which the engine computes, if it was built here, has a build
-        record, or its inspector reports them; and the values that inputs may take.
-        """
+        """Return the compute types of the engine, if it was built here, has a build record, or its
+        inspector reports them; and the values that inputs accept."""
         self._require_active("its model can be described")
         return engine_facts(self.engine)
 
@@ -511,6 +509,6 @@ class TrtRunner(BaseRunner):
 
 
 def _check_choice(what: str, choice: str | None, known_names: tuple[str, ...]) -> None:
-    """Raise if a choice is unknown."""
+    """Raise UnknownNameError if a choice is unknown."""
     if choice is not None and choice not in known_names:
         raise UnknownNameError(what, choice, known_names)

@@ -58,7 +58,7 @@ Shape = tuple[int, ...]
 
 
 class FormattedInput:
-    """An input that is brought into the format of the engine on the host.
+    """An input that is converted to the format of the engine on the host.
 
     Attributes: see `inputs.DeviceInput`.
     """
@@ -159,7 +159,7 @@ def _dtype(array: Any, tensor: IoTensor) -> np.dtype[Any]:
 
 
 class DebugTensors:
-    """Keeps a copy of each debug tensor of an inference.
+    """Stores a copy of each debug tensor of an inference.
 
     Attributes:
         arrays: by name, in the order in which the engine made them.
@@ -169,7 +169,7 @@ class DebugTensors:
     """
 
     def __init__(self, device: Device) -> None:
-        """Keep nothing yet."""
+        """Start without tensors."""
         self._device = device
         self.arrays: dict[str, Array] = {}
         self.error: BaseException | None = None
@@ -200,7 +200,7 @@ class DebugTensors:
 
 
 def listen(context: Any, listener: Any) -> bool:
-    """Pass the debug tensors of a context to an `IDebugListener`.
+    """Pass the debug tensors of a context to an `IDebugListener`; return whether that worked.
 
     Returns:
         False where this TensorRT, or this engine, has no debug tensors.
@@ -217,9 +217,10 @@ def _make_listener(module: Any, owner: DebugTensors) -> Any:
     """Return an object of TensorRT that passes debug tensors to their owner."""
 
     class DebugListener(module.IDebugListener):  # type: ignore[misc]
-        """Hands what TensorRT shows to a `DebugTensors`."""
+        """Passes TensorRT's debug tensors to a `DebugTensors`."""
 
         def __init__(self) -> None:
+            """Create the listener."""
             module.IDebugListener.__init__(self)
 
         def process_debug_tensor(
@@ -249,7 +250,7 @@ _now = time.perf_counter
 
 @frozen
 class SessionOptions:
-    """How an engine is run.
+    """The options for running an engine.
 
     Attributes:
         profile: the optimization profile in use.
@@ -313,7 +314,7 @@ class Session:
         return DeviceInput(tensor, self._device, self._stream, self._reused)
 
     def show_debug_tensors(self, listener: Any = None) -> None:
-        """Add debug tensors to the outputs, or show them to an `IDebugListener` instead."""
+        """Add debug tensors to the outputs, or pass them to an `IDebugListener` instead."""
         self._contexts.keep_main_only()
         self._bound = self._contexts.main
         self._is_arranged = False
@@ -369,7 +370,7 @@ class Session:
         return as_torch(outputs) if has_torch(feed_dict.values()) else outputs
 
     def _enqueue(self) -> None:
-        """Enqueue an inference; if a context fails, enqueue it in the common one."""
+        """Enqueue an inference; if a context fails, enqueue it in the main one."""
         if self._bound.is_proven:
             self._enqueue_all()
             return
@@ -492,7 +493,7 @@ class Session:
         return visitor, scratch, tuple(item.addresses for item in items)
 
     def _arrange_output(self, tensor: IoTensor) -> None:
-        """Give an output memory for its shape, and tell TensorRT the address."""
+        """Allocate memory for an output's shape, and pass the address to TensorRT."""
         shape = self._bound.shape_of(tensor.name)
         output = self._outputs.get(tensor.name)
         if output is None:
@@ -589,16 +590,15 @@ def _missing(name: str, feed_dict: Mapping[str, Any]) -> InputError:
 
 
 class Stopwatch:
-    """Marks four moments on a stream: before the inputs are copied, before and after the engine
-    runs, and after the outputs are copied.
-    """
+    """Marks four points on a stream: before the input copies, before and after the engine, and
+    after the output copies."""
 
     def __init__(self, device: Device) -> None:
-        """Create the events; BackendError when that fails."""
+        """Create the events; raise BackendError if that fails."""
         self._events = [device.create_event() for _ in range(4)]
 
     def mark(self, moment: int, stream: DeviceStream) -> None:
-        """Record one of the moments 0 to 3."""
+        """Record one of the points 0 to 3."""
         stream.record(self._events[moment])
 
     def times(self) -> DeviceTimes:

@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 @frozen
 class ShapeRange:
-    """The shapes that a dynamic input may take in one optimization profile."""
+    """The allowed shapes of a dynamic input in one optimization profile."""
 
     min: Shape
     opt: Shape
@@ -68,7 +68,7 @@ class IoTensor:
         return self.is_linear and self.entry.itemsize >= 1
 
     def takes(self, shape: Sequence[int], profile: int) -> bool:
-        """Return whether the input may have a shape in an optimization profile."""
+        """Return whether the input accepts a shape in an optimization profile."""
         if not fits(shape, self.shape):
             return False
         return not self.ranges or self.ranges[profile].holds(shape)

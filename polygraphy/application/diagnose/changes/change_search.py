@@ -27,7 +27,6 @@ from polygraphy.domain.diagnosis.borrowed import (
     with_weight,
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.solving import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     CLOSE,
@@ -41,7 +40,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.search.numbers import MOST_NUMBERS, nearest_number
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
@@ -60,7 +59,7 @@ Explains = Callable[[Values, Compute], bool]
 
 @frozen
 class OtherTensor:
-    """A tensor that a node may have read.
+    """A tensor that a node may have read in place of its input.
 
     Attributes:
         name: its name.
@@ -77,7 +76,7 @@ class OtherTensor:
 
 @frozen
 class ChangeSearch:
-    """Tries changes of nodes.
+    """Tries changes of nodes until a part computes the expected values.
 
     Attributes:
         graph: the model.
@@ -92,7 +91,7 @@ class ChangeSearch:
         share: how far they may be from the goals, as a share of their RMS.
     """
 
-    graph: Side
+    graph: Graph
     part: Part
     goals: Values
     runners: tuple[SuspectedParty, ...]
@@ -105,18 +104,17 @@ class ChangeSearch:
 
     @property
     def is_right(self) -> bool:
-        """Return whether the part computes what is expected without a change."""
+        """Return whether the part computes the expected values without a change."""
         return self._is_right(None)
 
     def matching(self, candidates: Iterable[Variant]) -> Iterator[Variant]:
-        """Yield the candidates with which the part computes what is expected."""
+        """Yield the candidates with which the part computes the expected values."""
         candidates = self.budget.take(candidates)
         return filter_in_subprocess(candidates, self._is_right, self.runners[-1], self._usual)
 
     def try_runs(self, function: Callable[[], T], runs: int) -> T | None:
-        """Return the result of a function that runs changed parts so many times; None if it crashes
-        the backend, or hangs.
-        """
+        """Return the result of a function that runs changed parts up to `runs` times; None if the
+        backend crashes or hangs."""
         return try_in_subprocess(function, self.runners[-1], self._usual, runs)
 
     def find_usual(self, position: int) -> Iterator[Variant]:
@@ -124,17 +122,17 @@ class ChangeSearch:
         return self.matching(usual_variants(self.graph, position))
 
     def find_borrowed(
-        self, position: int, donor: Side, donor_nodes: Collection[int]
+        self, position: int, donor: Graph, donor_nodes: Collection[int]
     ) -> Iterator[Variant]:
-        """Yield variants of a node with what nodes of another model have."""
+        """Yield variants of a node with weights or attributes from nodes of another model."""
         return self.matching(variants_from_donor(self.graph, position, donor, [*donor_nodes]))
 
     def find_weights(self, position: int, output: Any, goal: Any) -> Iterator[Variant]:
-        """Yield variants of a node with a weight solved for what it should compute."""
+        """Yield variants of a node with a weight solved from the expected output."""
         return self.matching(solve_weights(self.graph, position, self.part.feed, output, goal))
 
     def find_numbers(self, position: int) -> Iterator[Variant]:
-        """Yield variants of a node in which one number is solved for: an attribute, or a weight."""
+        """Yield variants of a node with one number solved: an attribute or a scalar weight."""
         node, graph = self.graph.nodes[position], self.graph
         makers: list[Callable[[float], Variant]] = [
             partial(with_number, node, name) for name in numeric_attributes(node)
@@ -230,9 +228,8 @@ class ChangeSearch:
     def _load_reading(
         self, node: Node, operand: str, places: Collection[int]
     ) -> tuple[Compute, str]:
-        """Return the loaded part, and the input that the node reads at some places, which is a new
-        one unless there are none.
-        """
+        """Return the loaded part and the name of its input at the given places; a new input if
+        there are any places."""
         if not places:
             return self._load(self.part), operand
         reads = tuple(_APART if at in places else name for at, name in enumerate(node.inputs))
@@ -252,17 +249,26 @@ class ChangeSearch:
         return upstream
 
     def _usual(self) -> bool:
-        """Run the part without a change, which takes about as long as a change of it."""
+        """Run the part without a change, to measure how long a change takes."""
         return self._is_right(None)
 
     def _load(self, part: Part, prover: SuspectedParty | None = None) -> Compute:
-        """Return a part loaded by a backend that takes it, with rewrites if it has to prove it."""
+        """Return a part loaded by a backend that accepts it, with rewrites if it must prove the
+        change."""
         if prover is not None:
             return part.load(prover)
         return part.load_first(self.runners)
 
+    def compute(self, variant: Variant, prover: SuspectedParty | None = None) -> Values | None:
+        """Return what the part computes with a variant; None if the backend refuses it."""
+        try:
+            part = self.part.change(output_name(variant), variant)
+            return self._load(part, prover)(part.feed)
+        except PolygraphyException:
+            return None
+
     def _is_right(self, variant: Variant | None) -> bool:
-        """Return whether the part computes what is expected with a variant of one node."""
+        """Return whether the part computes the expected values with a variant of one node."""
         return self._computes_expected(variant) and (
             self.prover is None or self._computes_expected(variant, self.prover)
         )
@@ -270,9 +276,8 @@ class ChangeSearch:
     def _computes_expected(
         self, variant: Variant | None, prover: SuspectedParty | None = None
     ) -> bool:
-        """Return whether a variant computes the expected values; None stands for the part as it
-        is.
-        """
+        """Return whether a variant computes the expected values; None stands for the unchanged
+        part."""
         try:
             part = self.part if variant is None else self.part.change(output_name(variant), variant)
             if not self._is_small(part):
@@ -293,7 +298,7 @@ class ChangeSearch:
         )
 
     def _in_shape(self, value: Any, goal: Any) -> Any:
-        """Return an array in the shape of a goal, if that has the shape of what is wrong."""
+        """Return an array in the shape of a goal, if the incorrect tensor has that shape."""
         if self.is_reshaped and np.size(value) == np.size(goal):
             return np.reshape(value, np.shape(goal))
         return value
@@ -305,7 +310,8 @@ class ChangeSearch:
         return tensor_bytes(open_model(part.model), part.feed) <= self.limit
 
     def _nearest_number(self, make: Callable[[float], Variant]) -> float | None:
-        """Return the number with which a part computes what is nearest to what is expected."""
+        """Return the number with which a part comes closest to the expected values; None if none
+        helps."""
         compute = self._load_with_number(make(0.0))
 
         def error(number: float) -> float:
@@ -342,7 +348,7 @@ class ChangeSearch:
         return compute_variant
 
 
-def usual_variants(graph: Side, position: int) -> Iterator[Variant]:
+def usual_variants(graph: Graph, position: int) -> Iterator[Variant]:
     """Yield variants of a node by common mistakes, the likeliest first."""
     yield from variants(graph, position)
     yield from integer_variants(graph, position)
@@ -353,24 +359,23 @@ def output_name(variant: Variant) -> str:
     return next(filter(None, variant.node.outputs))
 
 
-def _with_scalar(graph: Side, position: int, name: str, value: float) -> Variant:
+def _with_scalar(graph: Graph, position: int, name: str, value: float) -> Variant:
     """Return a variant of a node with another value of a scalar weight."""
-    return with_weight(graph, position, name, np.full_like(graph.weights[name].values, value))
+    return with_weight(graph, position, name, np.full_like(graph.constants[name].values, value))
 
 
 def _tensors_of_missing_nodes(
     operand: str, value: Any, weights: Sequence[Any]
 ) -> Iterator[OtherTensor]:
-    """Yield what nodes that may be missing would compute from an input."""
+    """Yield the tensors that possibly missing nodes would compute from an input."""
     if is_float(value):
         for op, result in results_of_missing_nodes(value, weights):
             yield OtherTensor(f"{operand}/{op}", result, False, op)
 
 
 def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each tensor that a node reads, with the positions: with each alone first if there are
-    several.
-    """
+    """Yield each tensor that a node reads, with the positions at which it reads it: each position
+    by itself first if there are several."""
     for name in dict.fromkeys(node.inputs):
         places = tuple(at for at, input_name in enumerate(node.inputs) if input_name == name)
         if len(places) > 1:

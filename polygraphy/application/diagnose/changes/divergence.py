@@ -59,7 +59,7 @@ _STEPS = 0.1
 
 @frozen
 class Parting:
-    """What nodes make of right values, and should make.
+    """A place at which nodes compute incorrect values from correct ones, with the expected values.
 
     Attributes:
         border: the nodes, and what they make.
@@ -78,7 +78,7 @@ class Parting:
 
 @frozen
 class Partings:
-    """Where a model parts from the reference.
+    """The places at which a model diverges from its reference.
 
     Attributes:
         places: the fewest that make all outputs right if they are.
@@ -131,7 +131,7 @@ def partings(
 
 
 class _Search:
-    """One search."""
+    """A search for the places at which a model diverges."""
 
     def __init__(
         self,
@@ -143,6 +143,7 @@ class _Search:
         goal: Values,
         inputs: Mapping[str, str],
     ) -> None:
+        """Set the model, the reference, and the tensors of both."""
         self._case, self._party, self._feed, self._goal = case, party, feed, goal
         self._reference = reference
         self._theirs = trace.values
@@ -157,7 +158,7 @@ class _Search:
         sizes = [difference.relative for difference in first if np.isfinite(difference.relative)]
         self._left = max([LEFT, *(_STEPS * size for size in sizes)])
         self._known_as = SameTensors(trace.values)
-        self._borders = Borders(case.model.nodes, reference.nodes, trace.values)
+        self._borders = Borders(case.model.graph, reference.graph, trace.values)
         self._marked = open_model(case.model.with_all_outputs())
         self._loaded: dict[tuple[str, ...], tuple[Callable[..., Any], list[str], set[str]]] = {}
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
@@ -200,14 +201,17 @@ class _Search:
         return Partings(fewest, values, self._theirs, equal_tensors, nearer)
 
     def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
-        """Return a place with the nodes between it and what is right if it is not replaced."""
+        """Return a place extended by the nodes between it and correct tensors if it is not replaced
+        itself."""
         other_among = [one for one in among if one is not place]
         search = self._compute_with(other_among)
         if search is None:
             return place
         equal_tensors, nodes = self._pair_equal_tensors(search, other_among), self._case.model.nodes
         makers = self._borders.makers_of(equal_tensors, {one.border.tensor for one in other_among})
-        region = tuple(region_before(nodes, place.border.tensor, equal_tensors.keys()))
+        region = tuple(
+            region_before(self._case.model.graph, place.border.tensor, equal_tensors.keys())
+        )
         border = evolve(place.border, nodes=region)
         if border.twin:
             return self._parting(border, search, equal_tensors, makers)
@@ -256,7 +260,7 @@ class _Search:
             if most >= total and (best is None or candidate.tensor != best.border.tensor):
                 break
             region = tuple(
-                region_before(self._case.model.nodes, candidate.tensor, equal_names.keys())
+                region_before(self._case.model.graph, candidate.tensor, equal_names.keys())
             )
             place = self._parting(
                 Border(region, candidate.tensor, candidate.twin), values, equal_names, makers
@@ -298,9 +302,8 @@ class _Search:
     def _candidates(
         self, values: Values, equal_names: Mapping[str, str], makers: Collection[int]
     ) -> Iterator[Candidate]:
-        """Return the places where the model may start to differ from the reference, given the
-        tensors that are equal.
-        """
+        """Yield the places where the model may start to differ from the reference, given the equal
+        tensors."""
         kinds = {self._classes.get(name, name) for name in equal_names.values()}
         # What is only moved in the reference may be what the model should have moved.
         moved = {n for node in self._reference.nodes if node.operator in MOVING for n in node.makes}
@@ -329,12 +332,10 @@ class _Search:
         equal_names: Mapping[str, str],
         makers: Collection[int],
     ) -> Parting:
-        """Return the border with the nodes behind it and the values that the reference computes
-        there.
-        """
+        """Return the border with its nodes, and the values that the reference computes there."""
         unproven = tuple(index for index in border.nodes if index not in makers)
         other_nodes, nodes = self._reference.nodes, self._case.model.nodes
-        place = region_before(other_nodes, border.twin, set(equal_names.values()))
+        place = region_before(self._reference.graph, border.twin, set(equal_names.values()))
         instead = tuple(name for index in place for name in other_nodes[index].makes)
         expected, shape = self._theirs[border.twin], np.shape(values[border.tensor])
         if expected.shape != shape and expected.size == np.prod(shape):
@@ -356,7 +357,7 @@ class _Search:
         instead = [name for name in instead if name not in used_names]
         found_partings = []
         for name in self._case.differing(values, self._goal):
-            region = tuple(region_before(nodes, name, equal_tensors.keys()))
+            region = tuple(region_before(self._case.model.graph, name, equal_tensors.keys()))
             unproven = tuple(index for index in region if index not in makers)
             read = dict.fromkeys(
                 name for i in region for name in nodes[i].reads if name in equal_tensors

@@ -21,12 +21,12 @@ from polygraphy.application.diagnose.changes.proven_differences import Differenc
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantized
+from polygraphy.domain.diagnosis.pairing import Pairing, is_quantized
 from polygraphy.domain.diagnosis.variants import Variant, output_swaps
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.graph import Node, attribute_text
-from polygraphy.domain.model.regions import nodes_after_inputs, producers
+from polygraphy.domain.model.graph import Graph, Node, attribute_text
+from polygraphy.domain.model.regions import nodes_after_inputs
 from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
@@ -47,7 +47,7 @@ _MANY = 64
 
 @frozen
 class Explanation:
-    """What was changed.
+    """A change that explains some places.
 
     Attributes:
         node: the position of the node in the model.
@@ -63,13 +63,13 @@ class Explanation:
 
     @property
     def lost(self) -> Sequence[str]:
-        """Return the reference tensor whose node is missing, if that was changed."""
+        """Return the reference tensor whose node is missing, if that is the change."""
         change = self.variant.change
         return [str(change.values["expected"])] if change.kind == "missing_node_between" else []
 
 
 def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
-    """Return places that share nodes together."""
+    """Return groups of places that have nodes in common."""
     groups: list[list[Parting]] = []
     for place in places:
         nodes = set(place.unproven)
@@ -100,20 +100,19 @@ class Change:
         feed: Feed,
         places: Sequence[Parting],
     ) -> None:
+        """Prepare the search for one change that explains the places."""
         self._case, self._party, self._found, self._places = case, party, divergences, places
         self._side, self._others = pairing.model, pairing.reference
         self._is_quantized = is_quantized(pairing)
         self._held = {**divergences.values, **feed}
         self._nodes = sorted({index for place in places for index in place.border.nodes})
         self._goals = {place.border.tensor: place.expected for place in places}
-        maker = self._others.producer
+        maker = self._others.computed
         self._instead = sorted({maker[n] for p in places for n in p.instead if n in maker})
         names = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in names)
         self.budget = RunBudget.for_part(total, len(self._nodes))
         self._lost: Collection[str] = ()
-        first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
-        self._positions = {name: index for index, name in enumerate(first)}
 
     @property
     def unproven(self) -> set[int]:
@@ -122,19 +121,20 @@ class Change:
 
     @property
     def is_right(self) -> bool:
-        """Return whether the unchanged nodes compute what is expected: the cause was rounding."""
+        """Return whether the unchanged nodes compute the expected values, so that rounding was the
+        cause."""
         return self._whole is not None and self._whole.is_right
 
     def find_common(self) -> Explanation | None:
-        """Return an explanation from the reference's nodes or common mistakes, or None."""
+        """Return an explanation by the reference's nodes or common mistakes; None if none fits."""
         search = self._whole
         if search is None:
             return None
         self.budget.reserved = int(self.budget.runs * _RESERVED)
         return self._first_explanation(
-            lambda _, position: search.matching(bypass_variants(self._side, position)),
-            lambda _, position: search.find_borrowed(position, self._others, self._instead),
-            lambda _, position: search.find_usual(position),
+            lambda index: search.matching(bypass_variants(self._side, index)),
+            lambda index: search.find_borrowed(index, self._others, self._instead),
+            search.find_usual,
         )
 
     def find_other(self) -> Explanation | None:
@@ -143,24 +143,23 @@ class Change:
         return self._first_explanation(self._find_inputs, self._find_numbers)
 
     def find_exchanged(self) -> Explanation | None:
-        """Return an explanation by two exchanged outputs of one node, or None."""
+        """Return an explanation by two exchanged outputs of one node; None if none fits."""
         self.budget.reserved = 0
         for index in self._nodes:
-            position = self._position(index)
-            if self._whole is not None and position is not None:
-                for variant in self._whole.matching(output_swaps(self._side.nodes[position])):
+            if self._whole is not None and index in self._side.operations:
+                for variant in self._whole.matching(output_swaps(self._side.nodes[index])):
                     return Explanation(index, variant, self._places)
         return None
 
     def find_lost(self, names: Collection[str]) -> Explanation | None:
-        """Return an explanation by nodes that are known to be missing before others, or None."""
+        """Return an explanation by nodes that are known to be missing elsewhere; None if
+        none fits.
+        """
         self.budget.taken = 0
         self._lost = names
         return self._first_explanation(self._find_inputs)
 
-    def _first_explanation(
-        self, *kinds: Callable[[int, int], Iterator[Variant]]
-    ) -> Explanation | None:
+    def _first_explanation(self, *kinds: Callable[[int], Iterator[Variant]]) -> Explanation | None:
         """Return the first explanation among nodes that compute no verified tensor."""
         nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantized and any(is_coarse(nodes[index].operator) for index in self._nodes):
@@ -178,8 +177,7 @@ class Change:
                 for index in indices:
                     if self.budget.is_spent:
                         return None
-                    position = self._position(index)
-                    for variant in tried(index, position) if position is not None else ():
+                    for variant in tried(index) if index in self._side.operations else ():
                         return Explanation(index, variant, self._places)
         return None
 
@@ -189,11 +187,11 @@ class Change:
 
     @cached_property
     def _whole(self) -> ChangeSearch | None:
-        """The search among all nodes; None if they read something unknown."""
+        """Return the search among all nodes; None if they read an unknown tensor."""
         return self._search_in(self._nodes)
 
     def _search_in(self, nodes: Sequence[int]) -> ChangeSearch | None:
-        """Return the search in a part of the model; None if that reads something unknown."""
+        """Return the search in a part of the model; None if that reads an unknown tensor."""
         try:
             part = cut_part(self._case.model, nodes, self._held)
         except PolygraphyException:
@@ -203,18 +201,18 @@ class Change:
             is_reshaped=True, limit=self._found.limit,
         )  # fmt: skip
 
-    def _find_numbers(self, _: int, position: int) -> Iterator[Variant]:
-        """Yield variants in which one number that a node reads is solved for."""
+    def _find_numbers(self, index: int) -> Iterator[Variant]:
+        """Yield variants in which one number that a node reads is solved."""
         if self._whole is not None and len(self._nodes) <= _SOLVED:
-            yield from self._whole.find_numbers(position)
+            yield from self._whole.find_numbers(index)
 
-    def _find_inputs(self, index: int, position: int) -> Iterator[Variant]:
+    def _find_inputs(self, index: int) -> Iterator[Variant]:
         """Yield variants in which a node reads another tensor, of the model or the reference."""
         behind = self._nodes_behind(index)
         search = self._search_in([node for node in self._nodes if node == index or node in behind])
         if search is not None:
             yield from search.find_inputs(
-                position,
+                index,
                 self._other_tensors(),
                 self._twins,
                 self._tensors_behind,
@@ -223,11 +221,10 @@ class Change:
 
     @cached_property
     def _second_operands(self) -> Sequence[Any]:
-        """Return what a missing node may have read as well: weights of the nodes that the reference
-        has instead, and tensors that the nodes read.
-        """
+        """Return possible second inputs of a missing node: weights of the reference's nodes, and
+        tensors that the nodes read."""
         names = dict.fromkeys(n for i in self._instead for n in self._others.nodes[i].inputs)
-        weights = self._others.weights
+        weights = self._others.constants
         arrays = [weights[name].values for name in names if name in weights]
         read = dict.fromkeys(n for i in self._nodes for n in self._case.model.nodes[i].reads)
         arrays += [self._held[name] for name in read if name in self._held]
@@ -235,9 +232,8 @@ class Change:
 
     @cached_property
     def _twins(self) -> Mapping[str, str]:
-        """Return the reference tensors that equal tensors of the model, those that nodes only moved
-        included: what reads them is run with what a node behind them computes in the reference.
-        """
+        """Return the reference tensor that equals each tensor of the model, including tensors
+        behind nodes that only move elements."""
         known, twins = SameTensors(self._found.theirs), dict(self._found.same)
         for index in self._nodes:
             for name in self._case.model.nodes[index].reads:
@@ -248,9 +244,8 @@ class Change:
 
     @cached_property
     def _tensors_behind(self) -> Mapping[str, Collection[str]]:
-        """Return, by input with an equal tensor in the reference, the tensors that only the
-        reference computes from that one, and only from equal ones besides.
-        """
+        """Return, by input with an equal reference tensor, the tensors that only the reference
+        computes from it and from other equal tensors."""
         twins = {twin: name for name, twin in self._twins.items()}
         tensors_behind: dict[str, list[str]] = {}
         roots = {twin: {name} for twin, name in twins.items()}
@@ -276,9 +271,8 @@ class Change:
         return nodes_behind
 
     def _other_tensors(self) -> Iterator[OtherTensor]:
-        """Yield the tensors that nodes may have read: the last equal ones first, then those that
-        only the reference computes.
-        """
+        """Yield tensors that nodes may have read: the last equal ones first, then those that only
+        the reference computes."""
         used_names = set(self._found.same.values())
         is_only = sum(map(self._is_numeric, self.unproven)) == 1
         own_tensors = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
@@ -295,18 +289,15 @@ class Change:
                 yield OtherTensor(name, value, is_in_model)
 
     def choose_node(self, reason: Explanation) -> Explanation:
-        """Return an explanation with the nodes of which a change does the same, such as one of two
-        Transpose nodes in a row. If one of these is then like more of the other nodes of the model
-        than all others, that one is the explanation.
-        """
+        """Return the explanation for the likeliest of several equivalent nodes, such as two
+        Transpose nodes in a row: the one that becomes most similar to other nodes of the model."""
         node = self._case.model.nodes[reason.node]
         if node.operator not in MOVING or reason.variant.cause != "attribute":
             return reason
         choices = [(reason.node, reason.variant)]
         for index in self._neighbors(reason.node):
-            position = self._position(index)
-            if position is not None and self._whole is not None:
-                choices += [(index, variant) for variant in self._whole.find_usual(position)][:1]
+            if index in self._side.operations and self._whole is not None:
+                choices += [(index, variant) for variant in self._whole.find_usual(index)][:1]
         if len(choices) == 1:
             return reason
         counts = [self._count_alike(index, variant) for index, variant in choices]
@@ -317,9 +308,8 @@ class Change:
         return evolve(reason, others=[index for index, _ in choices[1:]])
 
     def _neighbors(self, index: int) -> list[int]:
-        """Return the nodes of the same operator that only move the same numbers before or after
-        one.
-        """
+        """Return the nodes of the same operator directly before or after a node that only move the
+        same elements."""
         nodes = self._case.model.nodes
         waiting, near = [index], {index}
         while waiting:
@@ -338,29 +328,22 @@ class Change:
 
     def _count_alike(self, index: int, variant: Variant) -> int:
         """Return how many nodes of the model have the operator and attributes of a variant, and
-        read what the same kind of node makes.
-        """
-        position = self._position(index)
-        assert position is not None
+        inputs from the same operator."""
         operator_key = self._operator_key(variant.node)
         return sum(
             self._operator_key(node) == operator_key
-            for other_index, node in enumerate(self._side.nodes)
-            if other_index != position
+            for other_index, node in self._side.operations.items()
+            if other_index != index
         )
 
     def _operator_key(self, node: Any) -> tuple[Any, ...]:
         """Return the operator and attributes of a node, and the operator of the node that computes
         its input.
         """
-        maker = self._side.producer.get(node.inputs[0]) if node.inputs else None
+        maker = self._side.computed.get(node.inputs[0]) if node.inputs else None
         before = "" if maker is None else self._side.nodes[maker].op
         texts = sorted((attribute.name, attribute_text(attribute)) for attribute in node.attributes)
         return node.op, before, tuple(texts)
-
-    def _position(self, index: int) -> int | None:
-        """Return the position of a node, not counting constants."""
-        return self._positions.get(next(iter(self._case.model.nodes[index].makes), ""))
 
 
 def find_changes(
@@ -445,7 +428,7 @@ def find_changes(
 
 @frozen
 class _Group:
-    """Places that share nodes, and what explains them.
+    """Places that have nodes in common, with their explanation.
 
     Attributes:
         places: the places.
@@ -463,13 +446,15 @@ class _Group:
 
     @property
     def is_said(self) -> bool:
-        """Return whether a structural difference says what was changed."""
+        """Return whether a structural difference already states the change."""
         return len(self.inside) == 1 and self.inside[0].cause != "structure"
 
 
 @frozen
 class _GroupSearch:
-    """Explains groups of places; the attributes are the arguments of `find_changes`."""
+    """Searches an explanation for groups of places; attributes are the arguments of
+    `find_changes`.
+    """
 
     case: Case
     reference: OpenModel
@@ -480,9 +465,8 @@ class _GroupSearch:
     known: Sequence[Culprit]
 
     def explain_each(self, places: Sequence[Parting], number: int) -> Sequence[_Group]:
-        """Return a group with the change that explains it; if none does, its places one by one,
-        where each has a change of its own.
-        """
+        """Return a group with the change that explains it; if there is none, its places as single
+        groups if each has an explanation."""
         group = self.explain(places, number)
         if group.is_right or group.reason is not None or len(places) == 1:
             return [group]
@@ -491,7 +475,7 @@ class _GroupSearch:
         return single if is_explained else [group]
 
     def explain(self, places: Sequence[Parting], number: int) -> _Group:
-        """Return a group of so many with the change that explains it."""
+        """Return a group with the change that explains it; `number` is the number of all groups."""
         change = self._change(self.found, places)
         inside = _culprits_within(self.case, places, self.known, self.found.values)
         group = _Group(places, change, inside=inside)
@@ -508,9 +492,8 @@ class _GroupSearch:
         return evolve(group, reason=None if reason is None else change.choose_node(reason))
 
     def describe(self, group: _Group) -> tuple[Sequence[Culprit], bool]:
-        """Return the culprits of a group that no change explains, and whether it is not known which
-        of their nodes it is.
-        """
+        """Return the culprits of an unexplained group, and whether it is unknown which of its nodes
+        is at fault."""
         is_certain = all(
             _has_same_operator(self.case, self.reference, place) for place in group.places
         )
@@ -536,12 +519,12 @@ class _GroupSearch:
         )
 
     def _change(self, found: Partings, places: Sequence[Parting]) -> Change:
+        """Return the search for one change that explains the places."""
         return Change(self.case, self.pairing, self.party, found, self.feed, places)
 
     def _explain_nearer(self) -> Explanation | None:
-        """Return the one change that explains all tensors that were replaced one behind the other;
-        None if there is none, or they share no nodes.
-        """
+        """Return the one change that explains all consecutively replaced tensors; None if there is
+        none, or they have no nodes in common."""
         nearer = self.found.nearer
         groups = [] if nearer is None else group_places(nearer.places)
         if nearer is None or len(groups) != 1:
@@ -552,16 +535,14 @@ class _GroupSearch:
 
 
 def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) -> Node | None:
-    """Return the node that the reference lacks, if a variant reads what this node reads instead of
-    what it computes; else None.
-    """
-    graph = case.model.indexed_graph
-    inputs = graph.nodes[graph.producer[output_name(variant)]].inputs
+    """Return the node that the reference lacks, if a variant bypasses it; else None."""
+    graph = case.model.graph
+    inputs = graph.nodes[graph.computed[output_name(variant)]].inputs
     moved = [(a, b) for a, b in zip(inputs, variant.node.inputs) if a != b]
     if len(moved) != 1 or len(inputs) != len(variant.node.inputs):
         return None
     [(name, instead)] = moved
-    index = producers(case.model.nodes).get(name)
+    index = graph.producers.get(name)
     if index is None or name in equal_tensors:
         return None
     node = case.model.nodes[index]
@@ -601,9 +582,8 @@ def _culprit_of_change(
 
 
 def _with_makers(case: Case, divergences: Partings, place: Parting) -> Parting:
-    """Return a place with the nodes that compute the numbers that its nodes read."""
-    nodes = case.model.nodes
-    makers = producers(nodes)
+    """Return a place extended by the nodes that compute the numbers its nodes read."""
+    makers = case.model.graph.producers
     read = [
         name for name in place.given if name in makers and is_float(divergences.values.get(name))
     ]
@@ -625,9 +605,8 @@ def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool
 def _culprits_within(
     case: Case, group: Sequence[Parting], culprits: Sequence[Culprit], values: Values
 ) -> list[Culprit]:
-    """Return the structural differences within nodes, without nodes that only compute shapes: where
-    the reference has constants in their place, taking that over brings what reads them along.
-    """
+    """Return the structural differences within nodes, except nodes that only compute shapes: if the
+    reference has constants there, copying these also copies their readers."""
     nodes = [case.model.nodes[index] for parting in group for index in parting.border.nodes]
     names = {node.label for node in nodes}
     numeric = {n.label for n in nodes if any(is_float(values.get(name)) for name in n.makes)}
@@ -642,7 +621,7 @@ def _culprits_within(
 def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
     """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
-    fed = nodes_after_inputs(nodes, feed)
+    fed = nodes_after_inputs(case.model.graph, feed)
     unproven = sorted({index for parting in group for index in parting.unproven if index in fed})
     names = [nodes[index].label for index in unproven if nodes[index].operator != "Constant"]
     tensors = [parting.border.tensor for parting in group]
@@ -659,7 +638,7 @@ def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) ->
 
 def _repair_model(
     case: Case,
-    graph: Side,
+    graph: Graph,
     party: SuspectedParty,
     feed: Feed,
     goal: Values,
@@ -667,7 +646,7 @@ def _repair_model(
 ) -> Callable[[], OpenModel | None] | None:
     """Return a function that builds the model without the changes, if all outputs then match."""
     part = Part(case.model.proto, feed)
-    known_names = {"", *feed, *graph.weights, *graph.producer}
+    known_names = {"", *feed, *graph.constants, *graph.computed}
     if any(
         set(reason.variant.node.inputs) - known_names - reason.variant.weights.keys()
         for reason in reasons

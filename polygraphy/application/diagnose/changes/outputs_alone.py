@@ -6,8 +6,8 @@ factor. One that gives all outputs is proven by them; where several do, the verd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cached_property, partial
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
+from polygraphy.application.diagnose.changes.scaled_numbers import ScaledNumbers
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Part, tensor_bytes
 from polygraphy.domain.data.loading import describe_model
@@ -29,13 +30,12 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.variants import Variant, numeric_attributes, variants, with_number
-from polygraphy.domain.diagnosis.words import changes, errors, evidence, reasons, steps, titles
+from polygraphy.domain.diagnosis.variants import Variant, variants
+from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.model.graph import Node
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.run_budget import RunBudget
-from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
@@ -49,14 +49,6 @@ _SHUFFLES = 9
 """Runs on shuffled inputs; saved outputs have to correlate more with those of the data."""
 _ENOUGH = 8
 """So many numbers are not matched by the factor of a weight by chance."""
-_STEPS = 9
-"""Factors that are tried of a weight."""
-_MATCHES = 1e-4
-"""What is left of a difference that a factor explains, relative to the outputs, and to it."""
-_NEAR = 0.05
-"""A factor this close to 1 is not a fault: data that resemble each other differ so."""
-_LARGEST = 64.0
-"""Factors above this, or below its inverse, are not searched further."""
 
 
 def explain_outputs(
@@ -65,7 +57,8 @@ def explain_outputs(
     deviations: Mapping[str, Deviation],
     third: SuspectedParty,
 ) -> StepOutcome:
-    """Return why outputs differ from saved ones.
+    """Return the outcome of explaining outputs that differ from saved ones by the data or by one
+    change.
 
     Args:
         case: the model; its first party computed the outputs.
@@ -90,7 +83,7 @@ def add_change(
 
 
 class _Guesses:
-    """A model, its data, and the outputs that it should give."""
+    """Tries changes of a model that explain its saved outputs."""
 
     def __init__(
         self,
@@ -99,20 +92,19 @@ class _Guesses:
         deviations: Mapping[str, Deviation],
         third: SuspectedParty,
     ) -> None:
+        """Set the model, its data, the saved outputs, and the arbiter."""
         self._case = case
         self._feed, self._saved, self._values = run
         self._found = deviations
         self._third = third
         self._party: SuspectedParty = case.parties[0]
         self._left_out: list[str] = []
-        self._side = case.model.indexed_graph
-        self._factor_budget = RunBudget()
+        self._side = case.model.graph
 
     @cached_property
     def _trier(self) -> SuspectedParty:
-        """Return the backend that tries guesses: the party's, or the faster CPU version if its
-        outputs are equal.
-        """
+        """Return the backend that tries changes: the party's, or the faster CPU version if its
+        outputs are equal."""
         twin: SuspectedParty | None = getattr(self._party, "on_host", lambda: None)()
         try:
             if twin is not None:
@@ -168,7 +160,7 @@ class _Guesses:
         ]
 
     def _describe_mismatch(self, name: str) -> str:
-        """Return a sentence about an output with another shape or data type, and what to do."""
+        """Return a sentence about an output with a different shape or data type, and what to do."""
         arrays = [np.asarray(values[name]) for values in (self._values, self._saved)]
         computed, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
         if arrays[0].size == arrays[1].size:
@@ -178,7 +170,7 @@ class _Guesses:
         return reasons.other_shape(name, computed, saved)
 
     def _blame_data(self, fact: Fact) -> DiagnosisResult:
-        """Return the verdict that the data are at fault."""
+        """Return the verdict that different data explain the outputs."""
         culprit = Culprit([], next(iter(self._found)), "data", "data", facts=[fact])
         return DiagnosisResult(FAULT, [culprit])
 
@@ -235,31 +227,35 @@ class _Guesses:
         """Yield culprits for changed nodes (all, or those with `names`) that explain the outputs,
         tried on the whole model.
         """
-        graph, budget = self._side, self._budget()
-        part = Part(self._case.model.proto, self._feed)
-        search = ChangeSearch(
-            graph, part, self._saved, (self._trier,), budget,
-            explains=self._explains_saved, prover=self._party,
-        )  # fmt: skip
+        graph, search = self._side, self._search()
+        budget = search.budget
         chosen = (
             index
-            for index in range(len(graph.nodes))
-            if names is None or graph.identity(index) in names
+            for index, node in graph.operations.items()
+            if names is None or node.label in names
         )
         for variant in search.matching(
             variant for index in chosen for variant in variants(graph, index)
         ):
             notes.append(f"{variant.change}.")
-            yield self._culprit(graph.producer[output_name(variant)], variant)
+            yield self._culprit(graph.computed[output_name(variant)], variant)
         notes.append(steps.variants_tried(budget.taken, "variant", budget.is_cut_short))
         if budget.is_cut_short:
             self._left_out.append(reasons.SOME_NODES)
 
+    def _search(self) -> ChangeSearch:
+        """Return the search for one change of the whole model."""
+        part = Part(self._case.model.proto, self._feed)
+        return ChangeSearch(
+            self._side, part, self._saved, (self._trier,), self._budget(),
+            explains=self._explains_saved, prover=self._party,
+        )  # fmt: skip
+
     def _budget(self) -> RunBudget:
-        """Return how many changed models are loaded and run."""
-        weights = sum(weight.nbytes for weight in self._side.weights.values())
+        """Return the budget of changed models to load and run."""
+        weights = sum(weight.nbytes for weight in self._side.constants.values())
         nbytes = tensor_bytes(self._case.model, self._feed) + weights
-        return RunBudget.for_model(nbytes, len(self._side.nodes))
+        return RunBudget.for_model(nbytes, len(self._side.operations))
 
     def _explains_saved(self, values: Values, compute: Compute) -> bool:
         """Return whether outputs match the saved ones within rounding."""
@@ -274,20 +270,9 @@ class _Guesses:
         node = self._side.nodes[index]
         facts = [evidence.change_of_node(variant.change), evidence.undone_matches_outputs()]
         return Culprit(
-            [self._side.identity(index)], next(filter(None, node.outputs)), MODEL, variant.cause,
+            [node.label], next(filter(None, node.outputs)), MODEL, variant.cause,
             facts=facts, remedy=self._case.undo_changes(self._side, [variant]), op=node.op,
         )  # fmt: skip
-
-    def _compute_variant(
-        self, output: str, variant: Variant, party: SuspectedParty, *, plain: bool = False
-    ) -> tuple[Compute, Values] | None:
-        """Return the loaded variant and its outputs; None if the backend rejects it."""
-        try:
-            part = Part(self._case.model.proto, self._feed).change(output, variant)
-            compute = part.load(party, plain=plain)
-            return compute, compute(self._feed)
-        except PolygraphyException:
-            return None
 
     def _find_factors(self, notes: list[str]) -> Iterator[Culprit]:
         """Yield culprits for scaled numbers: for each, a factor is searched that gives the saved
@@ -297,103 +282,18 @@ class _Guesses:
         if sum(np.size(self._saved[name]) for name in names) < _ENOUGH:
             notes.append(steps.TOO_FEW_NUMBERS)
             return
-        self._factor_budget = self._budget()
-        count = 0
-        for index, change, scaled in self._numbers():
-            if self._factor_budget.is_spent:
-                notes.append(steps.variants_tried(count, "weight", is_cut_short=True))
-                self._left_out.append(reasons.SOME_WEIGHTS)
-                return
-            count += 1
-            factor = self._factor(index, scaled, names)
-            if factor is not None:
-                scaling = change(1 / factor)
-                notes.append(f"{scaling}.")
-                yield self._culprit(index, evolve(scaled(1.0), change=scaling, weights={}))
-        notes.append(steps.variants_tried(count, "weight"))
+        search = self._search()
+        scaled = ScaledNumbers(search, names, self._values, self._deviations)
+        for variant in scaled.matching():
+            notes.append(f"{variant.change}.")
+            yield self._culprit(self._side.computed[output_name(variant)], variant)
+        notes.append(steps.variants_tried(scaled.tried, "weight", search.budget.is_cut_short))
+        if search.budget.is_cut_short:
+            self._left_out.append(reasons.SOME_WEIGHTS)
 
-    def _numbers(self) -> Iterator[tuple[int, Callable[[float], Fact], Callable[[float], Variant]]]:
-        """Yield numbers that may have been scaled: node position, fact by factor, and variant by
-        factor. Several may be equivalent.
-        """
-        for name, weight in self._side.weights.items():
-            array = None if weight.values is None else np.asarray(weight.values)
-            readers = self._side.readers.get(name, [])
-            if array is not None and is_float(array) and array.size and len(readers) == 1:
-                [(index, _)] = readers
-                node = self._side.nodes[index]
-                change = partial(_describe_scaling, "weight", name, node.op)
-                yield index, change, partial(_scale_weight, node, name, array)
-        for index, node in enumerate(self._side.nodes):
-            for name in numeric_attributes(node):
-                if number := node.attribute(name):
-                    change = partial(_describe_scaling, "attribute", name, node.op)
-                    yield index, change, partial(_scale_attribute, node, name, number)
-
-    def _factor(
-        self, index: int, scaled: Callable[[float], Variant], outputs: list[str]
-    ) -> float | None:
-        """Return the factor for a number that reproduces the saved outputs (by the secant method);
-        None if there is none.
-        """
-        output = next(filter(None, self._side.nodes[index].outputs))
-        goal, start = (
-            np.concatenate([np.asarray(of[output], np.float64).reshape(-1) for output in outputs])
-            for of in (self._saved, self._values)
-        )
-        way = goal - start
-        coarse = max(epsilon_of(self._saved[output].dtype) for output in outputs)
-        left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
-
-        def difference_from_saved(values: Values) -> Any:
-            """Return the differences from the saved outputs as one array."""
-            arrays = [np.asarray(values[output], np.float64).reshape(-1) for output in outputs]
-            return np.concatenate(arrays) - goal
-
-        def explains(values: Values) -> bool:
-            """Return whether the values match the saved outputs."""
-            differing = self._case.differing(values, self._saved)
-            is_near = bool(np.linalg.norm(difference_from_saved(values)) <= left_over)
-            return is_near and all(
-                deviation.relative <= _MATCHES + coarse for deviation in differing.values()
-            )
-
-        before, after = (1.0, -1.0), 1.1
-        for _ in range(_STEPS):
-            variant = scaled(after)
-            self._factor_budget.taken += 1
-            changed = self._compute_variant(output, variant, self._trier, plain=True)
-            if changed is None:
-                return None
-            if explains(changed[1]):
-                if abs(after - 1) <= _NEAR:
-                    return None
-                whole_variant = self._compute_variant(output, variant, self._party)
-                return after if whole_variant is not None and explains(whole_variant[1]) else None
-            apart = difference_from_saved(changed[1])
-            factor = float(np.dot(apart, way) / np.dot(way, way))
-            slope = (factor - before[1]) / (after - before[0]) if after != before[0] else 0.0
-            if not np.isfinite(factor) or not slope:
-                return None
-            before, after = (after, factor), after - factor / slope
-            if not 1 / _LARGEST < abs(after) < _LARGEST:
-                return None
-        return None
-
-
-def _describe_scaling(role: str, name: str, op: str, factor: float) -> Fact:
-    """Return the fact that a weight is scaled by a factor."""
-    return changes.other_weight(role, name, changes.is_scaled(factor), op)
-
-
-def _scale_weight(node: Node, name: str, value: Any, factor: float) -> Variant:
-    """Return a variant of a node with a scaled weight."""
-    return Variant("weight", changes.differs(), node, {name: (value * factor).astype(value.dtype)})
-
-
-def _scale_attribute(node: Node, name: str, number: float, factor: float) -> Variant:
-    """Return a variant of a node with a scaled attribute."""
-    return with_number(node, name, number * factor)
+    def _deviations(self, values: Values) -> Mapping[str, Deviation]:
+        """Return how outputs differ from the saved ones."""
+        return self._case.differing(values, self._saved)
 
 
 def _remove_multiple(array: Any, middle: Any) -> Any:

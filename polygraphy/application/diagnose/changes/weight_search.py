@@ -14,12 +14,11 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.parts import Part
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.search.arrays import nearest_array
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute
@@ -63,7 +62,7 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
     """Yield the variant of a node with other elements of one of its weights, if it computes the
     expected value, for any operator.
     """
-    node, weights = search.graph.nodes[position], search.graph.weights
+    node, weights = search.graph.nodes[position], search.graph.constants
     if node.op in QUANTIZING:  # Its rounding hides which scale it is; others solve for it.
         return
     starts = {
@@ -160,8 +159,9 @@ def _join(values: Values, goals: Values) -> Any:
     return np.concatenate(parts)
 
 
-def _missing_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:
-    """Return the positions of optional weights that a node lacks, and what their absence means."""
+def _missing_inputs(side: Graph, node: Node, expected: Any) -> dict[int, Any]:
+    """Return the position of each optional weight that a node lacks, with the value that its
+    absence means."""
 
     def is_absent(position: int) -> bool:
         """Return whether a node lacks an input."""
@@ -174,7 +174,7 @@ def _missing_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:
         return {2: np.zeros(shape[1], np.float32)}
     if node.op == "Gemm" and is_absent(2):
         return {2: np.zeros(shape[-1], np.float32)}
-    scale = side.weights.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    scale = side.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
     if node.op == "LayerNormalization" and is_absent(2) and scale is not None:
         return {2: np.zeros(scale.shape, np.float32)}
     if node.op in _GATES and is_absent(3) and scale is not None and len(scale.shape) == 3:

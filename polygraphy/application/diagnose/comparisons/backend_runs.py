@@ -15,7 +15,7 @@ from polygraphy.domain.errors import PolygraphyException
 
 @frozen
 class BackendRuns:
-    """What backends compute, and how it differs.
+    """The outputs of several backends, and their differences.
 
     Attributes:
         request: the data, and who decides.

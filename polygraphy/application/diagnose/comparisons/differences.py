@@ -15,10 +15,11 @@ from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENC
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.fused import expand_replacement, is_open_trace, trace_suspects
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, pair_graphs
+from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs
 from polygraphy.domain.diagnosis.two_models import Suspect, suspect_names, suspects
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.rounding import LARGE
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights
@@ -75,13 +76,12 @@ def find_differences(
     return evolve(proven, is_open=proven.is_open or (bool(culprits) and not is_small))
 
 
-def _names_folded_weight(culprit: Culprit, side: Side) -> bool:
-    """Return whether a culprit names a weight that the model does not have: a backend folded it
-    from several nodes, and any of them may be at fault.
-    """
+def _names_folded_weight(culprit: Culprit, side: Graph) -> bool:
+    """Return whether a culprit names a weight that a backend folded from several nodes of the
+    model, any of which may be at fault."""
     changes = [fact.values["change"] for fact in culprit.facts if "change" in fact.values]
     names = [change.values.get("name") for change in changes if change.kind == "other_weight"]
-    return any(name not in side.weights for name in names)
+    return any(name not in side.constants for name in names)
 
 
 def prove_differences(
@@ -213,7 +213,7 @@ def _graph_after_rewrites(party: SuspectedParty, model: Any, level: str) -> Any:
         return None
 
 
-def _describe_difference(side: Side, suspect: Suspect, number: int) -> Culprit:
+def _describe_difference(side: Graph, suspect: Suspect, number: int) -> Culprit:
     """Return the culprit for a difference; restoring `number` of them makes all outputs match."""
     nodes = suspect_names(side, suspect)
     last = side.nodes[suspect.nodes[-1]]

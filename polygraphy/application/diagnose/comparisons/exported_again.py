@@ -6,7 +6,9 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.rounding import rounding_accumulates
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
 from polygraphy.domain.diagnosis.words import steps, titles
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.diagnosing import (
     Exporter,
     OpenedProgram,
@@ -17,7 +19,7 @@ from polygraphy.ports.editing import OpenModel, open_model
 
 @frozen
 class ExportedAgain:
-    """An export of the program that is right, by the exporter of the model.
+    """A correct export of the program, by the exporter of the model.
 
     Attributes:
         model: the export.
@@ -35,14 +37,14 @@ class ExportedAgain:
 
     @property
     def words(self) -> str:
-        """The exporter, in words."""
+        """Return the name of the exporter as text."""
         return f"dynamo={self.exporter.dynamo}"
 
 
 def export_again(
     case: Case, program: OpenedProgram, feed: Feed, expected: Values
 ) -> ExportedAgain | None:
-    """Return the program, exported again as the model was exported; None if that fails.
+    """Return a new export of the program in the same way as the model; None if that fails.
 
     Args:
         case: the model.
@@ -71,9 +73,11 @@ def export_again(
             exporter = Exporter(dynamo, opset, sizes, case.model.outputs)
             try:
                 model, command, exporter = export_for_example(program, feed, exporter)
-                is_right = _is_right(case, model, feed, expected)
-            except Exception as error:  # Exporters raise anything.
-                notes.append(steps.twin_fails(f"dynamo={dynamo}", type(error).__name__))
+                with foreign_errors():  # The export may have other inputs and outputs.
+                    is_right = _is_right(case, model, feed, expected)
+            except PolygraphyException as error:
+                kind = type(original_error(error)).__name__
+                notes.append(steps.twin_fails(f"dynamo={dynamo}", kind))
                 continue
             notes.append(steps.twin_is(f"dynamo={dynamo}", is_right))
             if is_right:
@@ -87,26 +91,35 @@ def export_for_example(
 ) -> tuple[OpenModel, str, Exporter]:
     """Return the model exported for an example, with dynamic sizes or else fixed ones, and its
     exporter.
+
+    Raises:
+        BackendError: the exporter fails, or the example is not valid.
+        ModelError: it exports an invalid model.
     """
+
+    def export(exporter: Exporter) -> tuple[OpenModel, str, Exporter]:
+        """Return the model exported with some sizes."""
+        with foreign_errors():
+            model, command = program.export_again(feed, exporter)
+            return open_model(model), command, exporter
+
     try:
-        model, command = program.export_again(feed, exporter)
-    except Exception:
+        return export(exporter)
+    except PolygraphyException:
         if not any(exporter.sizes.values()):
             raise
-        exporter = evolve(exporter, sizes={})
-        model, command = program.export_again(feed, exporter)
-    return open_model(model), command, exporter
+        return export(evolve(exporter, sizes={}))
 
 
 def feed_export(model: OpenModel, feed: Feed) -> Feed:
-    """Return the data by the names of the inputs of another export."""
+    """Return the data by the input names of another export."""
     if set(model.inputs) <= feed.keys():
         return {name: feed[name] for name in model.inputs}
     return dict(zip(model.inputs, feed.values(), strict=True))
 
 
 def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> bool:
-    """Return whether a model gives the expected outputs, rounding aside."""
+    """Return whether a model computes the expected outputs up to rounding."""
     exported_feed = feed_export(model, feed)
     values = case.parties[0].load(model.given)(exported_feed)
     names = dict(zip(case.model.outputs, model.outputs, strict=True))

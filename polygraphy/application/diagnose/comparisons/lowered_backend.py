@@ -46,8 +46,7 @@ class OpenedLowering:
 
 @frozen
 class LoweredBackend:
-    """A backend whose outputs in half precision are too far from float32, while its outputs in
-    float32 are right.
+    """A backend that is too far from float32 in half precision, although it is correct in float32.
 
     Attributes:
         party: the backend.

@@ -60,13 +60,13 @@ class ModelPair:
     also: Sequence[tuple[Feed, Values]] = ()
 
     def feed_reference(self, feed: Feed) -> dict[str, Any]:
-        """Return data by the names, and in the floating-point types, of the reference."""
+        """Return data by the input names, and in the floating-point types, of the reference."""
         named = {self.pairing.tensors.get(name, name): value for name, value in feed.items()}
         inputs = self.reference.inputs
         return {name: in_type(value, inputs.get(name)) for name, value in named.items()}
 
     def rename_outputs(self, case: Case, values: Values) -> dict[str, Any]:
-        """Return outputs of the reference by the names that the model has for them."""
+        """Return outputs of the reference by the model's names."""
         names = {twin: name for name, twin in self.pairing.tensors.items()}
         outputs = set(case.model.outputs)
         model_names = {name: name if name in outputs else names.get(name, name) for name in values}
@@ -85,7 +85,7 @@ class ModelPair:
         ) and models.narrow_nodes(self.reference.proto) is None
 
     def mend(self, model: Any, pairing: Pairing, chosen: Sequence[Suspect]) -> Any:
-        """Return a model with some of its differences taken from the reference."""
+        """Return a model with some of its differences copied from the reference."""
         return apply_copies(model, self.reference.proto, plan_copies(pairing, chosen))
 
     def matches(
@@ -97,7 +97,7 @@ class ModelPair:
         feed: Feed,
         expected: Values,
     ) -> bool:
-        """Return whether all outputs match with some differences mended."""
+        """Return whether all outputs match with some differences copied from the reference."""
         try:
             compute = self.party.load(lambda: self.mend(model, pairing, chosen))
         except (PolygraphyException, KeyError):
@@ -142,7 +142,7 @@ def matches_reference(case: Case, compute: Compute, feed: Feed, expected: Values
 
 @frozen
 class ModelComparison:
-    """What a model and its reference compute, where they differ.
+    """The tensors of a model and of its reference on data on which they differ.
 
     Attributes:
         pair: the models.
@@ -165,12 +165,12 @@ class ModelComparison:
 
     @property
     def goal(self) -> Values:
-        """The outputs of the reference on these data."""
+        """Return the outputs of the reference on these data."""
         return self.expected[self.compared.number]
 
     @property
     def outputs(self) -> Values:
-        """The outputs of the model on these data."""
+        """Return the outputs of the model on these data."""
         return self.values[self.compared.number]
 
 
@@ -183,5 +183,5 @@ def pair_models(
     goal: QuantizedGoal | None = None,
 ) -> ModelPair:
     """Return a model and its reference, run by the first backend."""
-    pairing = pair_graphs(case.model.indexed_graph.graph, reference.indexed_graph.graph)
+    pairing = pair_graphs(case.model.graph, reference.graph)
     return ModelPair(reference, path, pairing, case.parties[0], arbiter, diagnose, goal)

@@ -16,8 +16,8 @@ from polygraphy.ports.diagnosing import Compute, SourceProgram
 
 @frozen(kw_only=True)
 class ProgramParty(Party):
-    """A program that runs the steps of the model that was exported from it, on the same data. Its
-    outputs have the names of the model.
+    """A program that runs the steps of its exported model on the same data. Outputs have the
+    model's names.
 
     Attributes:
         program: the program.
@@ -51,7 +51,8 @@ def program_party(candidate: Party, program: SourceProgram) -> ProgramParty:
 
 
 def _rename_outputs(outputs: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """Return the outputs by the names of the model: in order if there are as many, else by name.
+    """Return the outputs by the names of the model: in order if the numbers are equal, else by
+    name.
 
     Raises:
         UsageError: they have no output in common.

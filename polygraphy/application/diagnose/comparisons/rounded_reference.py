@@ -49,12 +49,12 @@ def diagnose_rounded_weights(
     chosen: list[Suspect] = []
     counts: Counter[str] = Counter()
     is_evident = False
-    reverse = pair_graphs(side.reference.graph, side.model.graph)
+    reverse = pair_graphs(side.reference, side.model)
     for suspect in suspects(reverse):
         for name, own_name in suspect.weights:
             expected_values, values = (
-                reverse.model.weights[name].values,
-                reverse.reference.weights[own_name].values,
+                reverse.model.constants[name].values,
+                reverse.reference.constants[own_name].values,
             )
             dtype = precision_of_rounding(values, expected_values)
             if dtype is not None:
@@ -67,7 +67,7 @@ def diagnose_rounded_weights(
         notes.append(steps.weights_are_rounded(dict(counts)))
         plan = plan_copies(reverse, chosen)
         rounded = open_model(apply_copies(pair.reference.proto, case.model.proto, plan))
-        own_pairing = pair_graphs(case.model.indexed_graph.graph, rounded.indexed_graph.graph)
+        own_pairing = pair_graphs(case.model.graph, rounded.graph)
         rounded_pair = evolve(pair, reference=rounded, pairing=own_pairing)
         loss = _largest_loss(pair, rounded_pair, feeds)
         if loss is None or loss > _LARGEST_LOSS:

@@ -27,7 +27,7 @@ from polygraphy.ports.diagnosing import SuspectedParty
 
 @frozen
 class SavedComparison:
-    """A model, what it was fed with, and the results that it should give.
+    """A model, its inputs, and the saved results that it should reproduce.
 
     Attributes:
         run: where the results are from.
@@ -56,7 +56,7 @@ class SavedComparison:
 
     @property
     def feed(self) -> Feed:
-        """The input set."""
+        """Return the input set with the largest difference."""
         return self.feeds[self.number]
 
     @property
@@ -71,7 +71,7 @@ class SavedComparison:
 
     @property
     def has_tensors(self) -> bool:
-        """Whether tensors before the outputs are known, or could be."""
+        """Return whether intermediate tensors are known or can be computed."""
         return bool(self.fitted.inner) or self.run.is_traced
 
     def notes(self, several: bool) -> Iterator[str]:

@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.domain.catalog.compute import RECURRENT, TF32_OPERATORS
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
-from polygraphy.domain.model.regions import producers, region_before
+from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import is_float, with_digits
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -51,7 +51,7 @@ def tf32_tensors(
         compared: by tensor, its error.
     """
     nodes = case.model.nodes
-    makers = producers(nodes)
+    makers = case.model.graph.producers
     products = [
         name
         for name, error in compared.items()
@@ -70,7 +70,7 @@ def tf32_tensors(
     for name in visible:
         if name not in wrong:
             continue
-        region = region_before(nodes, name, held.keys())
+        region = region_before(case.model.graph, name, held.keys())
         made = compute_part(case.model, region, {**held, **rounded}, party, [name]).get(name)
         effect = 0.0 if made is None else _BOTH * rms_ratio(made, wrong[name])
         times = _TIMES * (_STATES if nodes[makers[name]].operator in RECURRENT else 1)

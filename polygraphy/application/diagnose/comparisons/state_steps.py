@@ -18,7 +18,7 @@ from polygraphy.domain.states.plan import StatePlan
 
 @frozen
 class ModelWithStates:
-    """A model that is run over several steps.
+    """A model that runs over several steps.
 
     Attributes:
         request: what is asked.
@@ -38,13 +38,13 @@ class ModelWithStates:
     conflicts: Sequence[Conflict]
 
     def with_pairs(self, pairs: Sequence[tuple[str, str]]) -> Party:
-        """Return the model that feeds other outputs back."""
+        """Return the model with different outputs fed back as states."""
         return rewire_states(self.own, self.loader, pairs)
 
 
 @frozen
 class StepComparison:
-    """A step that is wrong on equal states.
+    """A step that is incorrect on equal states.
 
     Attributes:
         states: the model.
@@ -66,23 +66,23 @@ class StepComparison:
 
     @property
     def output(self) -> str:
-        """The first wrong output; a state comes before all others."""
+        """Return the first incorrect output; a state comes before all others."""
         return next(iter([*self.differing_states, *self.different]))
 
     @property
     def differing_states(self) -> list[str]:
-        """The states that differ."""
+        """Return the states that differ."""
         return select_states(self.judge, self.different)
 
 
 def select_states(judge: Judge, different: Sequence[str]) -> list[str]:
-    """Return which outputs are states."""
+    """Return the outputs that are states."""
     states = {pair.output for pair in judge.own.plan.pairs}
     return [name for name in different if name in states]
 
 
 def rewire_states(candidate: Party, loader: StepLoader, pairs: Sequence[tuple[str, str]]) -> Party:
-    """Return a party that feeds other outputs back."""
+    """Return a party with different outputs fed back as states."""
     rewired = loader.with_states(pairs)
     describe_model(rewired, candidate.model.inputs, candidate.model.facts)
     feeds = list(rewired)

@@ -43,7 +43,7 @@ _LEVEL_4 = 2.0**-6
 
 @frozen
 class Party:
-    """One of two that run the steps.
+    """One of two models that run the steps.
 
     Attributes:
         name: who it is.
@@ -79,14 +79,15 @@ class Party:
         compute = party.load(self.model.with_all_outputs(), plain=True)
         if self.first is None:
             return compute
-        pairing = pair_graphs(self.model.indexed_graph.graph, self.first.indexed_graph.graph)
+        pairing = pair_graphs(self.model.graph, self.first.graph)
         names = {tensor: name for name, tensor in pairing.tensors.items()}
         return self._choose(compute, party.load(self.first.with_all_outputs(), plain=True), names)
 
     def _choose(
         self, compute: Compute, compute_first: Compute, names: Mapping[str, str]
     ) -> Compute:
-        """Return a function that runs each feed in the model with these inputs."""
+        """Return a function that runs each feed in the first-step model or the main model,
+        according to its inputs."""
         needed = [*self.model.inputs]
         names = {**names, **self.feeds[0].names}
 
@@ -157,11 +158,11 @@ class Run:
 
 
 class Drift:
-    """What rounding does to a party over the steps: it runs beside copies of itself whose weights,
-    and states if they are kept in half precision, are off by as much as rounding explains.
-    """
+    """Measures the effect of rounding over the steps: a party runs beside copies whose weights, and
+    states in half precision, are perturbed by rounding errors."""
 
     def __init__(self, party: Party, weights: float, states: float) -> None:
+        """Set the party, and the relative sizes of the perturbations."""
         self._who, self._states = party, states
         self._weights = weights
         self._runs: list[Run] | None = None
@@ -169,8 +170,7 @@ class Drift:
 
     def of(self, at: int, name: str) -> float:
         """Return the RMS change of an output of a step due to rounding, including earlier steps; 0
-        if this cannot be run.
-        """
+        if that cannot be computed."""
         while len(self._seen) <= at:
             self._seen.append(self._next())
         return max(seen_values.get(name, 0.0) for seen_values in self._seen[: at + 1])
@@ -231,7 +231,7 @@ def rms(value: Any, expected: Any) -> float:
 
 
 def _read(feed: StepFeed, name: str, value: Any, hidden: Any) -> Any:
-    """Return an output without the positions that nobody reads."""
+    """Return an output without the positions that are never read."""
     if hidden is None or not is_float(value):
         return value
     return without_padding(value, hidden, *feed.step.positions_of(name, value))
@@ -355,7 +355,7 @@ class Judge:
 
 @frozen
 class FirstWrong:
-    """The first step of which an output that is no state differs.
+    """The first step in which an output other than a state differs.
 
     Attributes:
         at: the step.
@@ -382,7 +382,7 @@ class FirstWrong:
 
 @frozen
 class SideBySide:
-    """What came of two runs.
+    """The result of running two parties over the steps.
 
     Attributes:
         first: the first wrong step; None if all agree.
@@ -575,7 +575,7 @@ def feed_with_states(
 
 
 def _like(candidate: Party, pair: StatePair, at: int, own_feed: Feed | None, value: Any) -> Any:
-    """Return an array of the shape and type that a state has in a step."""
+    """Return an array in the shape and type that a state has in a step."""
     if own_feed is not None and pair.input in own_feed:
         return own_feed[pair.input]
     first = candidate.feeds[0].get(pair.input)

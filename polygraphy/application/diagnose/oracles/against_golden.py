@@ -57,7 +57,7 @@ STEPS_ON_TENSORS: Sequence[Step[SavedComparison]] = (
 
 
 def against_golden(case: Case, request: Request) -> StepOutcome:
-    """Return why a model does not reproduce saved results.
+    """Return the outcome of comparing a model with saved results.
 
     Raises:
         FileError: a file is missing or damaged.
@@ -70,7 +70,7 @@ def against_golden(case: Case, request: Request) -> StepOutcome:
 def against_results(
     case: Case, runs: Sequence[SavedRun], feeds: Sequence[Feed], arbiter: SuspectedParty
 ) -> StepOutcome:
-    """Return why a model does not reproduce results.
+    """Return the outcome of comparing a model with results, run by run.
 
     Returns:
         What was found; a skip where the model gives them and several backends are compared.
@@ -107,7 +107,7 @@ def against_results(
 
 
 def _explain(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return why results differ."""
+    """Return the outcome of explaining results that differ."""
     case = evolve(case, feed=comparison.feed)
     steps = STEPS_ON_TENSORS if comparison.has_tensors else STEPS_ON_OUTPUTS
     return take_steps(steps, case, comparison)

@@ -46,7 +46,7 @@ Outputs = Sequence[tuple[str, Any]]
 
 
 def against_program(case: Case, request: Request) -> StepOutcome:
-    """Return why a model differs from the program it was exported from.
+    """Return the outcome of comparing a model with the program it was exported from.
 
     Returns:
         What was found; a skip where they do not differ, and several backends are compared.
@@ -162,7 +162,8 @@ def _outputs_differ(outputs: Outputs, other_pairs: Outputs) -> bool:
 
 
 def _own_names(own_names: Sequence[str], outputs: Outputs) -> list[str]:
-    """Return the output of the model for each of the program, of as many: by name, or in order."""
+    """Return the model output for each output of the program, if the numbers are equal: by name, or
+    in order."""
     names = [name for name, _ in outputs]
     return names if {*names} == {*own_names} else [*own_names]
 

@@ -66,7 +66,7 @@ STEPS: Sequence[Step[ModelComparison]] = (
 
 
 def against_reference(case: Case, request: Request) -> StepOutcome:
-    """Return why a model and its reference differ.
+    """Return the outcome of comparing a model with its reference.
 
     Returns:
         What was found; a skip where the models compute the same, so that a backend is at fault.
@@ -241,7 +241,7 @@ def _describe_rounding(
     expected: Sequence[Values],
     loss_sentence: str,
 ) -> str:
-    """Return that outputs are as near as the precision of the model allows.
+    """Return the sentence that outputs are as close as the precision of the model allows.
 
     Args:
         case: the model.
@@ -257,7 +257,8 @@ def _describe_rounding(
 
 
 def _describe_hidden_loss(case: Case, pair: ModelPair, loss_sentence: str) -> str:
-    """Return that rounding at every operator loses more, and the command that finds out why."""
+    """Return the sentence that rounding at every operator loses more, with the command that finds
+    out why."""
     evaluator = resolve(SuspectedParty, REFERENCE)
     command = diagnose_command(case.path, [evaluator], {"reference": pair.path}, case.data_options)
     return reasons.hardware_loses_more(pair.party.name, loss_sentence[:-1], command)

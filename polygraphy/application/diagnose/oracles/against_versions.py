@@ -27,8 +27,7 @@ def against_versions(case: Case, request: Request) -> StepOutcome:
 
 def compare_other_versions(case: Found, request: Request) -> Found:
     """Return the result, or "inconclusive" if it finds no fault but other versions of the backends
-    compute something else. They are not compared again if they were the oracle.
-    """
+    give different results. If versions were the oracle, they are not compared again."""
     is_first = request.compares_versions_first(case.case)
     if request.versions is None or is_first or case.result.verdict != AGREE:
         return case
@@ -40,7 +39,7 @@ def compare_other_versions(case: Found, request: Request) -> Found:
 
 
 def add_right_versions(found: Found, request: Request) -> Found:
-    """Add the correct versions of the backend at fault to a result."""
+    """Return the result with the correct versions of the backend at fault."""
     if request.versions is None:
         return found
     result = find_right_versions(found.case, request.versions, found.result)
@@ -48,7 +47,7 @@ def add_right_versions(found: Found, request: Request) -> Found:
 
 
 def add_open_versions(outcome: Found, request: Request) -> Found:
-    """Add the versions that differ, or that could not be compared."""
+    """Return the result with the versions that differ or could not be compared."""
     if request.versions is None:
         return outcome
     case, feeds = outcome.case, request.feeds

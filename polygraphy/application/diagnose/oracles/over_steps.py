@@ -74,7 +74,7 @@ _SETS = 4
 
 
 def over_steps(case: Case, request: Request) -> StepOutcome:
-    """Return the step of a model with states that is wrong, and the cause.
+    """Return the outcome of comparing a model with states over several steps.
 
     Raises:
         UsageError: they are to be compared with saved results, or reach a goal.
@@ -131,8 +131,7 @@ def _with_states(candidate: Party, loader: StepLoader, reference_plan: StatePlan
 
 def _other_wires(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> list[Conflict]:
     """Return the outputs that continue a different input than in a reference with the same
-    interface.
-    """
+    interface."""
     expected = {pair.output: pair.input for pair in state_plan.pairs}
     makers = {name: node.label for node in candidate.model.nodes for name in node.makes}
     if {pair.input for pair in plan.pairs} - {*expected.values()}:
@@ -168,14 +167,13 @@ def compare_side_by_side(case: Case, states: ModelWithStates) -> StepOutcome:
 
 
 def compare_own_states(found: Found, request: Request) -> Found:
-    """Return that nothing is wrong if a model and its reference only keep other values in their
-    states: on generated states they differ, with its own states each gives the same outputs.
-    """
+    """Return "agree" if a model and its reference only differ in the contents of their states: they
+    differ on generated states, but with its own states each gives the same outputs."""
     case, given = found.case, request.data_loader
     is_asked = request.reference is None or request.goal is not None or request.has_states
     if is_asked or found.result.verdict == AGREE or not isinstance(given, DataLoader | None):
         return found
-    if len(case.model.inputs) < 2 or not state_pairs(case.model.indexed_graph.graph)[0]:
+    if len(case.model.inputs) < 2 or not state_pairs(case.model.graph)[0]:
         return found
     loader = StepLoader(case.model.proto, _OWN_STEPS, data_loader=given)
     try:
@@ -194,7 +192,8 @@ def compare_own_states(found: Found, request: Request) -> Found:
 
 
 def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:
-    """Return that a program is no reference if two runs of a step differ; else a skip."""
+    """Return the outcome that a program cannot be a reference because two runs of a step differ;
+    else a skip."""
     reference = states.right
     if states.request.program is None or reference is None:
         return Skip("there is no program")
@@ -312,7 +311,7 @@ def _first_on_equal_states(
 
 
 def _new_slots(candidate: Party, feed: Feed, values: Any, at: int) -> Any:
-    """Return the slots of states that a step wrote."""
+    """Return the slots of a state that a step wrote."""
     run = Run(candidate, lambda _: values)
     return run.memory.keep(candidate.feeds[at], feed, values, candidate.name)
 

@@ -63,7 +63,7 @@ Report = Callable[[Attempt], None]
 
 @frozen
 class HalfPrecision:
-    """What half precision does to a model. True where it works.
+    """The effect of half precision on a model. True if the model works.
 
     Attributes:
         verdict: ``agree`` where it works, ``fault`` where nodes have to stay in float32,
@@ -96,6 +96,7 @@ class HalfPrecision:
     adds_up: bool = False
 
     def __bool__(self) -> bool:
+        """Return whether the model works in half precision."""
         return self.verdict == "agree"
 
 
@@ -187,7 +188,7 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
 
 @frozen
 class Tolerance:
-    """What is tolerated of outputs in half precision.
+    """The tolerance of outputs in half precision.
 
     Attributes:
         dtype: the type in which they are computed.
@@ -257,7 +258,7 @@ class Tolerance:
         return max(errors, key=lambda error: error.excess)
 
     def allowing(self, share: float) -> Tolerance:
-        """Return a tolerance of so many times as much."""
+        """Return the tolerance multiplied by a factor."""
         return evolve(self, share=share)
 
 
@@ -279,6 +280,15 @@ class OpenedHalf:
         """Return the trial of the model on data; see `Trial`."""
         return Trial(self.model, self.tolerance, feeds, report, lowered)
 
+    def result(
+        self, feeds: Sequence[Feed], notes: list[str] | None = None, lowered: Lowered | None = None
+    ) -> HalfPrecision:
+        """Return what half precision does to the model on data, and write it into notes."""
+        half = self.try_on(feeds, lowered=lowered).result()
+        if notes is not None:
+            notes.append(steps.loss(half.verdict, half.before))
+        return half
+
 
 def open_half(
     model: Any,
@@ -286,7 +296,7 @@ def open_half(
     nodes: Collection[str] | None = None,
     tolerances: tuple[float | None, float | None] = (None, None),
 ) -> OpenedHalf:
-    """Open a model to compute in half precision.
+    """Return a model that is opened to compute in half precision.
 
     Args:
         model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
@@ -302,8 +312,8 @@ def open_half(
 
 
 class Lowered:
-    """A model that a party computes in half precision, where its passes are the nodes: without one,
-    that computes in float32. What was loaded last is kept.
+    """A model that a party computes in half precision; its passes are the nodes, and a disabled
+    pass computes in float32. The last loaded form is cached.
 
     Args:
         passes: the names of all nodes that can compute in half precision.
@@ -311,6 +321,7 @@ class Lowered:
     """
 
     def __init__(self, passes: Sequence[str], load: Callable[..., Compute]) -> None:
+        """Set the names of the nodes, and the function that loads the model."""
         self.passes = passes
         self.loads = 0
         self._load = load
@@ -329,8 +340,8 @@ class Lowered:
 
 
 class BoundedSearch:
-    """Asks whether sets of passes heal. When the limit is reached, and one has, others do not, so
-    that the passes in question stay.
+    """Asks whether sets of passes remove a fault. Once the limit of runs is reached and a set was
+    found, further sets count as failing.
 
     Args:
         heals: whether a set heals.
@@ -343,6 +354,7 @@ class BoundedSearch:
     """
 
     def __init__(self, heals: Callable[[Sequence[str]], bool], nbytes: int, nodes: int) -> None:
+        """Set the question, and the limit from the size of a run."""
         self._heals = heals
         self._budget = RunBudget.for_model(nbytes, nodes, *_CHECKS)
         self._has_worked = False
@@ -350,6 +362,7 @@ class BoundedSearch:
         self.is_cut_short = False
 
     def __call__(self, without: Sequence[str]) -> bool:
+        """Return whether a set of passes removes the fault."""
         if self._has_worked and self.checks >= self._budget.runs:
             self.is_cut_short = True
             return False
@@ -360,7 +373,7 @@ class BoundedSearch:
 
 
 class Trial:
-    """Runs a model in half precision on all data, without some of its passes.
+    """Runs a model in half precision on all data, optionally with some nodes in float32.
 
     Args:
         model: says what each node loses, where every operator rounds.
@@ -382,6 +395,7 @@ class Trial:
         report: Report | None = None,
         lowered: Lowered | None = None,
     ) -> None:
+        """Set the model, the tolerance and the data."""
         self._model = model
         self._lowered = lowered or Lowered(model.passes, model.load)
         self._limits = Range.of(tolerance.dtype)
@@ -490,7 +504,7 @@ class Trial:
         return all(self._error(index, without).is_tolerable for index in self._order)
 
     def _cost(self) -> tuple[int, int]:
-        """Return the bytes and the nodes that a check computes, on all data."""
+        """Return the bytes and the number of nodes that a check computes on all data."""
         sizes = (result.elements for loss in self._losses for result in loss.results)
         return len(self.feeds) * _BYTES * sum(sizes), len(self.feeds) * len(self._losses)
 

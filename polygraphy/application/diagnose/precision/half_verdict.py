@@ -164,10 +164,11 @@ def diagnose_precision_loss(
     dtype = HALF[narrow]
     with case.attempt(titles.all_nodes_in(dtype)) as notes:
         half = open_half(reference.proto, half_type(dtype))
-        precision_loss = half.try_on(choose_feeds(half.model, [feed])).result()
-        notes.append(steps.loss(precision_loss.verdict, precision_loss.before))
+        precision_loss = half.result(choose_feeds(half.model, [feed]), notes)
     model, theirs = pairing.model, pairing.reference
-    nodes = {theirs.identity(node): model.identity(index) for index, node in pairing.nodes.items()}
+    nodes = {
+        theirs.nodes[node].label: model.nodes[index].label for index, node in pairing.nodes.items()
+    }
     culprits = _cast_culprits(precision_loss, path, dtype, nodes)
     curve = loss_by_node(precision_loss, dtype)
     tensors = {tensor: name for name, tensor in pairing.tensors.items()}
@@ -205,7 +206,7 @@ def find_cast(
             half = open_half(reference.proto, half_type(dtype))
             if not half.model.passes:  # It computes in half precision itself.
                 return None
-            found = half.try_on(choose_feeds(half.model, feeds)).result()
+            found = half.result(choose_feeds(half.model, feeds))
             off = found.after if found.kept else found.before
             party = CarefulParty(case.parties[0])  # What it refuses may have been a crash.
             compute = party.load(cast_model(reference.proto, dtype, found.kept))
@@ -294,7 +295,7 @@ def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
 
 
 def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
-    """Return whether parties differ in float32 as well: then it is not the precision."""
+    """Return whether parties also differ in float32, so that precision is not the cause."""
     with case.attempt(titles.IN_FLOAT32) as notes:
         try:
             runs = [half.runs(party) for party in dict.fromkeys((*case.parties, third))]
@@ -330,12 +331,11 @@ def diagnose_half_model(
     with case.attempt(titles.all_nodes_in(name)) as notes:
         try:
             opened = half.open()
-            half_result = opened.try_on(half.feeds).result()
             exact = half.runs(third)
+            half_result = opened.result(half.feeds, notes)
         except PolygraphyException as error:
             notes.append(steps.cannot_run(error))
             return Skip(str(error))
-        notes.append(steps.loss(half_result.verdict, half_result.before))
         if half_result.verdict != AGREE and not is_observed(outputs, half_result.before):
             notes.append(steps.LOWERING_NOT_OBSERVED)
             return Skip(steps.LOWERING_NOT_OBSERVED)
@@ -437,9 +437,9 @@ def _are_tolerable(
 
 def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add an epsilon which half precision rounds to zero, or nearly."""
-    side = case.model.indexed_graph
+    side = case.model.graph
     found_side = []
-    for index, node in enumerate(side.nodes):
+    for index, node in side.operations.items():
         epsilons = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
         finite_epsilons = [(name, value) for name, value in epsilons if value is not None]
         if (
@@ -449,19 +449,19 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
         ):
             continue
         name, value = finite_epsilons[0]
-        label = side.identity(index)
+        label = node.label
         facts = [
             precision.epsilon_below_range(node.op, label, name, value, limits.name, limits.smallest)
         ]
         note = remedies.raise_epsilon(name, limits.normal)
-        nodes, remedy = [side.identity(index)], Remedy(note=note)
+        nodes, remedy = [node.label], Remedy(note=note)
         culprit = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
         found_side.append(culprit)
     return found_side
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:
-    """Return why no backend is at fault; empty if one is."""
+    """Return the reason why no backend is at fault; empty if one is."""
     if found.verdict == AGREE:
         works = reasons.half_works(dtype)
         return join_statements(
@@ -480,20 +480,21 @@ def _reason(found: HalfPrecision, dtype: str) -> str:
 
 
 def _describe_allowance(found: HalfPrecision) -> str:
-    """Return why more than usual was tolerated, if it was."""
+    """Return the clause that explains a raised tolerance; empty if it is the usual one."""
     if found.allowance <= 1:
         return ""
     return reasons.more_allowed(found.allowance)
 
 
 def _describe_rounding(found: HalfPrecision, dtype: str) -> str:
-    """Return that rounding in all nodes is why outputs are off, and how to accept that."""
+    """Return the sentence that rounding in all nodes causes the error, with a command that accepts
+    it."""
     rounding, nodes = len(found.kept), len(found.losses)
     return reasons.rounding_accumulates(dtype, found.before, rounding, nodes, found.after)
 
 
 def _headroom(found: HalfPrecision, dtype: str) -> str:
-    """Return how near the largest tensor within the range is to its end."""
+    """Return the sentence with the largest tensor as a share of the type's range."""
     largest = Range.of(half_type(dtype)).largest
     results = [result for loss in found.losses for result in loss.results if not result.above]
     top = max(results, key=lambda result: result.peak, default=None)

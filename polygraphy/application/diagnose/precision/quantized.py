@@ -54,7 +54,7 @@ _FEW = 4
 
 
 class Quantized:
-    """A quantized model, and the one that it was made of.
+    """A quantized model, and the floating-point model it was created from.
 
     Args:
         case: the quantized model.
@@ -74,9 +74,10 @@ class Quantized:
         party: SuspectedParty,
         named: Callable[[Values], Values],
     ) -> None:
+        """Set the models, the backend, and the function that renames outputs."""
         self._case, self._reference, self._party, self._named = case, reference, party, named
         self._model = case.model.proto
-        self._graph = reference.indexed_graph.graph
+        self._graph = reference.graph
         self._operands = find_quantized_operands(self._model)
         self._read: dict[str, str] = {}
         self.places: dict[str, list[tuple[str, int, str]]] = {}
@@ -88,16 +89,15 @@ class Quantized:
         self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
 
     def _twins(self) -> Iterator[tuple[QuantizedOperand, str, str]]:
-        """Yield quantized inputs with the reference node that reads each, and the tensor name
-        there.
-        """
+        """Yield each quantized input with the reference node that reads it and the tensor's name
+        there."""
         if not self._operands:
             return
         pairing = pair_graphs(graph_with_weights(dequantize_model(self._model)), self._graph)
         model, reference = pairing.model, pairing.reference
-        ops = {model.identity(index): node.op for index, node in enumerate(model.nodes)}
-        places = {reference.identity(index): index for index in range(len(reference.nodes))}
-        places |= {model.identity(index): node for index, node in pairing.nodes.items()}
+        ops = {node.label: node.op for node in model.operations.values()}
+        places = {node.label: index for index, node in reference.operations.items()}
+        places |= {model.nodes[index].label: node for index, node in pairing.nodes.items()}
         outputs = self._named({name: name for name in self._reference.outputs})
         for operand in self._operands:
             if operand.position == OUTPUT:
@@ -109,7 +109,7 @@ class Quantized:
             twin = reference.nodes[places[operand.node]]
             read = twin.inputs[operand.position] if operand.position < len(twin.inputs) else ""
             if read and twin.op == ops.get(operand.node):
-                yield operand, reference.identity(places[operand.node]), read
+                yield operand, reference.nodes[places[operand.node]].label, read
 
     def result(
         self, feeds: Sequence[Feed], goals: Sequence[Values], outputs: Sequence[Values], number: int

@@ -11,7 +11,8 @@ from polygraphy.domain.diagnosis.words import reasons
 
 
 def explain_by_accumulated_rounding(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return whether rounding adds up to the difference, so that no node has to be looked at."""
+    """Return whether accumulated rounding explains the difference, so that no node must be
+    examined."""
     if runs.has_nan or not rounding_accumulates(case, runs.request.feeds, runs.outputs):
         return Skip("rounding does not add up to the difference")
     return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)

@@ -69,8 +69,7 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
 
 def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the nodes that a backend computes incorrectly, or another explanation, which does not
-    end the diagnosis: half precision may explain more.
-    """
+    end the diagnosis because half precision may explain more."""
     case = evolve(case, model=inline_branches(case, runs.request.feeds))
     number, differing = runs.compared.number, runs.compared.differences
     feed = runs.request.feeds[number]

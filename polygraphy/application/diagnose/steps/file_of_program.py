@@ -24,6 +24,7 @@ from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, nearest_origin, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors
 from polygraphy.domain.diagnosis.twins import (
     Spot,
     TwinDifferences,
@@ -33,6 +34,7 @@ from polygraphy.domain.diagnosis.twins import (
     unlike,
 )
 from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies, steps, titles
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.description import Model
 from polygraphy.domain.model.graph import Node, Origin
 from polygraphy.domain.tensors.precision import is_float
@@ -56,6 +58,14 @@ _MOST_BRANCHES = 24
 _LARGEST = 1 << 22
 """Elements of an example that is enlarged: exporters run it."""
 _READ_BY_PYTHON = ("aten._local_scalar_dense", "aten.item")
+_RANDOM = (
+    "Bernoulli",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+)
+"""What exporters write for the operators of a module in training mode, such as its masks."""
 
 
 def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:
@@ -66,9 +76,10 @@ def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:
 
 
 class _File:
-    """A model beside a correct export of its program."""
+    """Compares a model with a correct export of its program."""
 
     def __init__(self, case: Case, comparison: ProgramComparison, again: ExportedAgain) -> None:
+        """Set the model, and a correct export with its tensors."""
         self._case, self._program, self._again = case, comparison.program, again
         self._feed, self._expected = comparison.feed, comparison.expected
         self._model: Model = describe_with_weights(case.model.proto)
@@ -121,9 +132,8 @@ class _File:
         return self._culprit(trained, "training", facts, remedy)
 
     def _find_weights(self, differences: TwinDifferences) -> Culprit | None:
-        """Return the weights of the file that differ, if all outputs match with those of the
-        program although nodes differ too: these compute the same.
-        """
+        """Return the differing weights of the file, if all outputs match with the program's weights
+        although some nodes also differ; else None."""
         spots = [spot for spot in differences.spots if self._is_parameter(spot)]
         arrays = {
             spot.name: np.asarray(spot.expected)
@@ -147,8 +157,7 @@ class _File:
 
     def _is_parameter(self, spot: Spot) -> bool:
         """Return whether a constant of the correct export is a weight of the program, and not a
-        number that its example decides.
-        """
+        number that depends on the example."""
         if not spot.is_weight:
             return False
         array = np.asarray(spot.expected)
@@ -172,9 +181,9 @@ class _File:
                     example_model, *_ = export_for_example(
                         self._program, feed, self._again.exporter
                     )
-                    other_model = describe_with_weights(example_model.proto)
-                except Exception:  # Exporters raise anything, and not every example is valid.
+                except PolygraphyException:  # Not every example is valid.
                     continue
+                other_model = describe_with_weights(example_model.proto)
                 # Keys are positions in the correct export, so it comes second.
                 apart = compare_twins(other_model.graph, self._twin.graph)
                 if unlike(spots, apart) or (has_other_nodes and apart.has_other_nodes):
@@ -246,20 +255,21 @@ class _File:
         """Return the description of an export; None if the exporter fails."""
         try:
             export, *_ = export_for_example(self._program, feed, exporter)
-            return describe_with_weights(export.proto)
-        except Exception:  # Exporters raise anything, and not every example is valid.
+        except PolygraphyException:  # Not every example is valid.
             return None
+        return describe_with_weights(export.proto)
 
     def _first_other_decision(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
         """Return the first statement that decides differently for another example; None if none
         does.
         """
         try:
-            decisions = {
-                (decision.path, decision.line): decision
-                for decision in self._program.decisions(feed)
-            }
-        except Exception:  # The program may not take the example.
+            with foreign_errors():
+                decisions = {
+                    (decision.path, decision.line): decision
+                    for decision in self._program.decisions(feed)
+                }
+        except PolygraphyException:  # The program may not take the example.
             return None
         for decision in decided:
             other_decision = decisions.get((decision.path, decision.line))
@@ -326,7 +336,7 @@ class _File:
         return any(self._program.condition_of(pairs[name]) for name in names if name in pairs)
 
     def _frozen_culprit(self, spots: Sequence[Spot], apart: TwinDifferences) -> Culprit:
-        """Return the constants that follow from the example.
+        """Return the culprit for constants that depend on the example.
 
         Args:
             spots: the constants.
@@ -359,7 +369,7 @@ class _File:
         )
 
     def _file(self, differences: TwinDifferences) -> Culprit:
-        """Return that the file is not an export of the program."""
+        """Return the culprit that states that the file is not an export of the program."""
         spots, exported = differences.spots, program_evidence.match_after_new_export(
             self._again.words
         )
@@ -445,7 +455,7 @@ class _File:
 
     def _operation(self, position: int) -> tuple[str, str]:
         """Return the program operation, and its line, of a node of the correct export; both empty
-        if unknown.
+        if unknown. If only later nodes compute tensors of the program, the line is theirs.
         """
         node = self._nodes[position]
         pairs = self._counterparts()
@@ -455,7 +465,24 @@ class _File:
         first: Node | None = next((node for node in nodes if node.operator != "getitem"), None)
         if first is not None:
             return first.operator, nearest_origin(self._program.nodes, first)
-        return "", str(node.origin or "")
+        return "", str(node.origin or "") or self._next_line(node)
+
+    def _next_line(self, node: Node) -> str:
+        """Return the line of the first program operation that follows a node of the correct export;
+        empty if it is unknown.
+        """
+        pairs = self._counterparts()
+        by_name = {operation.name: operation for operation in self._program.nodes}
+        reached = set(node.outputs)
+        for later in self._nodes:
+            if reached.isdisjoint(later.inputs):
+                continue
+            reached.update(later.outputs)
+            names = (pairs[name] for name in later.outputs if name in pairs)
+            for name in names:
+                if name in by_name:
+                    return nearest_origin(self._program.nodes, by_name[name])
+        return ""
 
     def _counterparts(self) -> dict[str, str]:
         """Return, by tensor of the correct export, the operation that computes it."""
@@ -495,12 +522,14 @@ class _File:
 
 
 class _Renamed:
-    """A program that is given the data under other names."""
+    """A program whose inputs have different names."""
 
     def __init__(self, program: OpenedProgram, feed: Feed) -> None:
+        """Set the program, and the data under its own names."""
         self._program, self._feed = program, feed
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the program."""
         return getattr(self._program, name)
 
     def run(self, feed: Feed, keep: Any = None) -> Any:
@@ -511,7 +540,7 @@ class _Renamed:
 
 
 def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterator[Feed]:
-    """Yield examples with other sizes of dynamic dimensions and other values."""
+    """Yield examples with different sizes of dynamic dimensions and different values."""
     if any(sizes.values()):
         larger = dict(feed)
         for name, axes in sizes.items():
@@ -526,8 +555,8 @@ def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterat
 def _explains(
     twin_differences: TwinDifferences, differences: TwinDifferences, is_decided: bool
 ) -> bool:
-    """Return whether an export in which Python decides something else explains in what a file
-    differs from an export for the data.
+    """Return whether an export with another decision, or another example, explains the difference
+    of a file from an export for the data.
 
     Args:
         twin_differences: in what the file differs from it.
@@ -576,21 +605,23 @@ def _scale_examples(feed: Feed) -> Iterator[Feed]:
 
 
 def _halve(array: Any) -> Any:
-    """Return an array with other values: integers halved, floats multiplied by 3."""
+    """Return a different array: integers halved, floats multiplied by 3."""
     if is_float(array):
         return (array * array.dtype.type(3)).astype(array.dtype)
     return array // 2 if array.dtype.kind in "iu" else array
 
 
 def _negate(array: Any) -> Any:
-    """Return an array with other values: negated floats and bools, reversed smaller integers."""
+    """Return a different array: floats and booleans negated, smaller integers reversed."""
     if array.dtype.kind == "b":
         return ~array
     return -array if is_float(array) else np.flip(array) // 3 if array.dtype.kind in "iu" else array
 
 
 def _trains(node: Node, model: Model) -> bool:
-    """Return whether a node computes as in training."""
+    """Return whether a node runs in training mode."""
+    if node.op in _RANDOM:
+        return True
     if node.op == "BatchNormalization":
         return bool(node.attribute("training_mode"))
     if node.op != "Dropout" or len(node.inputs) < 3:
@@ -604,12 +635,12 @@ def _trains(node: Node, model: Model) -> bool:
 
 
 def _follows_from_values(program: OpenedProgram) -> bool:
-    """Return whether Python reads values of tensors in a program."""
+    """Return whether the Python code of a program reads tensor values."""
     return any(node.operator in _READ_BY_PYTHON for node in program.nodes)
 
 
 def _text(value: Any) -> str:
-    """Return a constant in words."""
+    """Return a constant as text."""
     if value is None:
         return "computed"
     array = np.asarray(value)

@@ -5,7 +5,6 @@ accused, the model and the data have to follow the ONNX specification.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from attrs import evolve, frozen
@@ -13,6 +12,7 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.parts import compute_part, cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.checks.operator_call import ATTRIBUTE, SHAPE, VALUE, InvalidNode
@@ -39,7 +39,6 @@ from polygraphy.ports.diagnosing import (
     find_violations,
     sanitize_model,
 )
-from polygraphy.ports.running import input_metadata
 
 DATA = "data"
 """The party at fault, and the cause, where the data break the specification."""
@@ -53,8 +52,11 @@ _PASSED_ON = frozenset(
 )  # fmt: skip
 """Operators that hand on elements as they are: indices behind them are those of the data."""
 _INDEXED = frozenset(
-    {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
-)
+    {
+        "ArrayFeatureExtractor", "Gather", "GatherElements", "GatherND", "Scatter",
+        "ScatterElements", "ScatterND",
+    }
+)  # fmt: skip
 """Operators whose second input holds indices, which few devices check."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 """How a model is sanitized: declared types alone, then constants as well."""
@@ -62,7 +64,7 @@ _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 
 @frozen
 class _Broken:
-    """What breaks the specification.
+    """A violation of the specification.
 
     Attributes:
         node: the node.
@@ -137,7 +139,7 @@ def diagnose_invalid_model(
 
 
 def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
-    """Return violations except those of a shape that a node before, which is invalid, computes."""
+    """Return the violations, except those in a shape that an invalid earlier node computes."""
     nodes = case.model.nodes
     invalid = {one.node.index for one in broken}
     return [
@@ -145,15 +147,15 @@ def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
         for one in broken
         if one.node.kind != SHAPE
         or not any(
-            invalid & {*region_before(nodes, name, ())} for name in nodes[one.node.index].reads
+            invalid & {*region_before(case.model.graph, name, ())}
+            for name in nodes[one.node.index].reads
         )
     ]
 
 
 def find_ignored_violations(found: Found, request: Request) -> Found:
-    """Return the result, or the indices out of range in a model that its only backend runs
-    nevertheless, as devices do.
-    """
+    """Return the result, or the culprit for indices out of range if the only backend runs the model
+    nevertheless, as devices do."""
     case = found.case
     nodes = case.model.nodes
     indexed = [
@@ -192,7 +194,7 @@ def _whole_model_error(result: DiagnosisResult) -> str:
 
 
 def _is_backend(case: Case, culprit: Culprit) -> bool:
-    """Return whether a culprit is a fault of a backend."""
+    """Return whether a culprit blames a backend."""
     return (
         culprit.party not in (MODEL, DATA)
         and culprit.cause in _OF_BACKENDS
@@ -289,7 +291,7 @@ def _depends(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
     """Return whether the tensor that breaks a rule depends on the data."""
     if broken.tensor in case.model.constants:
         return broken.kind == SHAPE
-    before = region_before(nodes, broken.tensor, ())
+    before = region_before(case.model.graph, broken.tensor, ())
     read = {broken.tensor, *(name for index in before for name in nodes[index].reads)}
     return broken.kind == SHAPE or any(name in case.model.inputs for name in read)
 
@@ -325,14 +327,12 @@ def _add_values(
     case: Case, party: SuspectedParty, asked: Collection[str], values: dict[str, Any]
 ) -> None:
     """Add tensors to known values, if a backend computes them."""
-    nodes = case.model.nodes
-    before = {one for name in asked for one in region_before(nodes, name, ())}
+    before = {one for name in asked for one in region_before(case.model.graph, name, ())}
     if not before:
         return
-    part = case.model.part(sorted(before), values, sorted(asked))
-    feed = {name: values[name] for name in input_metadata(part) if name in values}
-    with suppress(*REFUSALS):
-        values.update(CarefulParty(party).load(part, plain=True)(feed))
+    values.update(
+        compute_part(case.model, sorted(before), values, CarefulParty(party), sorted(asked))
+    )
 
 
 def _value_sources(
@@ -355,10 +355,8 @@ def _value_sources(
 
 def _runs_first(case: Case, party: SuspectedParty, count: int) -> bool:
     """Return whether a backend runs the first nodes of the model, up to a count."""
-    part = case.model.part(range(count), case.feed)
-    feed = {name: case.feed[name] for name in input_metadata(part) if name in case.feed}
     try:
-        CarefulParty(party).load(part, plain=True)(feed)
+        cut_part(case.model, range(count), case.feed).run(CarefulParty(party), plain=True)
     except REFUSALS:
         return False
     return True

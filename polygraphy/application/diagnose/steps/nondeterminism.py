@@ -12,7 +12,6 @@ from polygraphy.application.diagnose.tensor_trace import trace_repeatedly
 from polygraphy.domain.diagnosis.culprit import FAULT, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.model.graph import Node
-from polygraphy.domain.model.regions import producers
 from polygraphy.domain.rounding import deviation, rounding_between
 from polygraphy.domain.tensors.facts import compute_dtype, layout_of
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -40,7 +39,7 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
             continue
         name = next(iter(differing))
         makers = _random(nodes) or _first_unsteady(case, party)
-        makers = makers or [producers(nodes).get(name, len(nodes) - 1)]
+        makers = makers or [case.model.graph.producers.get(name, len(nodes) - 1)]
         culprit = Culprit(
             [nodes[i].label for i in makers],
             name,
@@ -54,9 +53,8 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def _is_rounding(case: Case, name: str, outputs: tuple[Any, Any]) -> bool:
-    """Return whether two runs differ by rounding in the coarsest precision of the model: of a
-    quantized one, the last bit of a sum in another order may decide a whole step.
-    """
+    """Return whether two runs differ by rounding in the coarsest precision of the model. In a
+    quantized model, the order of a sum can change a value by a whole step."""
     if case.rounding(name, *outputs) is None:
         return False
     dtype = compute_dtype(case.facts, name)
@@ -84,7 +82,7 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
 
 
 def _random(nodes: Sequence[Node]) -> list[int]:
-    """Return the positions of the nodes that draw random numbers."""
+    """Return the positions of nodes that generate random numbers."""
     return [
         index
         for index, node in enumerate(nodes)

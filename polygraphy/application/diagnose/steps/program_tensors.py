@@ -39,7 +39,7 @@ from polygraphy.domain.diagnosis.exported import (
     same_weight,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.foreign_errors import foreign_errors, original_error
 from polygraphy.domain.diagnosis.words import (
     errors,
     evidence,
@@ -48,7 +48,8 @@ from polygraphy.domain.diagnosis.words import (
     steps,
     titles,
 )
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import move_by_epsilons, spread
 from polygraphy.domain.tensors.precision import is_float
@@ -74,7 +75,7 @@ _SHAPING = frozenset(
 
 
 def explain_by_program_outputs(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Find out why outputs differ, if the program shows no operations."""
+    """Return the outcome of comparing outputs only, for a program that shows no operations."""
     if comparison.program.nodes:
         return Skip("the program shows its operations")
     run = SavedRun(
@@ -97,6 +98,7 @@ class _ProgramTensors:
     """A model and its program on data on which they differ, with all tensors of both."""
 
     def __init__(self, case: Case, comparison: ProgramComparison) -> None:
+        """Compute the tensors of both, and pair them."""
         self._case = case
         self._comparison = comparison
         self._again = comparison.again
@@ -113,7 +115,7 @@ class _ProgramTensors:
     def result(self) -> StepOutcome:
         """Return the nodes that differ from the program, with causes."""
         case, saved = self._case, self._found.saved
-        side = case.model.indexed_graph
+        side = case.model.graph
         self._check_relation(side)
         run = SavedRun("program", [saved], kind=titles.PROGRAM, is_traced=True)
         arbiter = self._comparison.arbiter
@@ -148,7 +150,7 @@ class _ProgramTensors:
                 unite_culprits.remove(culprit)
         return unite_culprits
 
-    def _check_relation(self, side: Side) -> None:
+    def _check_relation(self, side: Graph) -> None:
         """Raise UsageError if outputs were paired by order only, and nothing shows that the model
         comes from the program.
         """
@@ -160,7 +162,7 @@ class _ProgramTensors:
         ):
             return
         held_sizes = {
-            weight.values.size for weight in side.weights.values() if weight.values is not None
+            weight.values.size for weight in side.constants.values() if weight.values is not None
         }
         sizes = [weight.size for weight in program.weights.values() if np.ndim(weight) > 1]
         lost_sizes = [
@@ -176,7 +178,7 @@ class _ProgramTensors:
             raise errors.different_program(len(lost_sizes), len(sizes))
 
     def _explain_culprit(
-        self, culprit: Culprit, saved: Values, side: Side, proof: list[Fact]
+        self, culprit: Culprit, saved: Values, side: Graph, proof: list[Fact]
     ) -> Culprit:
         """Return a culprit with its program operation, cause, and party at fault."""
         nodes = self._case.model.nodes
@@ -186,7 +188,7 @@ class _ProgramTensors:
         pair = self._found.pairs.get(tensor, "")
         pairs = set(self._found.pairs.values())
         finished_operations = operations(self._program.nodes, pair, pairs - {pair})
-        region = region_before(nodes, tensor, saved.keys() | self._feed.keys())
+        region = region_before(self._case.model.graph, tensor, saved.keys() | self._feed.keys())
         value = self._compute_alone(region, tensor, saved)
         facts = [*culprit.facts]
         origin = culprit.origin
@@ -237,7 +239,7 @@ class _ProgramTensors:
         nodes: Sequence[Node],
         region: Sequence[int],
         values: tuple[Any, Any],
-        side: Side,
+        side: Graph,
     ) -> OtherWeights | None:
         """Return the weights that explain the entire difference, unless a stronger explanation
         exists; else None.
@@ -283,7 +285,7 @@ class _ProgramTensors:
         self._blamed.append((tuple(others.values), culprit))
         return culprit
 
-    def _prove_weights(self, weights: Mapping[str, Any], side: Side) -> list[Fact]:
+    def _prove_weights(self, weights: Mapping[str, Any], side: Graph) -> list[Fact]:
         """Return a fact that all outputs match with other weights; empty if they do not."""
         try:
             part = Part(self._case.model.proto, self._feed)
@@ -364,7 +366,7 @@ class _ProgramTensors:
         finished_nodes: Sequence[Node],
         nodes: Sequence[Node],
         values: tuple[Any, Any],
-        side: Side,
+        side: Graph,
     ) -> Iterator[tuple[str, Fact]]:
         """Yield causes of an exporter error with facts, the most certain first.
 
@@ -375,12 +377,8 @@ class _ProgramTensors:
             side: the model.
         """
         value, expected = values
-        described = {node.label: node for node in side.nodes}
         for node in nodes:
-            own_node = described.get(node.label)
-            if node.operator.startswith(_RANDOM) or (
-                own_node and own_node.attribute("training_mode")
-            ):
+            if node.operator.startswith(_RANDOM) or node.attribute("training_mode"):
                 yield "training", program_evidence.in_training_mode(node.operator)
         if value is None:
             return
@@ -405,17 +403,17 @@ class _ProgramTensors:
             yield from _find_frozen_numbers(nodes, side, value, expected)
 
     def _missing_weights(
-        self, finished_nodes: Sequence[Node], nodes: Sequence[Node], side: Side
+        self, finished_nodes: Sequence[Node], nodes: Sequence[Node], side: Graph
     ) -> Iterator[tuple[str, Fact]]:
         """Yield cause and fact for weights of an operation that the nodes lack."""
         names = [
             name for node in finished_nodes for name in node.reads if name in self._program.weights
         ]
         arrays = {
-            name: np.asarray(side.weights[name].values)
+            name: np.asarray(side.constants[name].values)
             for node in nodes
             for name in node.reads
-            if name in side.weights and side.weights[name].values is not None
+            if name in side.constants and side.constants[name].values is not None
         }
         reordered = any(node.operator in ("GRU", "LSTM", "RNN") for node in nodes)
         is_folded = len({node.operator for node in finished_nodes} - {"getitem"}) > 1
@@ -483,7 +481,7 @@ class _ProgramTensors:
 
     @property
     def _kind(self) -> str:
-        """The exporter of the model, in words."""
+        """Return the name of the model's exporter as text."""
         recorded = getattr(self._case.facts, "sources", {})
         return "dynamo=True" if recorded else "dynamo=False"
 
@@ -518,17 +516,18 @@ class _ProgramTensors:
     def _right_export(self, make: Any) -> str:
         """Return a short note if another export is correct; empty if it is not."""
         try:
-            opened = open_model(make(self._feed))
-            names = dict(zip(opened.inputs, self._feed.values()))
-            values = self._party.load(opened.given)(names)
-        except Exception as error:  # Exporters raise anything.
-            return f"fails ({type(error).__name__})"
+            with foreign_errors():
+                opened = open_model(make(self._feed))
+                names = dict(zip(opened.inputs, self._feed.values()))
+                values = self._party.load(opened.given)(names)
+        except PolygraphyException as error:
+            return f"fails ({type(original_error(error)).__name__})"
         own_values = dict(zip(self._case.model.outputs, values.values()))
         return "wrong" if self._found.off(own_values) else "right"
 
 
 def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return arrays moved by rounding errors."""
+    """Return arrays perturbed by rounding errors."""
     return {
         name: move_by_epsilons(array, seed + number)
         for number, (name, array) in enumerate(arrays.items())
@@ -536,12 +535,12 @@ def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _find_frozen_numbers(
-    nodes: Sequence[Node], side: Side, value: Any, expected: Any
+    nodes: Sequence[Node], side: Graph, value: Any, expected: Any
 ) -> Iterator[tuple[str, Fact]]:
-    """Yield cause and fact for numbers of the example that the exporter may have frozen."""
+    """Yield cause and fact for numbers that the exporter may have frozen from the example."""
     for node in nodes:
         for name in node.reads if node.operator in _SHAPING else ():
-            weight = side.weights.get(name)
+            weight = side.constants.get(name)
             if weight is None or weight.values is None or is_float(weight.values):
                 continue
             number = np.asarray(weight.values).tolist()

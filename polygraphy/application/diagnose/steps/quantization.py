@@ -52,7 +52,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
     def rename(values: object) -> dict[str, object]:
-        """Return values by the names of the outputs of the model."""
+        """Return values by the model's output names."""
         return pair.rename_outputs(case, values)  # type: ignore[arg-type]
 
     quantized = Quantized(case, pair.reference, pair.party, rename)
@@ -78,7 +78,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
 
 
 def _has_lost_part(case: Case, comparison: ModelComparison) -> bool:
-    """Return whether quantization makes one number of a whole part of an output."""
+    """Return whether quantization makes a whole part of an output constant."""
     return any(
         has_lost_part(name, (array, expected[name]), layout_of(case.facts, name))
         for values, expected in zip(comparison.values, comparison.expected)
@@ -123,14 +123,13 @@ def find_costly_operators(case: Case, comparison: ModelComparison) -> list[Culpr
 
 
 def _computes_in_integers(op: str) -> bool:
-    """Return whether an operator computes with quantized operands itself."""
+    """Return whether an operator itself computes with quantized operands."""
     return is_coarse(op) and not op.lower().endswith("quantizelinear")
 
 
 def _integer_operator(case: Case, comparison: ModelComparison, name: str) -> str:
-    """Return the node that computes in integers in place of a node of the reference, or before
-    a node of the model.
-    """
+    """Return the name of the node that computes in integers in place of a reference node, or that
+    precedes a model node."""
     pair = comparison.pair
     made = {tensor: node for node in case.model.nodes for tensor in node.makes}
     twins = {twin: tensor for tensor, twin in pair.pairing.tensors.items()}

@@ -65,7 +65,7 @@ def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOu
 
 
 def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return why outputs differ, if no intermediate tensors were saved."""
+    """Return the outcome of explaining outputs without saved intermediate tensors."""
     run = (comparison.feed, comparison.saved, comparison.outputs)
     answer = explain_outputs(case, run, comparison.compared.differences, comparison.arbiter)
     fitted = comparison.fitted

@@ -40,7 +40,6 @@ from polygraphy.domain.diagnosis.culprit import (
     with_nan,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.solving import resize_variants
 from polygraphy.domain.diagnosis.variants import (
@@ -52,7 +51,8 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.model.regions import nodes_after_inputs, producers, region_before
+from polygraphy.domain.model.graph import Graph
+from polygraphy.domain.model.regions import nodes_after_inputs, region_before
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
@@ -77,9 +77,8 @@ _INSIDE = 12
 
 
 def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the nodes that do not reproduce saved tensors from saved inputs; the one that creates
-    NaN, if any.
-    """
+    """Return the nodes that do not reproduce saved tensors from saved inputs, or the node that
+    creates NaN."""
     broken = find_first_nan(case, comparison)
     answer = _SavedTensors(case, comparison).result()
     if broken is None:
@@ -89,9 +88,10 @@ def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 
 class _SavedTensors:
-    """The nodes of a model, each on what was saved before it."""
+    """The nodes of a model, each run on saved inputs."""
 
     def __init__(self, case: Case, comparison: SavedComparison) -> None:
+        """Set the model and its saved tensors."""
         self._case = case
         self._comparison = comparison
         self._run = comparison.run
@@ -110,10 +110,10 @@ class _SavedTensors:
         self._coarse = max(map(epsilon_of, floats), default=0.0)
 
     def result(self) -> StepOutcome:
-        """Return where results diverge, from computing every node on saved values."""
+        """Return the places where results diverge, from running every node on saved values."""
         case, model, comparison = self._case, self._case.model, self._comparison
         feed, saved = comparison.feed, comparison.in_own_types()
-        order = producers(model.nodes)
+        order = model.graph.producers
         values = LazySubset((name for name in saved if name in order), saved.__getitem__)
         trace = Trace(values, feed, self._third)
         self._lost = LazySubset((name for name in saved if name not in order), saved.__getitem__)
@@ -127,7 +127,7 @@ class _SavedTensors:
             return Unexplained(reasons.NO_NODES)
         regions: dict[str, list[int]] = {}
         for name in differing:  # A node with several results is one culprit.
-            region = region_before(model.nodes, name, trace.values.keys() | feed.keys())
+            region = region_before(model.graph, name, trace.values.keys() | feed.keys())
             if region not in regions.values():
                 regions[name] = region
         if not regions and self._tf32:
@@ -141,14 +141,10 @@ class _SavedTensors:
                 reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
                 return Unexplained(reason)
             return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
-        side = model.indexed_graph
-        positions = {self._first_output(side, index): index for index in range(len(side.nodes))}
+        side = model.graph
         culprits = []
         for name, region in regions.items():
-            index = positions.get(next(iter(model.nodes[region[-1]].makes), ""))
-            culprits.append(
-                self._describe_culprit(name, region, differing[name], side, index, trace)
-            )
+            culprits.append(self._describe_culprit(name, region, differing[name], side, trace))
         entering = [
             culprit for culprit, region in zip(culprits, regions.values())
             if any(set(model.nodes[index].reads) & feed.keys() for index in region)
@@ -209,7 +205,9 @@ class _SavedTensors:
         final cast, or of a tensor computed from inputs that the model has in a less precise type.
         """
         nodes, dtypes = self._case.model.nodes, self._comparison.dtypes
-        region = region_before(nodes, name, trace.values.keys() | trace.feed.keys())
+        region = region_before(
+            self._case.model.graph, name, trace.values.keys() | trace.feed.keys()
+        )
         types = {dtypes[each] for index in region for each in nodes[index].reads if each in dtypes}
         epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
         return _STEPS * max(epsilon or 0.0, self._coarse, *map(epsilon_of, types))
@@ -218,38 +216,32 @@ class _SavedTensors:
         """Return the largest error of a float bias that ONNX Runtime rounds, if the input and the
         weight of its node are quantized; zero for other nodes.
         """
-        side = self._case.model.indexed_graph
-        node = side.nodes[side.producer[name]] if name in side.producer else None
+        side = self._case.model.graph
+        node = side.nodes[side.computed[name]] if name in side.computed else None
         if node is None or node.op not in _BIASED or len(node.inputs) < _WITH_BIAS:
             return 0.0
         step = 1.0  # The bias becomes an integer in units of the product of both scales.
         for operand in node.inputs[:2]:
-            before = side.nodes[side.producer[operand]] if operand in side.producer else None
+            before = side.nodes[side.computed[operand]] if operand in side.computed else None
             if before is None or before.op != "DequantizeLinear":
                 return 0.0
-            scale = side.weights.get(before.inputs[1])
+            scale = side.constants.get(before.inputs[1])
             if scale is None or scale.values is None:
                 return 0.0
             step *= float(np.max(np.abs(scale.values)))
         return _HALF_STEP * step
-
-    @staticmethod
-    def _first_output(side: Side, index: int) -> str:
-        """Return the first output of a node; empty if it has none."""
-        return next(filter(None, side.nodes[index].outputs), "")
 
     def _describe_culprit(
         self,
         name: str,
         region: Sequence[int],
         wrong: tuple[Deviation, Any],
-        side: Side,
-        index: int | None,
+        side: Graph,
         trace: Trace,
     ) -> Culprit:
         """Return the culprit for nodes that do not reproduce saved tensors."""
         nodes = self._case.model.nodes
-        fed = nodes_after_inputs(nodes, trace.feed)
+        fed = nodes_after_inputs(self._case.model.graph, trace.feed)
         computing = [index for index in region if index in fed] or [
             index for index in region if nodes[index].operator != "Constant"
         ]
@@ -260,7 +252,8 @@ class _SavedTensors:
             remedy = Remedy(None, True, remedies.invert_condition(turned))
             return Culprit([turned], name, MODEL, "structure", facts=facts, remedy=remedy, op="If")
         cause, proven, note = "changed", False, ""
-        if index is not None and len(computing) == 1:
+        index = region[-1]
+        if index in side.operations and len(computing) == 1:
             variant = weight = None
             for share in self._shares(wrong[1], trace.values[name]):
                 search = self._search_in(name, region, side, trace, share)
@@ -309,9 +302,8 @@ class _SavedTensors:
         )
 
     def _shares(self, output: Any, goal: Any) -> Iterator[float]:
-        """Yield how far what a changed node computes may be from what was saved, as a share of its
-        RMS: more if that was rounded, and the node is much further off.
-        """
+        """Yield tolerances for a changed node, as shares of the RMS of the saved tensor: first the
+        usual one, then a larger one if the tensor was rounded and the node differs much more."""
         rounded = _ROUNDINGS * self._coarse
         if rounded < CLOSE:
             yield CLOSE
@@ -320,18 +312,16 @@ class _SavedTensors:
             yield rounded
 
     def _find_changed_node(
-        self, name: str, computing: Sequence[int], region: Sequence[int], side: Side, trace: Trace
+        self, name: str, computing: Sequence[int], region: Sequence[int], side: Graph, trace: Trace
     ) -> tuple[str, list[Fact], int | None]:
         """Return cause, facts and position of the changed node that explains the result; position
         None if unproven.
         """
-        positions = {self._first_output(side, index): index for index in range(len(side.nodes))}
         search = self._search_in(name, region, side, trace)
         if search is None or len(computing) > _INSIDE:
             return "changed", [], None
         for number in computing:
-            index = positions.get(next(iter(self._case.model.nodes[number].makes)))
-            tried = () if index is None else variants(side, index)
+            tried = variants(side, number) if number in side.operations else ()
             for variant in search.matching(tried):
                 self._changed.append(variant)
                 source = "program" if self._run.is_traced else "saved"
@@ -344,7 +334,7 @@ class _SavedTensors:
         none.
         """
         open_model, values = self._case.whole, trace.held
-        index = producers(open_model.nodes).get(name)
+        index = open_model.graph.producers.get(name)
         if index is None or open_model.nodes[index].operator != "If":
             return ""
         condition = open_model.nodes[index].reads[0]
@@ -359,11 +349,10 @@ class _SavedTensors:
         return open_model.nodes[index].label if matches_expected(value, trace.values[name]) else ""
 
     def _search_in(
-        self, name: str, region: Sequence[int], side: Side, trace: Trace, share: float = CLOSE
+        self, name: str, region: Sequence[int], side: Graph, trace: Trace, share: float = CLOSE
     ) -> ChangeSearch | None:
         """Return the search among the nodes that compute a tensor from saved ones; None if they
-        read something unknown.
-        """
+        read an unknown tensor."""
         try:
             names = self._outputs_beside(name, region, trace)
             part = cut_part(self._case.model, region, trace.held, names)
@@ -377,9 +366,8 @@ class _SavedTensors:
         )  # fmt: skip
 
     def _outputs_beside(self, name: str, region: Sequence[int], trace: Trace) -> list[str]:
-        """Return a tensor, and the other saved outputs of the node that computes it, as far as they
-        are numbers that it does not have: what explains it explains them.
-        """
+        """Return a tensor and the other incorrect saved outputs of its node, because an explanation
+        must cover all."""
         others = [
             each
             for each in self._case.model.nodes[region[-1]].makes
@@ -414,7 +402,7 @@ class _SavedTensors:
 
     def _candidates(self) -> Iterator[OtherTensor]:
         """Yield the saved tensors that a node may have read."""
-        saved, makers = self._comparison.in_own_types(), producers(self._case.model.nodes)
+        saved, makers = self._comparison.in_own_types(), self._case.model.graph.producers
         for name in saved:
             yield OtherTensor(name, saved[name], name in makers)
 
@@ -436,7 +424,8 @@ class _SavedTensors:
         return all(not _is_related(value, trace.values[name]) for name, (_, value) in wrong.items())
 
     def _blame_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
-        """Return the verdict that only nodes that read the inputs disagree."""
+        """Return the verdict that only nodes that read the inputs disagree, so that the data may
+        differ."""
         reason = reasons.other_data(
             [name for culprit in culprits[:4] for name in culprit.nodes[-1:]]
         )

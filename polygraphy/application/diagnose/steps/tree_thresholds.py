@@ -26,8 +26,8 @@ _RUNS = 64
 
 
 def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the trees whose thresholds the features of all differing rows equal; else a skip."""
-    trees = [node for node in case.model.indexed_graph.nodes if is_tree(node)]
+    """Return the trees with thresholds that equal features of all differing rows; else a skip."""
+    trees = [node for node in case.model.graph.nodes if is_tree(node)]
     if len(trees) != 1:
         return Skip("the model is not one ensemble of trees")
     rows = _differing_rows(comparison.outputs, comparison.saved)
@@ -51,9 +51,8 @@ def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcom
     used = sorted(tie.value for tie in ties if tie.rows & rows)
     facts = [evidence.rows_on_thresholds(len(rows), count, used), evidence.thresholds_moved()]
     remedy = Remedy(None, False, remedies.KEEP_THRESHOLDS)
-    name = case.model.indexed_graph.identity(case.model.indexed_graph.nodes.index(node))
     output = next(filter(None, node.outputs))
-    culprit = Culprit([name], output, MODEL, "rounding", None, facts, remedy, node.op)
+    culprit = Culprit([node.label], output, MODEL, "rounding", None, facts, remedy, node.op)
     return Found(DiagnosisResult(FAULT, [culprit]), case)
 
 

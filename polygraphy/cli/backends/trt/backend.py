@@ -83,7 +83,7 @@ def _choose(values: Values, kind: str) -> Chosen:
 
 
 def _warn(values: Values, chosen: Collection[str], kind: str) -> None:
-    """Warn in one line of options without effect, because nothing is built or nothing is run."""
+    """Log a warning about options without effect, because nothing is built or nothing runs."""
     from polygraphy.cli.backends.trt.checks import warn_about_groups
 
     loads = bool({"trt", "trt_engine"} & set(chosen))
@@ -100,7 +100,7 @@ def _party_call(values: Values) -> Call:
 
 
 def _engine_path(values: Values) -> str | None:
-    """Return the path of --save-engine; None if it is not given."""
+    """Return the path of --save-engine; None if it is not set."""
     from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
 
     return values[TrtSaveOptions].save_engine

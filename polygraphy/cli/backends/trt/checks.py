@@ -63,7 +63,7 @@ _LEGACY = ("--quantile", "--regression-cutoff")
 def warn_about_groups(
     values: Values, *, builds: bool, loads: bool, saves: bool = True, because: str = ""
 ) -> None:
-    """Warn in one line of options without effect, because nothing is built or nothing is run.
+    """Log a warning about options without effect, because nothing is built or nothing runs.
 
     Args:
         values: the options.
@@ -83,13 +83,13 @@ def warn_about_groups(
 
 
 def warn_about_unused(values: Values) -> None:
-    """Warn of build options that others override, or that need others."""
+    """Log warnings about build options that others override, or that need others."""
     for reason, flags in _flags_without_effect(values):
         warn_idle(flags, reason)
 
 
 def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
-    """Yield the reason why flags have no effect, as the rest of a sentence, and the flags."""
+    """Yield flags without effect, each with the reason as the rest of a sentence."""
     calibrating = flags_feeding(values, ["Calibrator"])
     if values[TrtScriptOptions].trt_config_script is not None:
         feeding = flags_feeding(values, CONFIG_CALLS)
@@ -117,9 +117,7 @@ def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
 
 
 def is_calibrated(options: TrtPrecisionOptions) -> bool:
-    """Return whether the build computes in 8 bits, for which value ranges may have to be
-    calibrated.
-    """
+    """Return whether the build computes in 8 bits, for which value ranges may need calibration."""
     constraints = options.precision_constraints
     layers = {
         *(options.layer_precisions or {}).values(),

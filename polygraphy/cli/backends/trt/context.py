@@ -120,7 +120,8 @@ def _precisions_of_layers(options: TrtPrecisionOptions) -> dict[str, bool]:
 
 
 def _constraints(options: TrtPrecisionOptions) -> str | None:
-    """Return the precision constraints: "obey" if there are some per layer, None without any."""
+    """Return the precision constraints: "obey" if layers have precisions, else the requested ones;
+    None without any."""
     if isinstance(options.precision_constraints, Mapping):
         return "obey"
     return None if options.precision_constraints == "none" else options.precision_constraints
@@ -218,7 +219,8 @@ def plugins_of(values: Values) -> Call | None:
 
 
 def _outputs(values: Values, *, is_script: bool) -> Call:
-    """Return the call that selects the outputs of the network; without arguments if all stay."""
+    """Return the call that selects the outputs of the network; without arguments if they are
+    unchanged."""
     options, every = values[TrtNetworkOptions], values[OutputOptions]
     marks_all = every.mark_all or options.trt_outputs == EVERY_TENSOR
     # An ONNX model lacks its excluded outputs already, unless the network's are chosen here.
@@ -293,7 +295,7 @@ def load_engine_model(values: Values) -> TrtModel:
 def _script_function(
     script: tuple[str, str] | None, name: str | None, flags: tuple[str, str]
 ) -> tuple[str, str] | None:
-    """Return a script and the name of its function; None if the option names no script."""
+    """Return a script and the name of its function; None if no script is set."""
     if name is None:
         return script
     if script is None:

@@ -55,7 +55,7 @@ def _trt_model(values: Values, target: str, *, is_script: bool) -> TrtModel:
 
 
 def _warn(values: Values, target: str) -> None:
-    """Warn of options that concern another target, one line for each target."""
+    """Log warnings about options for another target, one line for each target."""
     if target not in (_ENGINE, _PICTURE):
         because = "the model is converted to ONNX"
         warn_about_groups(values, builds=False, loads=False, saves=False, because=because)

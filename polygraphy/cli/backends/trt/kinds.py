@@ -14,7 +14,7 @@ _DEFAULT_MODES = ("none", "prefer", "obey")
 
 
 def _match_word(word: str, known: Sequence[str], what: str) -> str:
-    """Return the spelling of a word in a list of known ones; BadValue for an unknown word."""
+    """Return the spelling of a word in a list of known ones; raise BadValue for an unknown word."""
     lowered = word.lower()
     if lowered in known:
         return lowered
@@ -29,7 +29,7 @@ class Member(Kind):
     """The name of a member of one of TensorRT's enumerations, in any case."""
 
     def __init__(self, enumeration: str, metavar: str, nargs: str | None = None) -> None:
-        """Name the enumeration, and what its members are called in the help."""
+        """Set the enumeration, and the noun for its members in the help."""
         super().__init__(metavar, nargs)
         self.enumeration = enumeration
         self.choices = NAMES[enumeration]
@@ -40,9 +40,8 @@ class Member(Kind):
 
 
 class Members(Member, Texts):
-    """Some members of an enumeration, each once; no word at all is none of them, unless `nargs` is
-    ``+``.
-    """
+    """Several members of an enumeration, each once; without a word, none of them, unless `nargs` is
+    ``+``."""
 
     nargs = "*"
 
@@ -58,19 +57,18 @@ class DataType(Kind):
     choices = tuple(DATA_TYPES)
 
     def parse(self, words: Sequence[str]) -> str:
-        """Return the name as it is used from here on, such as ``float16``."""
+        """Return the canonical name, such as ``float16``."""
         return DATA_TYPES[_match_word(words[0], tuple(DATA_TYPES), "data type")]
 
 
 class PerNameOnly(Kind):
-    """A value for each of some names, such as ``workspace:1G dla_local_dram:512M``; the value is
-    what follows the last colon.
-    """
+    """A value for each of several names, such as ``workspace:1G dla_local_dram:512M``; the value
+    follows the last colon."""
 
     nargs = "+"
 
     def __init__(self, value: Kind, what: str, names: Kind | None = None) -> None:
-        """Set what form a value has, what the names are names of, and which there are."""
+        """Set the kind of the values, the noun for the names, and the allowed names."""
         self.value = value
         self.names = names
         self.what = what.lower()
@@ -95,7 +93,7 @@ class PerNameOnly(Kind):
         return self.value.parse(split_list(text) if self.value.nargs else [text])
 
     def argument(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a dictionary of values as a program writes them."""
+        """Return a dictionary of values as written in a program."""
         return {name: self.value.argument(value) for name, value in value.items()}
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
@@ -108,19 +106,19 @@ class PerNameOnly(Kind):
 
 
 class Constraints(Kind):
-    """How strictly layers keep their precisions, one of a few words; or data types of layers, which
-    then are kept strictly.
-    """
+    """How strictly layers keep their precisions: one of a few words, or data types of layers, which
+    are then kept strictly."""
 
     nargs = "+"
     metavar = "{none,prefer,obey}|LAYER:DTYPE"
     choices = _DEFAULT_MODES
 
     def __init__(self) -> None:
+        """Set the allowed words and data types."""
         self._per_layer = PerNameOnly(DataType(), "LAYER")
 
     def ends_before(self, word: str, taken: Sequence[str]) -> bool:
-        """Return whether a word follows one of the modes, which stand alone."""
+        """Return whether a word follows one of the modes, which must be the only word."""
         return bool(taken) and taken[0].lower() in _DEFAULT_MODES
 
     def parse(self, words: Sequence[str]) -> Any:
@@ -139,9 +137,8 @@ class Constraints(Kind):
 
 
 class Budget(Kind):
-    """How much memory weights may take: a number of bytes, a percentage such as ``50%``, -1 for
-    what TensorRT thinks best, or -2 for all.
-    """
+    """The memory for weights: a number of bytes, a percentage such as ``50%``, -1 for TensorRT's
+    choice, or -2 for all."""
 
     metavar = "BYTES|PERCENT%"
 
@@ -169,7 +166,7 @@ class RuntimeLibrary(Text):
     """The path of a library that loads engines."""
 
     def argument(self, value: str) -> Any:
-        """Return the call that loads it."""
+        """Return the call that loads the library."""
         from polygraphy.codegen.source import Call
 
         return Call("LoadRuntime", (value,))

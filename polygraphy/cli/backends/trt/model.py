@@ -28,7 +28,7 @@ def save_engine_step(path: Any) -> list[Step]:
 
 @frozen
 class TrtConfig:
-    """How the engine is built.
+    """The calls that create a builder configuration.
 
     Attributes:
         make: makes the configuration.
@@ -42,19 +42,19 @@ class TrtConfig:
 
     @property
     def call(self) -> Call | None:
-        """The call that creates the configuration; None for the default one."""
+        """Return the call that creates the configuration; None for the default one."""
         if self.postprocess is not None:
             return self.postprocess.of(self.make)
         return None if self.make == Call("CreateConfig") else self.make
 
     @property
     def model_calibration(self) -> Call | None:
-        """The calibrator if it is for the whole model, not only for quantized layers."""
+        """Return the calibrator, if it is for the whole model and not only for quantized layers."""
         return self.calibration if "calibrator" in self.make.kwargs else None
 
     @property
     def is_brief(self) -> bool:
-        """Whether the call is short enough to stand in a longer expression."""
+        """Return whether the call is short enough for a longer expression."""
         arguments = self.make.kwargs.values()
         simple = all(isinstance(value, (bool, int, str)) for value in arguments)
         other_pair = (self.postprocess, self.calibration, *self.make.args)
@@ -63,7 +63,7 @@ class TrtConfig:
 
 @frozen
 class TrtNetwork:
-    """Where the network comes from, and what is changed in it.
+    """The source of a network, and its edits.
 
     Attributes:
         source: makes it, and lacks the model as an argument.
@@ -125,18 +125,18 @@ class TrtNetwork:
 
     @property
     def changes_outputs(self) -> bool:
-        """Whether the outputs of the network change."""
+        """Return whether the outputs of the network change."""
         return any(step.name == _OUTPUTS for step in self.steps)
 
     @property
     def exclude_outputs(self) -> Sequence[str]:
-        """Names and patterns of tensors that do not become outputs."""
+        """Return names and patterns of tensors that do not become outputs."""
         listed = [step.kwargs.get("exclude_outputs", ()) for step in self.steps]
         return [name for names in listed for name in names]
 
     @property
     def is_brief(self) -> bool:
-        """Whether the call is short enough to stand in a longer expression."""
+        """Return whether the call is short enough for a longer expression."""
         arguments, changes = self.source.kwargs, (self.plugins, *self.steps)
         is_parsed = self.source.name == _OF_PATH and "config" not in arguments
         return is_parsed and len(arguments) <= 1 and not any(changes)
@@ -144,7 +144,7 @@ class TrtNetwork:
 
 @frozen
 class TrtModel:
-    """An engine that is built or loaded.
+    """An engine that a program builds or loads.
 
     Attributes:
         is_engine: whether the model is an engine already, so that nothing is built.
@@ -174,22 +174,22 @@ class TrtModel:
 
     @property
     def calibrates(self) -> bool:
-        """Whether the build finds value ranges in input data."""
+        """Return whether the build measures value ranges on input data."""
         return self.config.calibration is not None
 
     @property
     def needs_data(self) -> bool:
-        """Whether the build needs input data, or their shapes."""
+        """Return whether the build needs input data, or their shapes."""
         return self.calibrates or isinstance(self.config.make.kwargs.get("profiles"), Source)
 
     @property
     def is_brief(self) -> bool:
-        """Whether the whole build of the engine is readable as one expression."""
+        """Return whether the whole build is readable as one expression."""
         return self.network.is_brief and self.config.is_brief and self.save is None
 
     @property
     def may_build_twice(self) -> bool:
-        """Whether a second build does not change what the first one records."""
+        """Return whether a second build leaves the records of the first one unchanged."""
         return not self.calibrates and "algorithm_selector" not in self.config.make.kwargs
 
     def preparations(
@@ -236,7 +236,7 @@ class TrtModel:
 
     @property
     def loader_name(self) -> Source:
-        """The name of the loader that `steps` end with."""
+        """Return the name of the loader that `steps` end with."""
         return Source("build_engine" if self.save is None else "save_engine")
 
     def unmarked_steps(self, model: Any, *, is_path: bool) -> list[Step]:
@@ -249,7 +249,7 @@ class TrtModel:
 
     @property
     def without_mark_all(self) -> TrtModel:
-        """The same engine without marking every tensor as an output."""
+        """Return the same engine without marking every tensor as an output."""
         steps = [
             step.of(outputs=None) if isinstance(step.kwargs.get("outputs"), Name) else step
             for step in self.network.steps
@@ -259,6 +259,6 @@ class TrtModel:
 
     @property
     def without_marks(self) -> TrtModel:
-        """The engine of the same model with nothing marked as an output."""
+        """Return the engine of the same model without marked outputs."""
         steps = [step for step in self.network.steps if step.name != _OUTPUTS]
         return evolve(self, network=evolve(self.network, steps=steps), save=None)

@@ -12,18 +12,20 @@ from polygraphy.cli.shared.onnx import Outputs
 
 
 class _Scripts(Repeated):
-    """One or more scripts, in one go or each with a flag of its own."""
+    """One or more scripts, after one flag or after several."""
 
     def __init__(self, symbol: str) -> None:
+        """Set the default symbol of a script."""
         super().__init__(Script(symbol))
         self.nargs = "+"
 
     def parse(self, words: object) -> tuple[tuple[str, str], ...]:
-        """Return path and symbol of each."""
+        """Return the path and symbol of each script."""
         listed: list[list[str]] = words  # type: ignore[assignment]
         return tuple(self.single.parse([word]) for names in listed for word in names)
 
     def files(self, value: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
+        """Return the scripts with their symbols."""
         return list(value)
 
 

@@ -88,7 +88,7 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
 
 
 def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
-    """Return the shape of each input; CommandLineError if an input has several."""
+    """Return the shape of each input; raise CommandLineError if an input has several."""
     for name, listed in shapes.items():
         if len(listed) > 1:
             raise CommandLineError(
@@ -99,7 +99,8 @@ def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
 
 
 def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None:
-    """Raise if the ends of a profile name different inputs: one may be misspelled."""
+    """Raise CommandLineError if the ends of a profile name different inputs, one of which may be
+    misspelled."""
     first, *other_names = by_end
     for other_name in other_names:
         if set(by_end[first]) != set(by_end[other_name]):
@@ -110,7 +111,7 @@ def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None
 
 
 def _complete_ranges(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
-    """Return the ends of a range, with a missing one taken from the end before it."""
+    """Return the ends of a range; a missing one equals the end before it."""
     optimum = given.get("opt", given.get("min", given.get("max")))
     assert optimum is not None
     largest = given.get("max", optimum)
@@ -122,7 +123,7 @@ def _complete_ranges(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[
 
 
 def _check_order(name: str, shapes: Mapping[str, Sequence[int]], number: int) -> None:
-    """Raise unless each dimension satisfies min <= opt <= max."""
+    """Raise CommandLineError unless each dimension satisfies min <= opt <= max."""
     ends = list(shapes)
     for low, high in pairwise(ends):
         if not _is_within(shapes[low], shapes[high]):
@@ -133,7 +134,7 @@ def _check_order(name: str, shapes: Mapping[str, Sequence[int]], number: int) ->
 
 
 def _is_within(low: Sequence[int], high: Sequence[int]) -> bool:
-    """Return whether a shape has the rank of a largest shape, and no dimension is larger."""
+    """Return whether a shape has the rank of the largest shape, and no larger dimension."""
     return len(low) == len(high) and all(a <= b for a, b in zip(low, high))
 
 

@@ -28,8 +28,8 @@ from polygraphy.cli.shared.model import (
     kind_of_model,
 )
 from polygraphy.cli.shared.onnx import OnnxModel, onnx_of
-from polygraphy.codegen.source import Call, Source, Step, quote_word
-from polygraphy.domain.tensors.naming import join_words
+from polygraphy.codegen.source import Call, Source, Step, quote_command, quote_word
+from polygraphy.domain.tensors.naming import join_words, path_word
 
 _TRIED = {
     "onnxrt": "Try ONNX Runtime.",
@@ -112,6 +112,7 @@ class CheckLintCommand(Command):
     groups = (LintedModelOptions, LintOptions, ExternalDataOptions, DataOptions, *_SESSIONS)
 
     def program(self, values: Values) -> Program:
+        """Return the program that lints the models."""
         paths = values[LintedModelOptions].paths
         loader = _data(values, LintedModelOptions)
         what = paths[0] if len(paths) == 1 else [*paths]
@@ -132,6 +133,7 @@ class CheckCompatibilityCommand(Command):
     groups = (BackendOptions, ModelOptions, TfLoadOptions, DataOptions, *_SESSIONS)
 
     def program(self, values: Values) -> Program:
+        """Return the program that tries the model in each backend."""
         path = values[ModelOptions].model_file
         if path is None:
             raise CommandLineError("missing model: add its path.")
@@ -171,24 +173,25 @@ class CheckCompatibilityCommand(Command):
 
 
 def _backend_titles(backends: Sequence[str]) -> str:
-    """Return the titles of some backends as words of a sentence."""
+    """Return the titles of backends as an English list."""
     titles = backends_by_name()
     return join_words([titles[backend].title for backend in backends])
 
 
 def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None:
-    """Raise if a backend cannot take a model in any form."""
+    """Raise CommandLineError if a backend does not support any form of a model."""
     if kind in _UNCHECKED:
+        path = str(model.model_file)
+        line = quote_command(["polygraphy", "run", path_word(path), "--trt"])
         raise CommandLineError(
-            f"{model.model_file} is a model of type {kind}, which only TensorRT can run:"
-            f" polygraphy run {model.model_file} --trt. If the type is wrong, set --model-type."
+            f"{path} is a model of type {kind}, which only TensorRT can run:"
+            f" {line}. If the type is wrong, set --model-type."
         )
     check_model_type(model, kind, set(backends), offered=(*_PACKAGES, "tf"))
 
 
 def _available_backends(*, is_tensorflow: bool) -> tuple[str, ...]:
-    """Return the installed backends that run the model; for a model of TensorFlow, TensorFlow in
-    any case.
+    """Return the installed backends that run the model; for a TensorFlow model, always TensorFlow.
 
     Raises:
         CommandLineError: there is none.

@@ -22,7 +22,7 @@ from polygraphy.domain.search.debug_replay import DEFAULT_PATH
 
 
 class _Until(Kind):
-    """``good``, ``bad``, or a number from 1 on."""
+    """``good``, ``bad``, or a number of at least 1."""
 
     metavar = "good|bad|N"
 
@@ -277,7 +277,7 @@ def iterations_of(
 
 
 def stop_condition(options: UntilOptions) -> str | int:
-    """Return when the iterations stop: ``good``, ``bad``, or their number.
+    """Return the condition that ends the iterations: ``good``, ``bad``, or a number.
 
     Raises:
         CommandLineError: nothing tells.
@@ -289,6 +289,6 @@ def stop_condition(options: UntilOptions) -> str | int:
 
 
 def check_artifacts(values: Values) -> None:
-    """Raise if an artifact that is moved away is also an input."""
+    """Raise CommandLineError if an artifact that is moved away is also an input."""
     artifacts = values[ArtifactOptions].artifacts
     check_paths(files_read(values), [("--artifacts", path) for path in artifacts])

@@ -133,6 +133,7 @@ class DebugReduceCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that reduces the model."""
         self._check(values)
         model, save = values[EditedModelOptions], values[EditSaveOptions]
         results, shapes = values[ReducedModelOptions], values[ReducedShapeOptions]
@@ -166,7 +167,7 @@ class DebugReduceCommand(Command):
         )
 
     def _check(self, values: Values) -> None:
-        """Raise for options that contradict each other."""
+        """Raise CommandLineError for contradicting options."""
         chosen, shapes = values[ReduceOptions], values[ReducedShapeOptions]
         observes = values[FallbackOptions].force_fallback_shape_inference
         for flag, is_given in (

@@ -25,6 +25,7 @@ class DebugRepeatCommand(Command):
     groups = (UntilOptions, CheckOptions, ArtifactOptions, IterationInfoOptions, DebugReplayOptions)
 
     def program(self, values: Values) -> Program:
+        """Return the program that repeats the check."""
         check_artifacts(values)
         return Program(
             "act.py.j2",

@@ -74,6 +74,7 @@ class InspectCapabilityCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that lists unsupported nodes."""
         options = values[CapabilityOptions]
         model = values[OneModelOptions].path
         saves = options.save_external_data is not None

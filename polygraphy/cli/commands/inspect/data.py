@@ -81,7 +81,7 @@ class ReferenceOptions(Options):
 
 
 def _check_item_count(values: Values) -> Mapping[str, Any]:
-    """Raise CommandLineError for --num-items 0; add no argument."""
+    """Return no arguments; raise CommandLineError for --num-items 0."""
     if values[DetailOptions].num_items == 0:
         raise CommandLineError(
             "argument -n/--num-items: 0 would show nothing. Remove -s/--show-values instead."

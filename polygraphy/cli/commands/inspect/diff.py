@@ -32,6 +32,7 @@ class InspectDiffCommand(Command):
     groups = (ReferenceOptions, *_COMPARISON)
 
     def program(self, values: Values) -> Program:
+        """Return the program that compares two files."""
         files = values[ReferenceOptions]
         if _are_models(files):
             unused = flags_given(values, _COMPARISON)
@@ -53,7 +54,7 @@ class InspectDiffCommand(Command):
 
 
 def _are_models(files: ReferenceOptions) -> bool:
-    """Return whether the names of the files are those of ONNX models."""
+    """Return whether the files have the extensions of ONNX models."""
     models = [path for path in (files.reference, files.candidate) if format_named(path) == "onnx"]
     if len(models) == 1:
         raise CommandLineError(

@@ -78,6 +78,7 @@ class InspectModelCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that shows the models."""
         models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
         show, graph = details_to_show(detail), values[TfLoadOptions]
         self._check(values, show)
@@ -107,7 +108,7 @@ class InspectModelCommand(Command):
         )
 
     def _check(self, values: Values, show: list[str]) -> None:
-        """Raise for options that contradict each other; warn of those without effect."""
+        """Raise CommandLineError for contradicting options; warn of those without effect."""
         if values[ModelDetailOptions].combine_tensor_info is not None and "layers" not in show:
             raise CommandLineError(
                 "argument --combine-tensor-info: layers are not shown. Add --show layers."

@@ -66,6 +66,7 @@ class InspectProfileCommand(Command):
     groups = (InspectProfileOptions,)
 
     def program(self, values: Values) -> Program:
+        """Return the program that shows the profiles."""
         options = values[InspectProfileOptions]
         if len(options.profiles) > 2:
             raise CommandLineError(

@@ -73,6 +73,7 @@ class InspectDiffTacticsCommand(Command):
     groups = (ComparedReplaysOptions,)
 
     def program(self, values: Values) -> Program:
+        """Return the program that compares tactic replays."""
         options = values[ComparedReplaysOptions]
         self._check(options)
         summary = "Find tactics that only builds that failed chose."
@@ -83,7 +84,7 @@ class InspectDiffTacticsCommand(Command):
         return Program("show.py.j2", summary.format(*map(quote_word, options.replays)), call=call)
 
     def _check(self, options: ComparedReplaysOptions) -> None:
-        """Raise for options that contradict each other."""
+        """Raise CommandLineError for contradicting options."""
         apart = {"--dir": options.dir, "--good": options.good, "--bad": options.bad}
         flags = [flag for flag, value in apart.items() if value is not None]
         if options.replays and flags:

@@ -97,6 +97,7 @@ class PluginListCommand(Command):
     groups = (OneModelOptions, PluginFolderOptions, PluginChoiceOptions, *_LOADING, *_ENDING)
 
     def program(self, values: Values) -> Program:
+        """Return the program that lists plugin matches."""
         return matching_program(
             values, values[OneModelOptions].path, _model_with_mapped_weights(values), None
         )
@@ -118,6 +119,7 @@ class PluginMatchCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that saves plugin matches."""
         path = values[OneModelOptions].path
         output = values[MatchOutputOptions].output or _path_beside(path, _CONFIG)
         check_files(values, written=[("--output", output)])
@@ -131,6 +133,7 @@ class PluginReplaceCommand(Command):
     groups = (OneModelOptions, PluginFolderOptions, ReplaceOptions, *_LOADING, *_ENDING)
 
     def program(self, values: Values) -> Program:
+        """Return the program that replaces parts of the model with plugins."""
         path, options = values[OneModelOptions].path, values[ReplaceOptions]
         config = options.config or _path_beside(path, _CONFIG)
         output = options.output or _path_beside(path, "replaced.onnx")

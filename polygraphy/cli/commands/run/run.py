@@ -96,7 +96,7 @@ _PROFILING = Source("profiling")
 
 @frozen
 class Run:
-    """The statements of a program that run a model; without runners, there are none.
+    """The statements of a program that run a model; empty without runners.
 
     Attributes:
         before: statements before the list of runners.
@@ -118,7 +118,7 @@ class Run:
 
 
 def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked: bool) -> Run:
-    """Return the parts of the program that runs a model in one piece.
+    """Return the parts of a program that runs a model as a whole.
 
     Args:
         values: the options.
@@ -182,7 +182,7 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
 
 
 def _profiling_steps(values: Values, backends: Backends) -> list[Step]:
-    """Return the statement that chooses what is profiled, if anything is."""
+    """Return the statement that selects the profiled runs; empty without profiling."""
     if values[ProfileOptions].profile is None:
         return []
     onnx = backends.onnx.without("modify_outputs", "save_onnx")
@@ -194,14 +194,14 @@ def _profiling_steps(values: Values, backends: Backends) -> list[Step]:
 
 
 def runs_in_sequence(options: OrderOptions) -> bool:
-    """Return whether runners run one after the other, instead of side by side."""
+    """Return whether runners run one after another, instead of side by side."""
     return options.sequential_runners or options.use_subprocess or options.warm_up is not None
 
 
 def _runners_of_first_model(
     values: Values, backends: Backends, path: str
 ) -> tuple[list[Step], list[Expression]]:
-    """Return the statements that make runners of the model of the first step, and the runners.
+    """Return the statements that create runners for the model of the first step, and the runners.
 
     Raises:
         CommandLineError: a backend runs another model, or saves what it builds.
@@ -234,8 +234,8 @@ def _runners_of_first_model(
 def _load_steps(
     onnx: OnnxModel, name: Source, *, is_shared: bool = False, path: Source = _PATH
 ) -> tuple[list[Step], RunnerModel]:
-    """Return the statement that loads a model, if one is needed, and the model that backends then
-    run.
+    """Return the statement that loads a model, if one is needed, and the model that
+    backends run.
     """
     if onnx.is_as_saved:
         return [], RunnerModel(path, is_path=True)
@@ -279,7 +279,7 @@ _CHOOSE_SECOND = "Choose a second runner, or load outputs with --load-outputs."
 
 
 def _check_combinations(values: Values) -> None:
-    """Raise for options that contradict each other."""
+    """Raise CommandLineError for contradicting options."""
     order, saved, runners = values[OrderOptions], values[RunOptions], values[RunnerOptions].runners
     if order.subprocess_timeout is not None and not order.use_subprocess:
         raise CommandLineError("--subprocess-timeout requires --use-subprocess.")
@@ -312,7 +312,7 @@ def _check_combinations(values: Values) -> None:
 def _groups_without_effect(
     values: Values, backends: Sequence[BuiltIn]
 ) -> Iterator[tuple[str, Groups, Sequence[str]]]:
-    """Yield for options without effect the reason, their groups, and exceptions."""
+    """Yield options without effect: the reason, their groups, and exceptions."""
     runners = values[RunnerOptions].runners
     single_backends = [backend for backend in backends if backend.idle]
     if not runners:
@@ -349,7 +349,7 @@ def _runs_nothing(values: Values) -> bool:
 
 
 def layerwise_runners(values: Values, backends: Backends) -> list[tuple[Chosen, UsedRunner]] | None:
-    """Return how backends run the parts of a model layer by layer; None if it runs in one piece.
+    """Return how backends run the parts of a model layer by layer; None if it runs as a whole.
 
     Raises:
         CommandLineError: running it by layers is asked for where it is not possible.
@@ -516,15 +516,13 @@ class RunCommand(Command):
         backends: Sequence[BuiltIn] | None = None,
         plugins: Sequence[PluggedBackend] = (),
     ) -> None:
-        """Set which backends take part, by default all of this package; `plugins` are those of
-        others.
-        """
+        """Set the backends, by default all of this package; `plugins` are those of others."""
         self.backends = [*backends_by_name().values()] if backends is None else backends
         self.plugins = plugins
 
     @cached_property
     def groups(self) -> Groups:  # type: ignore[override]
-        """The options, those of the backends that take part among them."""
+        """Return the groups of options, including those of the selected backends."""
         of_backends = [group for backend in self.backends for group in backend.groups()]
         options = [
             plugin.declared.options
@@ -546,7 +544,7 @@ class RunCommand(Command):
         return RunCommand(plugins=backends_with_flags(flags, self.flags))
 
     def options_of(self, group: type[Options]) -> Sequence[Option]:
-        """Return the declarations of a group; there is a flag for each backend."""
+        """Return the declarations of a group, with a flag for each backend."""
         options = super().options_of(group)
         is_extended = self.plugins and group is RunnerOptions
         return [with_flags(option, self.plugins) for option in options] if is_extended else options
@@ -568,7 +566,7 @@ class RunCommand(Command):
         }
 
         def groups_of(name: str) -> Groups:
-            """Return the groups of options that a named runner has for itself."""
+            """Return the groups of options of a named runner."""
             if name not in backends_by_name():
                 return own_nested.get(name, ())
             backend = backends_by_name()[name]
@@ -577,6 +575,7 @@ class RunCommand(Command):
         return parse_named(self, RunnerOptions, values, groups_of)
 
     def program(self, values: Values) -> Program:
+        """Return the program that runs and compares the model."""
         _check_combinations(values)
         for because, groups, besides in _groups_without_effect(values, self.backends):
             warn_idle(flags_given(values, groups, besides=besides), f", because {because}")
@@ -625,9 +624,8 @@ class RunCommand(Command):
         )
 
     def program_source(self, made: Program, line: str, log: Log) -> str:
-        """Return the source of the program, which templates of other packages may have made
-        invalid.
-        """
+        """Return the source of the program; raise an error if a template of another package made it
+        invalid."""
         render = super().program_source
         if not self.plugins:
             return render(made, line, log)
@@ -635,7 +633,7 @@ class RunCommand(Command):
 
 
 def _profile_calls(values: Values, *, compares: bool) -> list[Call]:
-    """Return the statements that show and save a profile, if there is one."""
+    """Return the statements that show and save a profile; empty without one."""
     options = values[ProfileOptions]
     if options.profile is None or _runs_nothing(values):
         return []

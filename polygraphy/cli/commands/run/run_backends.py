@@ -94,7 +94,7 @@ class UsedRunner:
     chosen: Chosen
 
     def of(self, chosen: Chosen, model: RunnerModel) -> Expression:
-        """Return the expression that creates the runner, with its name if the call takes one."""
+        """Return the expression that creates the runner, with its name if the call accepts one."""
         runner = chosen.runner(evolve(model, text=self.text))
         if not isinstance(runner, Call) or not self.name:
             return runner
@@ -107,7 +107,7 @@ class UsedRunner:
         return [rename_steps(step, names) for step in chosen.steps(model)]
 
     def _names(self, model: RunnerModel) -> dict[str, str]:
-        """Return new names for its statements, where other runners have the same ones."""
+        """Return new names for its statements that other runners also use."""
         if not self.suffix:
             return {}
         forms = [chosen for chosen in (self.chosen, self.chosen.unmarked) if chosen is not None]
@@ -131,18 +131,20 @@ class Backends:
 
     @property
     def distinct(self) -> list[UsedRunner]:
-        """The runners, of equal ones only the first."""
+        """Return the runners without repetitions."""
         return list({id(runner.chosen): runner for runner in reversed(self.runners)}.values())[::-1]
 
     @property
     def shares_onnx(self) -> bool:
-        """Whether several runners take the ONNX model, so that it is loaded once, before them."""
+        """Return whether several runners use the ONNX model, so that it is loaded once
+        before them.
+        """
         runners = [runner for runner in self.runners if runner.backend in self.accepting]
         return len([runner for runner in runners if not runner.text]) > 1
 
     @property
     def outputs_to_exclude(self) -> list[str]:
-        """The outputs that are compared in no runner."""
+        """Return the outputs that no runner compares."""
         names = [*self.onnx.outputs.get("exclude_outputs", ())]
         names += [name for runner in self.runners for name in runner.chosen.excluded]
         return list(dict.fromkeys(names))
@@ -151,7 +153,7 @@ class Backends:
 def backends_of(
     values: Values, declared: Iterable[BuiltIn], plugins: Sequence[PluggedBackend] = ()
 ) -> Backends:
-    """Return how the model is loaded, built and run in the backends that are chosen.
+    """Return how the selected backends load, build and run the model.
 
     Args:
         values: the options.

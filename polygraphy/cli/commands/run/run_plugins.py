@@ -28,7 +28,7 @@ def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
 
 
 def check_types(model: NamedModel, kind: str, plugins: Sequence[PluggedBackend]) -> None:
-    """Raise if a backend of another package cannot run the model.
+    """Raise CommandLineError if a backend of another package cannot run the model.
 
     Args:
         model: the model.
@@ -45,7 +45,7 @@ def check_types(model: NamedModel, kind: str, plugins: Sequence[PluggedBackend])
 
 
 def render_checked(render: Callable[[], str], plugins: Sequence[PluggedBackend]) -> str:
-    """Return a rendered program; raise if a template of another package made it invalid.
+    """Return a rendered program; raise an error if a template of another package made it invalid.
 
     Raises:
         BrokenPlugin: it is not.

@@ -51,6 +51,7 @@ class SurgeonExtractCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that extracts a part of the model."""
         chosen = values[ExtractOptions]
         if chosen.outputs == ():
             raise CommandLineError(
@@ -92,6 +93,7 @@ class SurgeonSanitizeCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that simplifies the model."""
         runs = values[FallbackOptions].force_fallback_shape_inference
         verifies = values[VerifyOptions].verify
         needs_data = runs or verifies
@@ -143,7 +145,7 @@ def _fold_step(values: Values) -> Call:
 
 
 def _output_steps(values: Values) -> list[Call]:
-    """Return the call that changes the outputs, in a list; empty if no option changes them."""
+    """Return a list with the call that changes the outputs; empty if no option changes them."""
     options = values[SanitizeOutputOptions]
     if not (options.outputs or options.exclude_outputs or options.outputs_by_type):
         return []
@@ -153,12 +155,13 @@ def _output_steps(values: Values) -> list[Call]:
 
 
 class _EditCommand(Command):
-    """Edits a model in some steps; it is run where the edit is to be verified."""
+    """Base class of commands that edit a model, and run it if the edit is verified."""
 
     suffix: ClassVar[str]
     summary: ClassVar[str]
 
     def program(self, values: Values) -> Program:
+        """Return the program that edits the model."""
         verifies, data = trial_of(values)
         return edit_of(
             values,
@@ -202,6 +205,7 @@ class SurgeonCopyCommand(Command):
     groups = (*LOADED, CopyOptions, *_SAVED)
 
     def program(self, values: Values) -> Program:
+        """Return the program that copies nodes from a reference."""
         if values[CopyOptions].reference is None:
             raise CommandLineError("missing --reference: set the model to copy from.")
         return edit_of(
@@ -221,6 +225,7 @@ class SurgeonPruneCommand(Command):
     groups = (*LOADED, PruneOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def program(self, values: Values) -> Program:
+        """Return the program that prunes the model."""
         types = values[PruneOptions].remove_node_types
         step = call_of("remove_nodes", values) if types else Call("prune_weights")
         verifies, data = trial_of(values)

@@ -86,7 +86,7 @@ def _verification(load: Call, steps: Sequence[Call], data: Call) -> Call:
 
 
 def load_of(values: Values) -> Call:
-    """Return the call that loads the model, whose weights stay in its files."""
+    """Return the call that loads the model, with weights left in its files."""
     return call_of("onnx_from_path", values, Source("MODEL"), map_weights=True)
 
 

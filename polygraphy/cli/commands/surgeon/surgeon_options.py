@@ -26,7 +26,7 @@ _UNKNOWN = "auto"
 
 
 class TensorSpec(NamedTuple):
-    """A tensor by name, with what was said about it; None is for what is to be found out."""
+    """A tensor by name, with its type and shape; None for parts that are determined later."""
 
     name: str
     shape: tuple[int | str | None, ...] | None = None
@@ -34,9 +34,8 @@ class TensorSpec(NamedTuple):
 
 
 class Tensors(Kind):
-    """Tensors with their shapes and data types, all but the name may be left out or ``auto``:
-    ``x:[1,3,N]:float32 y:auto:auto z``.
-    """
+    """Tensors with their shapes and data types, which may be omitted or ``auto``:
+    ``x:[1,3,N]:float32 y:auto:auto z``."""
 
     nargs = "*"
     metavar = "NAME[:SHAPE][:DTYPE]"
@@ -168,7 +167,8 @@ class Attributes(Kind):
 
 
 def _attribute_text(value: Any) -> str:
-    """Return what `_parse_attribute` reads as this value: a string without quotes if it can."""
+    """Return the text that `_parse_attribute` reads as this value: a string without quotes if
+    possible."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join(map(repr, value))}]"
     if not isinstance(value, str):

@@ -28,12 +28,12 @@ class TemplateOptions(Options):
 
 
 class TemplateCommand(Command):
-    """Writes a script, which is not run."""
+    """Base class of commands that write a script, which is not run."""
 
     ending = (ReportOptions, LogOptions)
 
     def destination(self, values: Values) -> str | None:
-        """Return where the script goes.
+        """Return the path of the script.
 
         Raises:
             CommandLineError: that is not given.
@@ -53,6 +53,7 @@ class TemplateOnnxGsCommand(TemplateCommand):
     groups = (OneModelOptions, TemplateOptions, OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
 
     def program(self, values: Values) -> Program:
+        """Return the script that edits an onnx-graphsurgeon graph."""
         model = PurePath(values[OneModelOptions].path)
         path = values[OneModelOptions].path
         output = str(model.parent / f"{model.stem}_updated.onnx")

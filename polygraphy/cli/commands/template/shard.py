@@ -181,6 +181,7 @@ class TemplateShardHintsCommand(Command):
     groups = (EditedModelOptions, HintOutputOptions, ShardHintOptions)
 
     def program(self, values: Values) -> Program:
+        """Return the program that finds shard hints."""
         model, output = values[EditedModelOptions], values[HintOutputOptions].output
         if output is None:
             raise CommandLineError("missing --output: add -o PATH.")
@@ -210,6 +211,7 @@ class MultiDeviceShardCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that splits the model."""
         source, save = values[HintSourceOptions], values[EditSaveOptions]
         if (source.hint is None) != source.one_shot:
             raise CommandLineError("missing shard hints: set --hint PATH or --one-shot.")

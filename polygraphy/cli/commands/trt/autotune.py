@@ -151,6 +151,7 @@ class PluginAutotuneCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that finds the fastest plugins."""
         config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
         folder = plugin_folder(values)
         output = values[EditSaveOptions].output or f"{PurePath(path).stem}_tuned.onnx"
@@ -186,7 +187,7 @@ class PluginAutotuneCommand(Command):
         )
 
     def _check(self, values: Values, output: str) -> None:
-        """Raise for options that contradict each other; warn of those without effect."""
+        """Raise CommandLineError for contradicting options; warn of those without effect."""
         config = values[TuningConfigOptions]
         if values[EditSaveOptions].output is None and not config.skip_autotuning:
             inform(f"Saving to {output}, because --output is not set.")
@@ -201,7 +202,7 @@ class PluginAutotuneCommand(Command):
 
 
 def _add_build_groups(values: Values) -> Values:
-    """Return the options with further groups about builds, at their values or defaults."""
+    """Return the options with additional build groups, at their values or defaults."""
     model, plugins = values[CheckedModelOptions], values[TuningPluginOptions].plugin_libraries
     timing = vars(values[TrtTimingOptions])
     return values.replace_groups(
@@ -212,7 +213,7 @@ def _add_build_groups(values: Values) -> Values:
 
 
 def _compare_func(options: TuningOptions) -> Call | None:
-    """Return the comparison function with both tolerances; None if neither is given."""
+    """Return the comparison function with both tolerances; None if neither is set."""
     if options.rtol is None and options.atol is None:
         return None
     tolerances = {
@@ -223,7 +224,7 @@ def _compare_func(options: TuningOptions) -> Call | None:
 
 
 def _warn_about_unused(values: Values) -> None:
-    """Warn of options that have no effect."""
+    """Log warnings about options without effect."""
     unused: dict[str, list[str]] = {}
     if values[TuningConfigOptions].skip_autotuning:
         groups = [TuningOptions, TuningPluginOptions, *_BUILD_GROUPS, EditSaveOptions, DataOptions]

@@ -51,6 +51,7 @@ from polygraphy.cli.shared.onnx import (
 from polygraphy.codegen.source import Call, Source, Step, quote_word
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
+from polygraphy.domain.tensors.naming import path_word
 
 
 @option_group
@@ -124,7 +125,7 @@ _TOLERANCE = {"fp16": 0.01, "bf16": 0.1}
 
 
 def render_onnx_precision(values: Values) -> Program:
-    """Return the program that finds the nodes that have to stay in float32.
+    """Return the program that finds the nodes that must stay in float32.
 
     Raises:
         CommandLineError: the model is no ONNX file, or options exclude each other.
@@ -177,7 +178,7 @@ def _iterations(values: Values) -> Call | None:
             *("--load-outputs", golden.golden_outputs, "--allow-missing-outputs"),
         ]
         if golden.save_layer_outputs is not None:
-            words += ["--save-outputs", golden.save_layer_outputs]
+            words += ["--save-outputs", path_word(golden.save_layer_outputs)]
         usual = _TOLERANCE["bf16" if _dtype(values) else "fp16"]
         is_given = golden.rtol is not None or golden.atol is not None
         rtol, atol = (golden.rtol, golden.atol) if is_given else (usual, usual)
@@ -189,7 +190,7 @@ def _iterations(values: Values) -> Call | None:
 
 
 def _with_model_artifact(values: Values) -> Values:
-    """Return the options with a model as the artifact of each iteration, unless a path is given."""
+    """Return the options with a model as the artifact of each iteration, unless a path is set."""
     options = values[EngineIterationOptions]
     if options.iter_artifact != EngineIterationOptions().iter_artifact:
         return values
@@ -211,7 +212,7 @@ def _dtype(values: Values) -> str | None:
 
 
 def _number(value: Any, flag: str) -> float | None:
-    """Return a tolerance, which is one number for all outputs here.
+    """Return a tolerance, which must be a single number for all outputs here.
 
     Raises:
         CommandLineError: it is something else.
@@ -225,7 +226,7 @@ def _number(value: Any, flag: str) -> float | None:
 
 
 def _warn_about_unused(values: Values) -> None:
-    """Warn of options that concern engines or other searches."""
+    """Log warnings about options for engines or other searches."""
     precisions = ("--fp16", "--bf16", "--fp-to-fp16", "--to-bf16")
     unused = flags_given(
         values,
@@ -264,7 +265,7 @@ _BUILT: tuple[type[Options], ...] = (
 
 
 class _EngineCommand(Command):
-    """Builds engines of a model."""
+    """Base class of commands that build engines of a model."""
 
     def _context(
         self,
@@ -333,6 +334,7 @@ class DebugBuildCommand(_EngineCommand):
     groups = (*_MODEL, UntilOptions, *_CHECKED, *_BUILT)
 
     def program(self, values: Values) -> Program:
+        """Return the program that builds engines repeatedly."""
         until = stop_condition(values[UntilOptions])
         check_artifacts(values)
         check = [*_run_command(values), "--validate"]
@@ -363,6 +365,7 @@ class DebugPrecisionCommand(_EngineCommand):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the program that finds layers to keep in higher precision."""
         if values[PrecisionSearchOptions].onnxrt:
             return render_onnx_precision(values)
         golden, search = values[GoldenOptions], values[PrecisionSearchOptions]
@@ -414,7 +417,7 @@ def _run_command(values: Values) -> list[str]:
     return [
         "polygraphy",
         "run",
-        engine,
+        path_word(engine),
         *kind,
         "--trt",
         *argv_of(shapes),
@@ -426,16 +429,16 @@ def _run_command(values: Values) -> list[str]:
 def _golden_check(values: Values) -> list[str]:
     """Return the command that compares the engine of an iteration with saved outputs."""
     golden = values[GoldenOptions]
-    command = [*_run_command(values), "--load-outputs", str(golden.golden_outputs)]
+    command = [*_run_command(values), "--load-outputs", path_word(str(golden.golden_outputs))]
     if golden.save_layer_outputs is not None:
-        command += ["--save-outputs", golden.save_layer_outputs]
+        command += ["--save-outputs", path_word(golden.save_layer_outputs)]
     if values[OutputOptions].mark_all:
         command.append("--allow-missing-outputs")  # Not every tensor of the network is one there.
     return command + argv_of(GoldenOptions(rtol=golden.rtol, atol=golden.atol))
 
 
 def _check_golden(values: Values) -> None:
-    """Raise for options that contradict each other."""
+    """Raise CommandLineError for contradicting options."""
     golden = values[GoldenOptions]
     if golden.golden_outputs is not None and values[CheckOptions].check:
         raise CommandLineError(
@@ -448,7 +451,7 @@ def _check_golden(values: Values) -> None:
 
 
 def _with_precision(values: Values) -> Values:
-    """Return the options with a lower precision enabled, and layers that keep theirs.
+    """Return the options with a lower precision enabled, and with layers that keep theirs.
 
     Raises:
         CommandLineError: the higher precision is not allowed.

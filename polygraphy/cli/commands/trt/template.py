@@ -26,10 +26,10 @@ from polygraphy.codegen.source import Source, Step, quote_word
 
 
 class _TemplateCommand(TemplateCommand):
-    """Writes a script about TensorRT, which is not run."""
+    """Base class of commands that write a script about TensorRT, which is not run."""
 
     def _check_model(self, values: Values) -> str | None:
-        """Return the path of the model; None where there is none.
+        """Return the path of the model; None if there is none.
 
         Raises:
             CommandLineError: the template cannot start from models of its type.
@@ -62,6 +62,7 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
     )
 
     def program(self, values: Values) -> Program:
+        """Return the script that defines a network."""
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         parses = model is not None and not is_script
@@ -102,6 +103,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
     groups = (ModelOptions, TemplateOptions, *CONFIG_GROUPS, DataOptions)
 
     def program(self, values: Values) -> Program:
+        """Return the script that creates a builder configuration."""
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]

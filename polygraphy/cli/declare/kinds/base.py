@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Kind:
-    """One form of value.
+    """The form of an option's value.
 
     Attributes:
         nargs: how many words it takes, as argparse counts: None for one, ``?``, ``+``, ``*``, or 0
@@ -31,42 +31,39 @@ class Kind:
     choices: tuple[str, ...] | None = None
 
     def __init__(self, metavar: str = "", nargs: Any = None) -> None:
-        """Set what the words are called, and how many it takes, if not as the class says."""
+        """Set the metavar and the number of words, if they differ from those of the class."""
         self.metavar = metavar or self.metavar
         self.nargs = self.nargs if nargs is None else nargs
 
     def ends_before(self, word: str, taken: Sequence[str]) -> bool:
-        """Return whether a word that follows `taken` can be no further value of the option, so that
-        it is an argument of the command.
-        """
+        """Return whether a word after `taken` cannot be a value of the option, so that it is an
+        argument of the command."""
         return False
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the value of some words; BadValue when they have none."""
+        """Return the value of some words; raise BadValue if they are invalid."""
         raise NotImplementedError
 
     def unparse(self, value: Any) -> list[str]:
-        """Return words that have this value: by default itself, as one word."""
+        """Return words with this value: by default the value as one word."""
         return [str(value)]
 
     def files(self, value: Any) -> list[tuple[str, str | None]]:
-        """Return the files that a value names, each with the symbol that it is to define, if any;
-        of an option whose values are paths.
-        """
+        """Return the files that a value names, each with its required symbol if any; only for
+        options whose values are paths."""
         return [split_symbol(path) for path in ([value] if isinstance(value, str) else value)]
 
     def flags_of(self, value: Any) -> list[str]:
-        """Return the flags that name these files, where an option has a flag for each."""
+        """Return the flags that name these files, for an option with several flags."""
         return []
 
     def argument(self, value: Any) -> Any:
-        """Return the value as the argument of a call in a program: a list, say, for a tuple."""
+        """Return the value as the argument of a call in a program, such as a list for a tuple."""
         return value
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
-        """Return the words after their flag; those that start with a dash come last, and after
-        ``=``, because argparse takes them for flags elsewhere.
-        """
+        """Return the flag and its words; words that start with a dash come last, after ``=``,
+        because argparse would read them as flags."""
         dashed = [word for word in words if word.startswith("-") and word != "-"]
         if not flags or not dashed:
             return [*flags[:1], *words]
@@ -76,9 +73,7 @@ class Kind:
 
 
 def split_symbol(path: str) -> tuple[str, str | None]:
-    """Return the path of a script, and the symbol in it that ``path.py:symbol`` names; other paths
-    are paths only.
-    """
+    """Return the path of a script, and the symbol in ``path.py:symbol``; None for other paths."""
     script, colon, symbol = path.rpartition(":")
     if colon and symbol.isidentifier() and script.lower().endswith(".py"):
         return script, symbol
@@ -86,16 +81,16 @@ def split_symbol(path: str) -> tuple[str, str | None]:
 
 
 class Repeated(Kind):
-    """A value for each time that the flag stands on the command line, in order."""
+    """One value for each use of the flag on the command line, in order."""
 
     def __init__(self, single: Kind) -> None:
-        """Set what form the value of one time has."""
+        """Set the kind of a single value."""
         super().__init__(single.metavar, single.nargs)
         self.single = single
         self.choices = single.choices
 
     def parse(self, words: Sequence[Any]) -> Any:
-        """Return a tuple of the values; `words` holds one list of words for each time."""
+        """Return a tuple of the values; `words` contains one list of words for each use."""
         return tuple(self.single.parse(word) for word in words)
 
     def argument(self, value: Any) -> Any:
@@ -113,7 +108,7 @@ class Repeated(Kind):
 
 
 class Flag(Kind):
-    """On when it is there; takes no words."""
+    """True if the flag is used; accepts no words."""
 
     nargs = 0
 
@@ -127,25 +122,24 @@ class Flag(Kind):
 
 
 class Count(Flag):
-    """How often the flag is there."""
+    """The number of times that the flag is used."""
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return how many times the flag stood on the command line."""
+        """Return the number of times that the flag was used."""
         return len(words)
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
-        """Return the flag as often as there are words."""
+        """Return the flag once for each word."""
         return [flags[0]] * len(words)
 
     def unparse(self, value: int) -> list[str]:
-        """Return one word for each time."""
+        """Return one word for each use."""
         return [""] * value
 
 
 class Ordered(Kind):
-    """Several flags that append a name each, in the order of the command line; a flag may
-    repeat. Some take a text, which follows the name and a colon: ``trt_engine:model.engine``.
-    """
+    """Several flags that each append a name, in the order of the command line, with repetitions.
+    Some accept a text, which follows the name and a colon: ``trt_engine:model.engine``."""
 
     nargs = 0
 
@@ -155,19 +149,18 @@ class Ordered(Kind):
         helps: Mapping[str, str],
         texts: Mapping[str, str] | None = None,
     ) -> None:
-        """Map flags to the names that they append, to what each does, and those that take a text
-        to what the text is called.
-        """
+        """Set the name that each flag appends, its help, and the metavar of flags that accept a
+        text."""
         self.names = dict(names)
         self.helps = dict(helps)
         self.texts = dict(texts or {})
 
     def extend(self, names: Mapping[str, str], helps: Mapping[str, str]) -> Ordered:
-        """Return the same with further flags."""
+        """Return the same kind with additional flags."""
         return type(self)({**self.names, **names}, {**self.helps, **helps}, self.texts)
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the flags that were there; a flag's text stands behind ``=``."""
+        """Return the names of the used flags; the text of a flag follows ``=``."""
         return tuple(map(self._resolve_name, words))
 
     def _resolve_name(self, word: str) -> str:
@@ -182,7 +175,7 @@ class Ordered(Kind):
         return f"{self.names[flag]}:{text}"
 
     def unparse(self, value: Sequence[str]) -> list[str]:
-        """Return the flags, each with its text behind it."""
+        """Return the flags, each followed by its text."""
         flags = {name: flag for flag, name in self.names.items()}
         words = []
         for entry in value:
@@ -191,7 +184,7 @@ class Ordered(Kind):
         return words
 
     def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
-        """Return what the texts name, each with its symbol if it has one."""
+        """Return the files in the texts, each with its symbol if it has one."""
         texts = (entry.partition(":")[2] for entry in value)
         return [split_symbol(text) for text in texts if text]
 
@@ -201,7 +194,7 @@ class Ordered(Kind):
         return [flags[name] for name, _, text in named if text]
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
-        """Return the words: they are the flags."""
+        """Return the words unchanged, because they are the flags."""
         return words
 
 
@@ -213,7 +206,9 @@ class Text(Kind):
     def __init__(
         self, metavar: str = "", nargs: Any = None, without_word: str | None = None
     ) -> None:
-        """Name the text; `nargs` is ``?`` for one that may be left out, which is `without_word`."""
+        """Set the metavar; with `nargs` ``?`` the text is optional and defaults to
+        `without_word`.
+        """
         super().__init__(metavar, nargs)
         self.without_word = without_word
 
@@ -227,7 +222,7 @@ class Text(Kind):
 
 
 class Texts(Kind):
-    """One or more texts; a subclass makes something else of each word."""
+    """One or more texts; subclasses convert each word."""
 
     nargs = "+"
     metavar = "TEXT"
@@ -246,15 +241,15 @@ class Texts(Kind):
 
 
 class Assignments(Repeated):
-    """Values by name, ``NAME=VALUE``: several words, and as often as one likes."""
+    """Values by name, ``NAME=VALUE``: several words per use, and several uses."""
 
     def __init__(self, metavar: str, example: str) -> None:
-        """Set what the help calls a word, and one that messages show."""
+        """Set the metavar, and an example for messages."""
         super().__init__(Texts(metavar))
         self._example = example
 
     def parse(self, words: Sequence[Any]) -> Mapping[str, str]:
-        """Return the values by name; `words` holds one list of words for each time."""
+        """Return the values by name; `words` contains one list of words for each use."""
         new_names: dict[str, str] = {}
         for word in (word for value in words for word in value):
             name, equals, value = word.partition("=")
@@ -270,7 +265,7 @@ class Assignments(Repeated):
         return [[f"{name}={text}" for name, text in value.items()]]
 
     def argument(self, value: Mapping[str, str]) -> Any:
-        """Return the mapping as it is."""
+        """Return the mapping unchanged."""
         return value
 
 
@@ -285,9 +280,7 @@ class Choice(Kind):
         in_any_case: bool = False,
         what: str = "",
     ) -> None:
-        """Set which words are allowed, which others are taken for one of them, whether capitals
-        count, and what messages call a word.
-        """
+        """Set the allowed words, their aliases, whether case matters, and the noun for messages."""
         super().__init__(metavar or "{" + ",".join(choices) + "}")
         self.choices = choices
         self.aliases = dict(aliases or {})
@@ -317,12 +310,12 @@ class Choice(Kind):
 
 
 class Choices(Choice, Texts):
-    """Some of a few words, each at most once."""
+    """Several of a few words, each at most once."""
 
     nargs = "+"
 
     def ends_before(self, word: str, taken: Sequence[str]) -> bool:
-        """Return whether a word is none of the choices, where one precedes it."""
+        """Return whether a word after the first one is not a choice."""
         return bool(taken) and word not in (self.choices or ())
 
     def parse(self, words: Sequence[str]) -> Any:
@@ -331,12 +324,11 @@ class Choices(Choice, Texts):
 
 
 class Script(Kind):
-    """A symbol in a Python script: ``path/script.py:symbol``, or ``path/script.py`` for the usual
-    one.
-    """
+    """A symbol in a Python script: ``path/script.py:symbol``, or ``path/script.py`` for the default
+    symbol."""
 
     def __init__(self, symbol: str) -> None:
-        """Set which symbol is usual."""
+        """Set the default symbol."""
         self.symbol = symbol
         self.metavar = "SCRIPT[:SYMBOL]"
 
@@ -354,13 +346,13 @@ class Script(Kind):
         return [value]
 
     def argument(self, value: tuple[str, str]) -> Any:
-        """Return the call that invokes what the symbol stands for."""
+        """Return the call that invokes the symbol."""
         from polygraphy.codegen.source import Call
 
         return Call("InvokeFromScript", value[:1], {"name": value[1]})
 
     def unparse(self, value: tuple[str, str] | str) -> list[str]:
-        """Return path and symbol in one word; a string is both."""
+        """Return path and symbol as one word; a string is returned unchanged."""
         return [value if isinstance(value, str) else ":".join(value)]
 
 
@@ -370,7 +362,7 @@ class Number(Kind):
     metavar = "NUMBER"
 
     def __init__(self, minimum: float = -math.inf, maximum: float = math.inf) -> None:
-        """Set which are the smallest and the largest allowed."""
+        """Set the smallest and the largest allowed number."""
         self.minimum = minimum
         self.maximum = maximum
 
@@ -391,7 +383,7 @@ class Number(Kind):
 
 
 class Integer(Number):
-    """A whole number."""
+    """An integer."""
 
     metavar = "N"
 
@@ -404,12 +396,12 @@ class Integer(Number):
 
 
 class OptionalInteger(Integer):
-    """A whole number that may be left out."""
+    """An optional integer."""
 
     nargs = "?"
 
     def __init__(self, without_word: int, minimum: int, maximum: int) -> None:
-        """Set the number of an option without one, and the smallest and largest allowed."""
+        """Set the number for an option without one, and the smallest and largest allowed number."""
         super().__init__(minimum, maximum)
         self.without_word = without_word
 
@@ -425,7 +417,7 @@ class OptionalInteger(Integer):
 
 
 class Integers(Texts):
-    """Some whole numbers."""
+    """Several integers."""
 
     metavar = "N"
 
@@ -463,12 +455,12 @@ class Range(Kind):
 
 
 def _digits(value: float) -> str:
-    """Return a number without a fraction of zero, and without loss."""
+    """Return a number as text, without loss and without a fraction of zero."""
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def split_list(text: str) -> list[str]:
-    """Split ``[a,b]``, or ``a,b``, at its commas."""
+    """Return the parts of ``[a,b]``, or ``a,b``, split at its commas."""
     stripped = text.strip()
     if stripped.startswith("[") != stripped.endswith("]"):
         raise BadValue(f"{text!r} has an unmatched bracket")
@@ -477,7 +469,7 @@ def split_list(text: str) -> list[str]:
 
 
 def integer(text: str) -> int:
-    """Return a whole number; ``1e3`` is one."""
+    """Return the integer in a text; ``1e3`` is valid."""
     try:
         return int(text)
     except ValueError:
@@ -492,7 +484,7 @@ def integer(text: str) -> int:
 
 
 def number(text: str) -> float | int:
-    """Return a number: whole when it is written so."""
+    """Return the number in a text: an integer if it is written as one."""
     try:
         return int(text)
     except ValueError:
@@ -512,7 +504,7 @@ class ByteSize(Kind):
     metavar = "BYTES"
 
     def parse(self, words: Sequence[str]) -> ByteCount:
-        """Return the number; a fraction of a byte is left out."""
+        """Return the number of bytes, without a fraction."""
         from fractions import Fraction
 
         from polygraphy.codegen.source import ByteCount
@@ -533,9 +525,7 @@ _FORM = re.compile(r"top-(\d+)(?:,axis=(-?\d+))?", re.ASCII)
 
 
 class TopK(Kind):
-    """How many of the largest elements: ``top-5``, or along another axis than the last
-    ``top-5,axis=1``.
-    """
+    """The number of largest elements: ``top-5``, or along a given axis ``top-5,axis=1``."""
 
     metavar = "top-K[,axis=A]"
 

@@ -23,7 +23,7 @@ class PerName(Kind):
     nargs = "+"
 
     def __init__(self, value: Kind, what: str = "OUTPUT") -> None:
-        """Set what form a single value has, and what the names are names of."""
+        """Set the kind of a single value, and the noun for the names."""
         self.value = value
         self.metavar = f"[{what}:]{value.metavar}"
 
@@ -48,9 +48,7 @@ class PerName(Kind):
 
 
 class Statistics(PerName):
-    """Like `PerName` for choices, but several values for the same name are all kept: ``max
-    mean``.
-    """
+    """Like `PerName` for choices, but several values for one name are all kept: ``max mean``."""
 
     def __init__(self, *choices: str) -> None:
         """Set which words are allowed."""
@@ -91,7 +89,7 @@ class Preprocessing(Kind):
     metavar = "STEP=VALUE"
 
     def ends_before(self, word: str, taken: Sequence[str]) -> bool:
-        """Return whether a word is no step."""
+        """Return whether a word is not a preprocessing step."""
         return bool(taken) and "=" not in word
 
     def parse(self, words: Sequence[str]) -> dict[str, Any]:
@@ -229,7 +227,7 @@ class Shapes(Kind):
 
 
 def shapes_in(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the names of tensors that some words give shapes, each with its dimensions.
+    """Return the names of tensors in some words, each with its dimensions.
 
     A word is ``name:[1,3]``, ``name:1,3``, ``name:1x3``, or several of them with commas between; a
     name that holds a comma comes in single quotes.
@@ -246,7 +244,7 @@ def shapes_in(words: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _split_name(entry: str) -> tuple[str, str]:
-    """Split the name from the shape."""
+    """Return the name and the shape in an entry."""
     in_quotes = _QUOTED.match(entry)
     if in_quotes:
         return in_quotes[1].replace("''", "'"), entry[in_quotes.end() :]
@@ -267,12 +265,12 @@ def dims_in(text: str) -> list[str]:
 
 
 def is_by_x(text: str) -> bool:
-    """Return whether a text is dimensions with an ``x`` between them."""
+    """Return whether a text is a shape such as ``1x3x224``."""
     return _BY_X.fullmatch(text) is not None
 
 
 def quote_name(name: str) -> str:
-    """Return a name as it has to be written for `shapes_in`."""
+    """Return a name quoted as `shapes_in` requires."""
     if "," not in name and name[:1] != "'":
         return name
     doubled = name.replace("'", "''")
@@ -280,9 +278,7 @@ def quote_name(name: str) -> str:
 
 
 def _entries(word: str) -> list[str]:
-    """Split a word at the commas between tensors: those behind which a name with a shape
-    follows.
-    """
+    """Return the parts of a word, split at commas that a name with a shape follows."""
     entries: list[str] = []
     rest = word
     while rest:

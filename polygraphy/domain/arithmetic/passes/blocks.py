@@ -53,7 +53,7 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 class Kind(enum.Enum):
-    """How the values of a dtype widen; see the table at the top of this module."""
+    """How the values of a data type are widened; see the table at the top of this module."""
 
     NARROW = enum.auto()
     WIDE = enum.auto()
@@ -99,6 +99,7 @@ class Flat:
     __slots__ = ("_real", "_vector", "array", "kind", "size")
 
     def __init__(self, array: Array) -> None:
+        """View an array as a vector; nothing is copied."""
         self.array = array
         self.size: int = array.size
         self.kind = kind_of(array.dtype)
@@ -170,7 +171,8 @@ def modulus(block: Array) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def unravel(position: int, shape: tuple[int, ...]) -> Index:
-    """The index tuple of a C-order position in an array of that shape; ``()`` for a 0-d array."""
+    """Return the index tuple of a C-order position in an array of that shape; ``()`` for a 0-d
+    array."""
     index: Index = ()
     for length in shape[:0:-1]:
         position, remainder = divmod(position, length)
@@ -205,7 +207,7 @@ class Scratch:
     """Vectors of one length for the use of one thread, with undefined contents."""
 
     def __init__(self, room: int) -> None:
-        """Make memory for blocks of up to `room` elements; nothing is allocated yet."""
+        """Prepare memory for blocks of up to `room` elements; it is allocated on first use."""
         self.room = room
         self._floats: list[Floats] = []
         self._masks: list[Mask] = []
@@ -244,6 +246,7 @@ class borrowed:
         self._room = room
 
     def __enter__(self) -> Scratch:
+        """Return scratch memory that this thread may use."""
         try:
             self._scratch = _idle.pop()
         except IndexError:
@@ -253,6 +256,7 @@ class borrowed:
         return self._scratch
 
     def __exit__(self, *exception: object) -> None:
+        """Give the memory back for the next pass."""
         self._scratch.release()
         _idle.append(self._scratch)
 
@@ -276,7 +280,8 @@ PARALLEL = 1 << 20
 
 
 def scan(size: int, make_worker: MakeWorker[Result], threads: int = 1) -> list[Result]:
-    """Call ``worker(start, stop)`` for each block of `size` elements; the results in block order.
+    """Call ``worker(start, stop)`` for each block of `size` elements, and return the results in
+    block order.
 
     Each thread makes one worker and lends it scratch memory for blocks. At most `threads` of them
     run, and only one if there is little to do. Floating-point conditions raise no warnings within.

@@ -217,7 +217,8 @@ class Search:
         self._divide(edges, lambda low, high: (low, high) in whole_intervals)
 
     def _divide(self, edges: set[int], wanted: Callable[[int, int], bool]) -> None:
-        """Set the intervals between `edges`; passes keep the elements of `wanted` ones.
+        """Set the intervals between `edges`; passes keep the elements of intervals for which
+        `wanted` is true.
 
         Interval i holds the elements x with ``low <= key_of(x) < high``.
         """
@@ -266,6 +267,7 @@ class Tally:
     """Counts blocks for a `Search`; used by one thread."""
 
     def __init__(self, search: Search, scratch: Scratch) -> None:
+        """Create a counter for a search, which works in `scratch`."""
         self._search = search
         self._bounds: list[tuple[Reals, bool]] = []
         self._keeps = search.keeps_rest or any(ends for _, ends in search.bounds)
@@ -273,7 +275,8 @@ class Tally:
         self._inside = scratch.mask()
 
     def __call__(self, block: Reals) -> tuple[int, ...]:
-        """The number of elements below each bound of the search; keeps those that it wants."""
+        """Return the number of elements below each bound of the search, and keep the elements it
+        needs."""
         if not self._bounds or self._bounds[0][0].dtype != block.dtype:
             self._bounds = [
                 (_round_up(bound, block.dtype), ends) for bound, ends in self._search.bounds

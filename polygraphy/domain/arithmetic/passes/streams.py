@@ -80,7 +80,7 @@ class Kernel:
     def __init__(
         self, value: Flat, reference: Flat, scratch: Scratch, infinities_equal: bool = False
     ) -> None:
-        """Make a kernel for two arrays of one size; `scratch` bounds the size of a block."""
+        """Create a kernel for two arrays of equal size; `scratch` bounds the size of a block."""
         self._value = value
         self._reference = reference
         self._infinities_equal = infinities_equal
@@ -187,6 +187,7 @@ class _WideKernel(Kernel):
     """Integers of which at least one side has 64 bits."""
 
     def _allocate(self, scratch: Scratch) -> None:
+        """Reserve integer buffers in addition to those of the base class."""
         self._signed = [
             _widens_to_signed(dtype, other_dtype)
             for dtype, other_dtype in (
@@ -201,6 +202,7 @@ class _WideKernel(Kernel):
         self._scale = scratch.floats()
 
     def _compute_block(self, start: int, stop: int) -> None:
+        """Compute exact differences of 64-bit integers, and the magnitudes of the reference."""
         size = stop - start
         a, b = self._reload()
         self._carry: Mask | None = None
@@ -237,6 +239,7 @@ class _WideKernel(Kernel):
         return words[0], words[1]
 
     def within(self, atol: float, out: Mask) -> Mask:
+        """Return where the exact integer difference is at most `atol`."""
         if atol >= 2.0**65:
             out.fill(True)
             return out
@@ -261,6 +264,7 @@ class _LongKernel(Kernel):
         self._scale = scratch.floats()
 
     def _compute_block(self, start: int, stop: int) -> None:
+        """Compute the differences and magnitudes of a block in the wide type."""
         a, b = self._widen_block(self._long)
         self._distance: Array = np.abs(np.subtract(a, b, out=a), out=a)
         self._size: Array = np.abs(b, out=b)
@@ -271,6 +275,7 @@ class _LongKernel(Kernel):
         self.scale = convert(self._size, self._scale)
 
     def _repair(self) -> None:
+        """Apply the rules of NaN and infinity to a block in the wide type."""
         if self._infinities_equal:
             equal = np.equal(*self._reload())
             np.copyto(self._distance, 0.0, where=equal)
@@ -289,9 +294,11 @@ class _LongKernel(Kernel):
         return a, b
 
     def _divide(self, out: Floats) -> None:
+        """Write the relative differences, divided in the wide type."""
         np.copyto(out, np.divide(self._distance, self._size), casting="unsafe")
 
     def within(self, atol: float, out: Mask) -> Mask:
+        """Return where the difference in the wide type is at most `atol`."""
         return np.less_equal(self._distance, float(atol), out=out)
 
 
@@ -306,11 +313,13 @@ class _ComplexKernel(Kernel):
         self._scale = scratch.floats()
 
     def _compute_block(self, start: int, stop: int) -> None:
+        """Compute the moduli of the differences and of the reference."""
         a, b = self._reload()
         self.absolute = convert(np.abs(a - b), self._absolute)
         self.scale = convert(modulus(b), self._scale)
 
     def _repair(self) -> None:
+        """Apply the rules of NaN and infinity to a block of complex numbers."""
         a, b = self._reload()
         if self._infinities_equal:
             np.copyto(self.absolute, 0.0, where=np.equal(a, b))
@@ -333,6 +342,7 @@ class _EqualityKernel(Kernel):
         self._scale: Floats = np.ones(scratch.room)
 
     def _compute_block(self, start: int, stop: int) -> None:
+        """Write 0 for equal elements, and 1 for different ones."""
         a, b = self._value.block(start, stop), self._reference.block(start, stop)
         self.absolute = convert(_unequal(a, b), self._absolute)
         self.scale = self._scale[: stop - start]
@@ -419,9 +429,10 @@ class Stream(abc.ABC, Generic[AnyReader_co]):
 
 
 class RealReader:
-    """What readers have in common."""
+    """Base class of readers of real numbers."""
 
     def __init__(self, scratch: Scratch) -> None:
+        """Create a reader that works in `scratch`."""
         self._room, self._spare = scratch.floats(), scratch.floats()
         self._channels: Sequence[Reals] = ()
 
@@ -444,6 +455,7 @@ class ArrayStream(Stream[Reader]):
     """The elements of one array; the modulus of complex ones."""
 
     def __init__(self, flat: Flat) -> None:
+        """Stream the elements of an array."""
         self.shape = flat.array.shape
         self.size = flat.size
         self.integral = (flat.kind.integral,)
@@ -458,6 +470,7 @@ class ArrayStream(Stream[Reader]):
         return _ArrayReader(self._flat, scratch)
 
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
+        """Return the elements at some positions, in float64."""
         elements = self._flat.take(positions)
         if self._flat.kind is Kind.COMPLEX:
             elements = modulus(_component_wise(elements))
@@ -465,7 +478,10 @@ class ArrayStream(Stream[Reader]):
 
 
 class _ArrayReader(RealReader):
+    """Reads the elements of an array in float32 or float64."""
+
     def __init__(self, flat: Flat, scratch: Scratch) -> None:
+        """Create a reader of an array."""
         super().__init__(scratch)
         self._flat = flat
         self._floats = scratch.floats()
@@ -483,6 +499,7 @@ class _WideReader(RealReader):
     """Reads int64 or uint64: statistics of the rounded values, but exact extremes and moments."""
 
     def __init__(self, flat: Flat, origin: int, scratch: Scratch) -> None:
+        """Create a reader of wide integers; moments are relative to `origin`."""
         super().__init__(scratch)
         self._flat = flat
         self._origin = origin
@@ -491,14 +508,17 @@ class _WideReader(RealReader):
         self._block: Array = np.empty(0, self._dtype)
 
     def load(self, start: int, stop: int) -> Sequence[Reals]:
+        """Return the integers of a block, rounded to float64."""
         self._block = self._flat.block(start, stop).astype(self._dtype, copy=False)
         self._channels = (convert(self._block, self._floats),)
         return self._channels
 
     def describe(self, channel: int, extremes: tuple[float, float] | None = None) -> Row:
+        """Return the exact extremes and moments of the current block."""
         return describe_wide(self._block, self._origin, self._floats, self._spare)
 
     def find(self, channel: int, value: float) -> int:
+        """Return the position of an integer in the current block."""
         return int(np.equal(self._block, self._block.dtype.type(value)).argmax())
 
 
@@ -564,7 +584,7 @@ class Pair:
 
     @property
     def is_unformed(self) -> bool:
-        """Whether there are differences, and none are kept."""
+        """Return whether the differences can be computed and kept, but are not yet."""
         return self._kept is None and self._form is None and self.size > 0
 
     def keep(self, form: Callable[[], Kernel]) -> None:
@@ -586,9 +606,8 @@ class Pair:
         return load
 
     def whole(self) -> Kernel | None:
-        """The kernel that holds all differences, absolute and relative ones, if the arrays are
-        small and not empty.
-        """
+        """Return the kernel with all differences, absolute and relative, if the arrays are small
+        and not empty; else None."""
         if self._kept is None and self._form is not None:
             self._kept, self._form = self._form(), None
         if self._kept is None and 0 < self.size <= min(KEPT, blocks.BLOCK):
@@ -600,7 +619,7 @@ class Pair:
         return self._kept
 
     def small(self) -> Kernel | None:
-        """The same, if the arrays are real, too."""
+        """Return the kernel of `whole` if the arrays are real; else None."""
         is_real = self.value.kind in _REAL and self.reference.kind in _REAL
         return self.whole() if is_real else None
 
@@ -632,17 +651,20 @@ class DifferenceReader(RealReader):
     kernel: Kernel
 
     def __init__(self, pair: Pair, names: Sequence[Channel], scratch: Scratch) -> None:
+        """Create a reader of the named channels."""
         super().__init__(scratch)
         self._load = pair.loader(scratch)
         self._names = names
 
     def load(self, start: int, stop: int) -> Sequence[Reals]:
+        """Return the requested differences of a block."""
         self.kernel = self._load(start, stop)
         vectors = _channel_vectors(self.kernel, self._names)
         self._channels = vectors
         return vectors
 
     def extremes(self, channel: int) -> tuple[float, float]:
+        """Return the least and the greatest difference of a channel in the current block."""
         absolute = self._names[channel] == "absolute"
         high = self.kernel.peak if absolute else self.kernel.relative_peak
         return float(np.minimum.reduce(self._channels[channel])), high
@@ -652,6 +674,7 @@ class DifferenceStream(Stream[DifferenceReader]):
     """The absolute or the relative differences of a pair, or both as two channels."""
 
     def __init__(self, pair: Pair, *channels: Channel) -> None:
+        """Stream the named differences of a pair."""
         self.shape = pair.shape
         self.size = pair.size
         self.channels = len(channels)
@@ -664,6 +687,7 @@ class DifferenceStream(Stream[DifferenceReader]):
         return DifferenceReader(self._pair, self._names, scratch)
 
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
+        """Return the differences at some positions, by channel."""
         kernel = self._pair.take(positions).kernel(Scratch(positions.size))
         kernel.load(0, positions.size)
         return _channel_vectors(kernel, self._names)

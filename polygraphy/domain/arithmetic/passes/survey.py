@@ -20,7 +20,7 @@ Formula: TypeAlias = Literal["either", "sum"]
 
 @frozen
 class Limit:
-    """How far a value may be from its reference, element by element.
+    """The largest allowed difference of each element.
 
     ``either``: an element mismatches if its absolute difference exceeds `atol` and its relative
     difference exceeds `rtol`; so one satisfied tolerance is enough. ``sum``: it mismatches if
@@ -36,6 +36,7 @@ class Limit:
     formula: Formula = "either"
 
     def __attrs_post_init__(self) -> None:
+        """Raise ValueError for a negative tolerance or NaN."""
         for name, tolerance in (("atol", self.atol), ("rtol", self.rtol)):
             if not tolerance >= 0:
                 raise ValueError(f"{name} must be a number of at least 0, not {tolerance!r}")
@@ -43,7 +44,7 @@ class Limit:
             raise ValueError(f"formula must be 'either' or 'sum', not {self.formula!r}")
 
     def covers(self, absolute: float) -> bool:
-        """Whether elements differing by so much or less are close, whatever the reference is.
+        """Return whether elements with at most this difference are close for any reference.
 
         `absolute` may be an exact difference rounded to float64. Rounding keeps the order, but may
         make a difference equal to a tolerance that it exceeds; that case is left open. False for
@@ -72,6 +73,7 @@ class MismatchFinder:
     """Finds the mismatches of the blocks that a kernel has loaded; used by one thread."""
 
     def __init__(self, limit: Limit, scratch: Scratch) -> None:
+        """Create a finder for a limit, which works in `scratch`."""
         self._limit = limit
         self._atol, self._rtol = float(limit.atol), float(limit.rtol)
         self._scratch = scratch
@@ -81,7 +83,7 @@ class MismatchFinder:
         self._worst = -math.inf
 
     def __call__(self, kernel: Kernel) -> MismatchRow:
-        """The mismatches of one block. Blocks have to come in ascending order."""
+        """Return the mismatches of one block. Blocks must come in ascending order."""
         if self._limit.covers(kernel.peak):
             return _NONE
         size = kernel.absolute.size
@@ -138,7 +140,7 @@ class MismatchFinder:
 
 
 class Extent(NamedTuple):
-    """How far differences go: of one block, or of all."""
+    """The largest and the mean difference, of one block or of all."""
 
     nan: int
     """Differences that are NaN."""
@@ -163,7 +165,7 @@ class Extent(NamedTuple):
 
     @staticmethod
     def of(summary: Summary) -> Extent:
-        """The extent that a summary tells."""
+        """Return the extent of a summarized channel."""
         finite = summary.size - summary.nan - summary.posinf
         if not finite:
             return Extent(summary.nan, summary.posinf, math.inf if summary.posinf else 0.0, 0, 0.0)
@@ -171,7 +173,7 @@ class Extent(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a pass found: an extent for each channel asked for, and rows of mismatches."""
+    """The result of a pass: an extent for each requested channel, and rows of mismatches."""
 
     extents: dict[Channel, Extent]
     rows: list[MismatchRow]

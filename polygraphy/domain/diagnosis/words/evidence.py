@@ -307,7 +307,7 @@ def version_refuses(version: str, message: str) -> str:
 
 @fact
 def other_version_matches(party: str, version: str, instead: str) -> str:
-    """Return the fact that all outputs match with another version."""
+    """Return the fact that all outputs match with a different version."""
     return f"With {party} {version} instead of {instead}, all outputs match."
 
 
@@ -316,7 +316,8 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 @fact
 def refusal(party: str, message: str, because: bool = False) -> str:
-    """Return the fact that a backend refuses the model, perhaps for a wrong value."""
+    """Return the fact that a backend refuses the model; `because` adds that an incorrect value is
+    the cause."""
     because_of = " because of this" if because else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
 

@@ -77,7 +77,8 @@ def weight_is_not(
     actual: str = "",
     relation: Fact | None = None,
 ) -> str:
-    """Return the fact that a weight is not the program's, with the one it is or its change."""
+    """Return the fact that a weight differs from the program's weight: which other weight it
+    equals, or how it changed."""
     text = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {text}" if text else ""
     return (
@@ -112,7 +113,7 @@ def scale_factor(factor: float) -> str:
 
 @fact
 def number_is_not(name: str, ops: Sequence[str], value: float, expected: float) -> str:
-    """Return the fact that a constant differs from the program's."""
+    """Return the fact that a constant differs from the program's constant."""
     return f"The constant {name!r} of {' and '.join(ops)} is {value:.6g} instead of {expected:.6g}."
 
 

@@ -374,15 +374,18 @@ def code_differences(found: Sequence[StepDifference], count: int) -> str:
     )
 
 
-def one_step_apart(found: Sequence[StepDifference]) -> str:
-    """Return the sentence that backends differ by one quantization step only."""
-    worst = max(found, key=lambda step_difference: step_difference.share)
-    return (
-        "The backends differ by one quantization step, no more, in"
-        f" {count_text(len(found), 'tensor')}, each computed from equal codes: in at most"
-        f" {_share(worst.share)} of the elements ({worst.tensor.node!r}). To judge the accuracy,"
-        " use --reference with --within."
-    )
+def steps_apart(found: Sequence[StepDifference]) -> str:
+    """Return the sentence that the codes of backends differ by some quantization steps, in how many
+    elements.
+    """
+    worst = max(found, key=lambda difference: (difference.steps, difference.share))
+    tensors = f"{count_text(len(found), 'tensor')}, each computed from equal codes"
+    where = f"{_share(worst.share)} of the elements ({worst.tensor.node!r})"
+    if worst.steps == 1:
+        text = f"The backends differ by one quantization step, no more, in {tensors}: in at most"
+    else:
+        text = f"The backends differ by up to {worst.steps} quantization steps in {tensors}: in"
+    return f"{text} {where}. To judge the accuracy, use --reference with --within."
 
 
 @fact

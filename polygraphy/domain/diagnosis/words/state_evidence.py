@@ -41,7 +41,7 @@ def only_with_padding() -> str:
 
 @fact
 def hands_on_another(output: str, source: str) -> str:
-    """Return the fact that a state output does not hold what the step itself uses."""
+    """Return the fact that a state output differs from the state that the step computed."""
     return (
         f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
         f" something else from {source!r}."
@@ -62,7 +62,7 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 
 @fact
 def continues_another(output: str, source: str, expected: str, by: str) -> str:
-    """Return the fact that a state output continues another input than expected."""
+    """Return the fact that a state output continues an input other than the expected one."""
     if not expected:
         return f"Output {output!r} returns input {source!r} unchanged, unlike other states."
     return (

@@ -87,12 +87,12 @@ def all_nodes_in(dtype: str) -> str:
 
 
 def of_program(operation: str) -> str:
-    """Return the name of a tensor that only the program has."""
+    """Return the display name of a tensor that only the program has."""
     return f"{operation} of the program"
 
 
 def near_line(line: str, op: str) -> str:
-    """Return the place of an operator near a line of the program."""
+    """Return the place of an operator, near a source line of the program."""
     return f"near {line}, of {op}"
 
 

@@ -24,7 +24,7 @@ from polygraphy.ports.diagnosing import SuspectedParty
 
 @frozen
 class HalfCast:
-    """A float32 model, and the same cast to half precision.
+    """A float32 model and its cast to half precision.
 
     Attributes:
         model: the model, an ``onnx.ModelProto``.
@@ -44,14 +44,16 @@ class HalfCast:
 
 
 def explain_by_rounding_nodes(case: Case, cast: HalfCast) -> StepOutcome:
-    """Return the nodes that have to stay in float32, if rounding at every operator shows them."""
+    """Return the nodes that must stay in float32, if rounding at every operator shows them."""
     if cast.simulated.verdict == AGREE:
         return Skip("the model works with rounding at every operator")
     return Found(cast.simulated, case)
 
 
 def explain_by_backends(case: Case, cast: HalfCast) -> StepOutcome:
-    """Return the first backend that does not compute the cast model as rounding explains."""
+    """Return the first backend that computes the cast model less accurately than rounding
+    explains.
+    """
     for party in case.parties:
         why = _compare_backend(case, cast, party)
         if why is None:
@@ -66,13 +68,13 @@ def explain_by_backends(case: Case, cast: HalfCast) -> StepOutcome:
 
 
 def report_working_cast(case: Case, cast: HalfCast) -> StepOutcome:
-    """Return that the cast model works."""
+    """Return the verdict that the cast model works."""
     return Found(cast.simulated, case)
 
 
 @frozen
 class _Failure:
-    """Why a backend does not compute a cast model."""
+    """The reason why a backend fails to compute a cast model."""
 
     reason: str
     is_refusal: bool

@@ -101,7 +101,7 @@ def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome
 def _diagnose_widened(
     case: Case, comparison: ModelComparison, wide: OpenModel, reference: OpenModel
 ) -> StepOutcome:
-    """Return in what two models that are float32 now differ."""
+    """Return the differences of two models that were converted to float32."""
     pair = comparison.pair
     with case.attempt(titles.IN_FLOAT32) as notes:
         wide_case = evolve(case.of(wide), parties=[pair.party])

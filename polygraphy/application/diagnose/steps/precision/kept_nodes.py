@@ -24,7 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.words import precision, reasons, steps, titles
-from polygraphy.domain.model.graph import Node
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_around
 
 _MOST_HOPS = 2
@@ -32,7 +32,8 @@ _MOST_HOPS = 2
 
 
 def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
-    """Return that the whole model has to stay in float32, if its nodes cannot be measured."""
+    """Return the verdict that the whole model must stay in float32, because its nodes cannot be
+    measured."""
     if isinstance(lowered.opened, OpenedLowering):
         return Skip("nodes can be measured")
     reason = reasons.right_in_float32_by(_command(case, lowered, ()), lowered.opened)
@@ -40,7 +41,7 @@ def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
 
 
 def explain_by_kept_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
-    """Return the fewest nodes that have to stay in float32, tried on what the backend builds."""
+    """Return the fewest nodes that must stay in float32, tested in the backend."""
     opened = lowered.opened
     if not isinstance(opened, OpenedLowering):
         return Skip(opened)
@@ -63,23 +64,23 @@ def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering
     Why nodes lose too much is seen where every operator rounds, so those that do there are tried
     first; a backend that joins nodes may need their neighbors as well.
     """
-    half = opened.half.try_on(lowered.feeds).result()
+    half = opened.half.result(lowered.feeds)
     for hops in range(_MOST_HOPS + 1) if half.verdict == FAULT else ():
-        neighbors = _add_neighbors(case.model.nodes, half.kept, opened.built.passes, hops)
+        neighbors = _add_neighbors(case.model.graph, half.kept, opened.built.passes, hops)
         values = (opened.built.run(feed, neighbors) for feed in lowered.feeds)
         after = lowered.tolerance.worst(lowered.exact, values)
         if after.is_tolerable:
             return evolve(half, before=lowered.worst, after=after, kept=neighbors)
-    return opened.half.try_on(lowered.feeds, lowered=opened.built).result()
+    return opened.half.result(lowered.feeds, lowered=opened.built)
 
 
 def _add_neighbors(
-    nodes: Sequence[Node], kept: Collection[str], castable: Collection[str], hops: int
+    graph: Graph, kept: Collection[str], castable: Collection[str], hops: int
 ) -> list[str]:
     """Return nodes with their castable neighbors up to `hops` steps away."""
     near = set(kept)
-    places = [index for index, node in enumerate(nodes) if node.label in near]
-    near |= {nodes[index].label for index in nodes_around(nodes, places, hops)}
+    places = [index for index, node in enumerate(graph.nodes) if node.label in near]
+    near |= {graph.nodes[index].label for index in nodes_around(graph, places, hops)}
     return [name for name in castable if name in near]
 
 

@@ -46,7 +46,7 @@ _MOST_NAMED = 3
 
 
 def explain_by_tf32(case: Case, request: Request) -> StepOutcome:
-    """Return the diagnosis in float32 or, if nothing is wrong there, the effect of TF32."""
+    """Return the diagnosis in float32; if it finds no fault, the effect of TF32."""
     parties = _tf32_parties(case.parties)
     if not parties:
         return Skip("no backend computes in TF32")
@@ -155,9 +155,8 @@ def _tf32_result(
 def _changed_codes(
     case: Case, party: SuspectedParty, wide: SuspectedParty
 ) -> Sequence[StepDifference]:
-    """Return the tensors of integer codes that TF32 changes, each computed from equal codes; none
-    if the model has no codes, or TF32 does not explain how an output differs from equal codes.
-    """
+    """Return the tensors of integer codes that TF32 changes, each computed from equal codes; empty
+    without codes, or if TF32 does not explain an output difference."""
     codes = find_code_tensors(case.model.proto)
     if not codes.tensors:
         return []
@@ -178,9 +177,8 @@ def _changed_codes(
 
 
 def _tf32_excess(name: str, value: Any, expected: Any) -> float:
-    """Return how many times as much a tensor differs as TF32 explains; 0 if it is not floating
-    point.
-    """
+    """Return the difference of a tensor as a multiple of the TF32 limit; 0 if it is not floating
+    point."""
     if not is_float(expected) or value.shape != expected.shape:
         return 0.0
     limits = rounding_between((value, expected), (TF32, "float32"), name=name)

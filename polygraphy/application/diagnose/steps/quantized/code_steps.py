@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
+from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.wrong_nodes import COARSELY, ONE_STEP
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.model.regions import BOUNDED
@@ -42,6 +46,28 @@ def explain_by_quantization_steps(case: Case, runs: BackendRuns) -> StepOutcome:
         except REFUSALS as error:
             notes.append(words.codes_not_compared(error))
             return Skip("codes cannot be compared")
+
+
+def report_code_steps(found: Found, request: Request) -> Found:
+    """Return an answer for backends whose outputs match, with the differences of their codes."""
+    case = found.case
+    codes = find_code_tensors(case.model.proto)
+    is_reported = any(attempt.title == titles.QUANTIZATION_STEPS for attempt in case.attempts)
+    if case.feed is None or not codes.tensors or is_reported:
+        return found
+    first, *other_parties = case.parties
+    with case.attempt(titles.QUANTIZATION_STEPS) as notes:
+        try:
+            search = CodeSearch(case, codes, first, case.feed)
+            every = [difference for party in other_parties for difference in search.compare(party)]
+        except REFUSALS as error:
+            notes.append(words.codes_not_compared(error))
+            return found
+        notes.append(words.code_differences(every, len(codes.tensors)))
+    if not every:
+        return found
+    reason = join_statements(found.result.reason, words.steps_apart(every))
+    return evolve(found, result=evolve(found.result, reason=reason))
 
 
 def _compare_codes(
@@ -85,7 +111,7 @@ def _compare_codes(
         return Skip("float nodes differ on equal codes")
     if not every or not all(search.is_exact(*step_difference) for step_difference in outputs):
         return Skip("marking codes changes the outputs")
-    return Found(DiagnosisResult(AGREE, reason=words.one_step_apart(every)), case)
+    return Found(DiagnosisResult(AGREE, reason=words.steps_apart(every)), case)
 
 
 def _share_limit(op: str) -> float:
@@ -107,6 +133,7 @@ class CodeSearch:
     """
 
     def __init__(self, case: Case, codes: CodeTensors, first: SuspectedParty, feed: Feed) -> None:
+        """Load the nodes, and compute the codes of the first backend."""
         self._case, self._codes, self._first, self._feed = case, codes, first, feed
         self._values = first.load(codes.with_codes())(feed)
         self._given = {
@@ -133,9 +160,8 @@ class CodeSearch:
     def culprit(
         self, party: SuspectedParty, step_difference: StepDifference, runs: BackendRuns
     ) -> Culprit | None:
-        """Return the node that differs by several steps, if a third backend can decide; None to
-        continue the search.
-        """
+        """Return the culprit for a node that differs by several steps, if a third backend can
+        decide; None to continue the search."""
         arbiter = runs.request.arbiter
         if arbiter.backend in (party.backend, self._first.backend):
             return None

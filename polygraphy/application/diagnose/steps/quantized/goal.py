@@ -100,7 +100,7 @@ def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome
 
 
 class _GoalSearch:
-    """The search for what reaches a goal.
+    """Searches changes with which a quantized model reaches its goal.
 
     Args:
         case: the quantized model.
@@ -109,6 +109,7 @@ class _GoalSearch:
     """
 
     def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
+        """Set the model, its reference, and the goal."""
         self._case, self._comparison, self._goal = case, comparison, goal
         self._party = comparison.pair.party
         self._feeds = list(comparison.feeds)
@@ -244,7 +245,7 @@ class _GoalSearch:
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
     def _result_of_repair(self, model: QuantizedModel, repair: Repair) -> StepOutcome:
-        """Return the result that only wrong parameters are at fault."""
+        """Return the result if only incorrect parameters are at fault."""
         result = DiagnosisResult(FAULT, wrong_parameters(model, repair, self._goal))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
@@ -256,9 +257,8 @@ class _GoalSearch:
         return self._judge(values, self._rms) <= _CLOSER * own
 
     def _saturated_result(self, model: QuantizedModel, before: float) -> DiagnosisResult | None:
-        """Return the result that products of eight bits saturate on this CPU; None if the backend
-        computes as accurately with exact products.
-        """
+        """Return the result that 8-bit products saturate on this CPU; None if exact products are as
+        inaccurate."""
         exact = getattr(self._party, "with_exact_products", lambda: None)()
         if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
             return None
@@ -299,9 +299,8 @@ class _GoalSearch:
         *,
         is_full: bool,
     ) -> tuple[float | None, str]:
-        """Return the metric after running the quantizer again without some nodes; None, and the
-        reason, if that is not possible.
-        """
+        """Return the metric after running the quantizer again without some nodes; else None and the
+        reason."""
         request = Requantization(
             model.producer,
             reference,
@@ -317,8 +316,8 @@ class _GoalSearch:
     # Measuring.
 
     def _check_memory(self) -> None:
-        """Raise UsageError if the weights, as the search holds them, do not fit."""
-        weights = self._case.model.indexed_graph.graph.all_weights
+        """Raise UsageError if the weights do not fit in memory during the search."""
+        weights = self._case.model.graph.all_weights
         needed = sum(
             prod(weight.shape) * _BYTES.get(str(weight.dtype), _FLOAT_BYTES) for weight in weights
         )
@@ -327,7 +326,7 @@ class _GoalSearch:
             raise errors.search_needs_memory(needed, limit)
 
     def _open_model(self) -> QuantizedModel:
-        """Return the quantized model, with its reference and how the backend executes it."""
+        """Return the quantized model with its reference, in the form that the backend executes."""
         reference, forms = self._comparison.pair.reference.proto, []
         try:
             optimized = self._party.runtime_graph(reference, level="ENABLE_BASIC")
@@ -343,7 +342,7 @@ class _GoalSearch:
         switches: Switches,
         losses: Mapping[int, SiteLoss],
     ) -> PowerSum:
-        """Return what sets of sites are expected to lose."""
+        """Return the predicted losses of sets of sites."""
         with self._case.attempt(titles.LOSS_BY_SITE) as notes:
             powers, measured, inputs = expect_powers(
                 switches,
@@ -409,9 +408,8 @@ class _GoalSearch:
         return search, after
 
     def _switches(self, model: QuantizedModel) -> Switches:
-        """Return the model with switches, as the backend computes: some quantize weights again that
-        are in floating point.
-        """
+        """Return the model with switches, in the form that the backend computes: some sites
+        quantize floating-point weights again."""
         plain = Switches(self._party, model, self._feeds, requantizes=False)
         if not model.between:
             return plain
@@ -436,7 +434,7 @@ class _GoalSearch:
         before: float,
         culprits: list[Culprit],
     ) -> DiagnosisResult:
-        """Return the result that many nodes lose a little each, with possible remedies."""
+        """Return the result that many nodes lose a little accuracy each, with possible remedies."""
         curve = curve_at(search, (1, 2, 4, 8))
         tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}
@@ -461,7 +459,9 @@ class _GoalSearch:
         return values
 
     def _save_model(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
-        """Save the model that reaches the goal, if that is asked for."""
+        """Save the model that reaches the goal, if requested, and return the result with
+        its path.
+        """
         if self._goal.save is None:
             return result
         save_to_file(model, self._goal.save)

@@ -37,6 +37,7 @@ class GoalRuns:
     """
 
     def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
+        """Set the model, its reference, and the goal."""
         self.goal, self.values = goal, comparison.values
         self._party, self._feeds = comparison.pair.party, list(comparison.feeds)
         self._right = Outputs(comparison.expected)

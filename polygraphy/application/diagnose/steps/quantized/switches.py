@@ -26,7 +26,7 @@ _AGAIN_SHARE = 0.25
 
 
 class Switches:
-    """A model with switches, in one session.
+    """A model in one session, with a switch for each quantized site.
 
     Args:
         party: the backend.
@@ -48,6 +48,7 @@ class Switches:
         *,
         requantizes: bool,
     ) -> None:
+        """Load the model with its switches in a backend."""
         self.feeds, self._count = feeds, len(model.sites)
         self.requantizes, self.runs, self.seconds = requantizes, 0.0, float("inf")
         self._name, self._compute = _load_switches(party, model, requantizes=requantizes)
@@ -67,9 +68,8 @@ class Switches:
 def _load_switches(
     party: SuspectedParty, model: QuantizedModel, *, requantizes: bool
 ) -> tuple[str, Callable[[Feed], Values]]:
-    """Return the name of the input of the switches, and the model with them in a backend: in the
-    form that computes less, if the backend supports that.
-    """
+    """Return the name of the switch input, and the loaded model with switches, in the form with
+    less computation if the backend supports it."""
     # A backend with a lower precision chooses what to round by the graph, and sees less through If.
     is_lazy = getattr(party, "lowers_to", None) is None
     proto = model.add_switches(requantizes=requantizes, is_lazy=is_lazy)
@@ -92,8 +92,8 @@ def expect_powers(
     *,
     is_in_seconds: bool,
 ) -> tuple[PowerSum, MeasuredPowers, int]:
-    """Return the predicted losses of sets of sites, the measurements, and on how many inputs they
-    are; fewer if the limit is low.
+    """Return the predicted losses of sets of sites, the measurements, and the number of inputs
+    used, which is smaller if the limit is low.
 
     Args:
         switches: the model with switches.
@@ -119,7 +119,7 @@ def expect_powers(
         return min(judge(switches.run(on, inputs)), _LARGEST)
 
     def is_over() -> bool:
-        """Return whether the time is over."""
+        """Return whether the time is used up."""
         return time.perf_counter() > end
 
     expected = [_group_power(group, losses) for group in groups]
@@ -142,7 +142,7 @@ def expect_powers(
 
 
 def _groups(rules: Rules) -> list[list[int]]:
-    """Return the sites that are switched together, in the order of the nodes that ask for them."""
+    """Return the sites that are switched together, in the order of the nodes that require them."""
     order = {node.name: number for number, node in enumerate(rules.nodes)}
     groups: dict[tuple[str, ...], list[int]] = {}
     for number in range(len(rules.sites)):
@@ -153,6 +153,6 @@ def _groups(rules: Rules) -> list[list[int]]:
 
 
 def _group_power(group: Sequence[int], losses: Mapping[int, SiteLoss]) -> float:
-    """Return the power that a group of sites is expected to have, relative to others."""
+    """Return the expected power of a group of sites, relative to others."""
     expected = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
     return sum(min(loss, 1.0) ** 2 for loss in expected)

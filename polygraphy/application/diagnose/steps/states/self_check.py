@@ -68,7 +68,7 @@ _MIXES = frozenset({"InstanceNormalization", "Attention", "MultiHeadAttention"})
 
 
 def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
-    """Compare all inputs at once with step by step."""
+    """Return the outcome of comparing all inputs at once with step by step."""
     try:
         with case.attempt("self-check") as notes:
             culprit, words = check_itself(case, states.own)
@@ -88,7 +88,7 @@ def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
 
 @frozen
 class Disagreement:
-    """The first step that differs from all inputs at once.
+    """The first step that differs from the run on all inputs at once.
 
     Attributes:
         at: the step.
@@ -283,7 +283,7 @@ def _culprit(
 
 @frozen
 class _Place:
-    """A node at fault, or the one that computes an output that is."""
+    """A node at fault, or the node that computes an incorrect output."""
 
     node: str
     tensor: str
@@ -326,9 +326,10 @@ def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Place
 
 
 class _Search:
-    """Looks for the node at which two traces of a step part."""
+    """Searches the node at which two traces of a step diverge."""
 
     def __init__(self, case: Case, plan: StatePlan, at: int) -> None:
+        """Set the model, its states, and the step."""
         self.case, self.plan, self.at = case, plan, at
         self.nodes: Sequence[Node] = case.model.nodes
         self.makers = {name: node for node in self.nodes for name in node.makes}
@@ -338,7 +339,7 @@ class _Search:
         self.fresh = self._fresh()
 
     def _fresh(self) -> set[str]:
-        """Return the tensors that depend on more than states and weights."""
+        """Return the tensors that depend on inputs other than states."""
         fresh = {name for name in self.plan.inputs if name not in self.states}
         for node in self.nodes:
             if not fresh.isdisjoint(node.reads):
@@ -403,7 +404,8 @@ class _Search:
     def _whole_numbers(
         self, name: str, whole_values: Values, other_values: Values, part: Any
     ) -> tuple[Node, str, Deviation] | None:
-        """Return the node that computes whole numbers or flags, if they differ."""
+        """Return the node, tensor and deviation of incorrect integers or booleans; None if there
+        are none."""
         value, maker = other_values.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
             return None
@@ -476,7 +478,7 @@ class _Search:
             name = operands[0]
 
     def _carries_on(self, name: str, before: Values, stepwise: Values) -> bool:
-        """Return whether a tensor has its content of the previous step plus new slots."""
+        """Return whether a tensor has its contents of the previous step, with new slots added."""
         old, new = before.get(name), stepwise.get(name)
         if old is None or new is None:
             return True
@@ -495,7 +497,7 @@ class _Search:
         return 1.0 / capacity
 
     def _is_other(self, pair: StatePair, tensor: str, feed: Feed, whole_values: Values) -> bool:
-        """Return whether a state, and no other, differs from a tensor's previous content."""
+        """Return whether a state, as the only one, differs from a tensor's previous contents."""
         value, longer = feed[pair.input], whole_values[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.differs(value, expected) is None:

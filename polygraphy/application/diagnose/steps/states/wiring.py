@@ -16,9 +16,8 @@ from polygraphy.domain.diagnosis.words import state_evidence
 
 
 def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
-    """Return the outputs that continue the wrong inputs, which the graph shows. The step at which
-    they show first is found by feeding back the right ones.
-    """
+    """Return the outputs that continue incorrect inputs according to the graph, and the first step
+    at which that shows."""
     candidate, reference = states.own, states.right
     if not states.conflicts:
         return Skip("each output continues the input that it should")

@@ -24,7 +24,7 @@ from polygraphy.domain.errors import PolygraphyException
 
 
 def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
-    """Return the output of the model that runs the first step, if that step is wrong."""
+    """Return the culprit in the model of the first step, if that step is incorrect."""
     candidate, output = comparison.judge.own, comparison.output
     if comparison.at > 0 or candidate.first is None:
         return Skip("the first step is right, or no other model runs it")
@@ -34,7 +34,7 @@ def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
 
 
 def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcome:
-    """Return the diagnosis of the wrong step as a model without states, on equal states."""
+    """Return the diagnosis of the incorrect step as a model without states, on equal states."""
     request, facts = comparison.states.request, comparison.facts
     candidate, sets = comparison.judge.own, comparison.data
     try:
@@ -72,12 +72,12 @@ def _is_quantized(comparison: StepComparison) -> bool:
     own, expected = comparison.judge.own, comparison.judge.right
     if comparison.states.request.reference is None:
         return False
-    graphs = (own.model.indexed_graph.graph, expected.model.indexed_graph.graph)
+    graphs = (own.model.graph, expected.model.graph)
     return is_quantized(pair_graphs(*graphs))
 
 
 def explain_by_own_steps(case: Case, comparison: StepComparison) -> StepOutcome:
-    """Return what the model says of itself, if that names a node."""
+    """Return the result of the model's self-check, if it names a node."""
     try:
         culprit, _ = check_itself(case, comparison.judge.own)
     except REFUSALS:
@@ -104,7 +104,9 @@ def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
 def _prove_remedy(
     case: Case, judge: Judge, result: DiagnosisResult, found_case: Case
 ) -> DiagnosisResult:
-    """Return a result whose remedy was tried over all steps, if the model can be repaired here."""
+    """Return a result whose remedy was verified over all steps, if the model can be
+    repaired here.
+    """
     repaired = found_case.repaired() if found_case.repaired is not None else None
     if repaired is None or not all(culprit.remedy.proven for culprit in result.culprits):
         return result

@@ -1,0 +1,138 @@
+"""Which number of a model was scaled, if only its outputs are known: for each weight and attribute,
+the factor is searched with which the model computes what is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from attrs import define, evolve
+
+from polygraphy.application.diagnose.case import Values
+from polygraphy.application.diagnose.changes.change_search import ChangeSearch
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.variants import Variant, numeric_attributes, with_number
+from polygraphy.domain.diagnosis.words import changes
+from polygraphy.domain.model.graph import Node
+from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
+
+_STEPS = 9
+"""Factors that are tried of a weight."""
+_MATCHES = 1e-4
+"""What is left of a difference that a factor explains, relative to the outputs, and to it."""
+_NEAR = 0.05
+"""A factor this close to 1 is not a fault: data that resemble each other differ so."""
+_LARGEST = 64.0
+"""Factors above this, or below its inverse, are not searched further."""
+
+
+@define
+class ScaledNumbers:
+    """Tries factors of the weights and attributes of a model.
+
+    Attributes:
+        search: tries changes of the model, whose goals are the expected outputs.
+        outputs: the outputs that are compared.
+        values: the outputs of the unchanged model.
+        deviations: returns how outputs differ from the expected ones.
+        tried: for how many numbers a factor was searched.
+    """
+
+    search: ChangeSearch
+    outputs: Sequence[str]
+    values: Values
+    deviations: Callable[[Values], Mapping[str, Deviation]]
+    tried: int = 0
+
+    def matching(self) -> Iterator[Variant]:
+        """Yield the nodes whose number was scaled by a factor, with the fact about it."""
+        for describe, scaled in self._numbers():
+            if self.search.budget.is_spent:
+                self.search.budget.is_cut_short = True
+                return
+            self.tried += 1
+            factor = self._factor(scaled)
+            if factor is not None:
+                yield evolve(scaled(1.0), change=describe(1 / factor), weights={})
+
+    def _numbers(self) -> Iterator[tuple[Callable[[float], Fact], Callable[[float], Variant]]]:
+        """Yield, for each number that may have been scaled, the fact by factor and the variant by
+        factor. Several may be equivalent.
+        """
+        graph = self.search.graph
+        for name, weight in graph.constants.items():
+            array = None if weight.values is None else np.asarray(weight.values)
+            readers = graph.readers.get(name, [])
+            if array is not None and is_float(array) and array.size and len(readers) == 1:
+                [(index, _)] = readers
+                node = graph.nodes[index]
+                describe = partial(_describe_scaling, "weight", name, node.op)
+                yield describe, partial(_scale_weight, node, name, array)
+        for node in graph.operations.values():
+            for name in numeric_attributes(node):
+                if number := node.attribute(name):
+                    describe = partial(_describe_scaling, "attribute", name, node.op)
+                    yield describe, partial(_scale_attribute, node, name, number)
+
+    def _factor(self, scaled: Callable[[float], Variant]) -> float | None:
+        """Return the factor for a number that reproduces the expected outputs (by the secant
+        method); None if there is none.
+        """
+        goal, start = self._as_vector(self.search.goals), self._as_vector(self.values)
+        way = goal - start
+        before, after = (1.0, -1.0), 1.1
+        for _ in range(_STEPS):
+            variant = scaled(after)
+            self.search.budget.taken += 1
+            values = self.search.compute(variant)
+            if values is None:
+                return None
+            if self._explains(values):
+                if abs(after - 1) <= _NEAR:
+                    return None
+                proof = self.search.compute(variant, self.search.prover)
+                return after if proof is not None and self._explains(proof) else None
+            factor = float(np.dot(self._as_vector(values) - goal, way) / np.dot(way, way))
+            slope = (factor - before[1]) / (after - before[0]) if after != before[0] else 0.0
+            if not np.isfinite(factor) or not slope:
+                return None
+            before, after = (after, factor), after - factor / slope
+            if not 1 / _LARGEST < abs(after) < _LARGEST:
+                return None
+        return None
+
+    def _explains(self, values: Values) -> bool:
+        """Return whether outputs match the expected ones."""
+        goal = self._as_vector(self.search.goals)
+        way = goal - self._as_vector(self.values)
+        coarse = max(epsilon_of(self.search.goals[name].dtype) for name in self.outputs)
+        left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
+        is_near = bool(np.linalg.norm(self._as_vector(values) - goal) <= left_over)
+        return is_near and all(
+            deviation.relative <= _MATCHES + coarse
+            for deviation in self.deviations(values).values()
+        )
+
+    def _as_vector(self, values: Values) -> Any:
+        """Return all compared outputs as one vector."""
+        arrays = [np.asarray(values[name], np.float64).reshape(-1) for name in self.outputs]
+        return np.concatenate(arrays)
+
+
+def _describe_scaling(role: str, name: str, op: str, factor: float) -> Fact:
+    """Return the fact that a weight is scaled by a factor."""
+    return changes.other_weight(role, name, changes.is_scaled(factor), op)
+
+
+def _scale_weight(node: Node, name: str, value: Any, factor: float) -> Variant:
+    """Return a variant of a node with a scaled weight."""
+    return Variant("weight", changes.differs(), node, {name: (value * factor).astype(value.dtype)})
+
+
+def _scale_attribute(node: Node, name: str, number: float, factor: float) -> Variant:
+    """Return a variant of a node with a scaled attribute."""
+    return with_number(node, name, number * factor)

@@ -1,0 +1,40 @@
+"""A backend that computes products in TF32."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from polygraphy.adapters.onnx.run.half_precision import _Evaluated
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.domain.catalog.compute import TF32_OPERATORS, ComputePrecision
+from polygraphy.domain.tensors.precision import with_digits
+
+LOWERED = ComputePrecision("tf32", TF32_OPERATORS, "onnxrt", "--providers cuda:use_tf32=0")
+
+
+def _rounding_operands(node: Any, version: int, run: Any) -> Any:
+    if node.op_type not in TF32_OPERATORS:
+        return run
+    return lambda *inputs, **more: run(
+        *(with_digits(np.asarray(each), 2.0**-10) for each in inputs), **more
+    )
+
+
+class Tf32Party(OnnxrtParty):
+    """ONNX Runtime, except that it computes products in TF32."""
+
+    lowers_to = "tf32"  # type: ignore[assignment]
+    compute_precision = LOWERED  # type: ignore[assignment]
+
+    def in_float32(self) -> OnnxrtParty:
+        return OnnxrtParty()
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if not isinstance(model, ModelProto):
+            model = onnx.load(model) if isinstance(model, str) else model()
+        return _Evaluated(model).with_nodes(_rounding_operands)
