@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.quantizing import QuantizedOperand
-    from polygraphy.domain.diagnosis.two_models import Mending
+    from polygraphy.domain.diagnosis.two_models import CopyPlan
     from polygraphy.domain.diagnosis.variants import Variant
-    from polygraphy.domain.model import Graph, Model
+    from polygraphy.domain.model import Model
     from polygraphy.domain.model.graph import Node
     from polygraphy.domain.quantization.code_tensors import CodeTensor
     from polygraphy.domain.quantization.requantization import Requantization
@@ -476,6 +476,17 @@ def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
 
 
 @port
+def open_node_weights(model: Any, reference: Any) -> Iterator[QuantizedModel]:
+    """Yield, for each node of a quantized ``onnx.ModelProto`` that reads quantized weights, a model
+    with that node alone: so that only its weights are in memory in other forms.
+
+    Args:
+        model: the model.
+        reference: the model that it was made of.
+    """
+
+
+@port
 def quantize_again(request: Requantization) -> Sequence[Any] | None:
     """Return the models that a quantizer creates with the parameters of another one, one for each
     set of excluded nodes; None if it is not installed, or cannot create such models. The key is the
@@ -578,17 +589,12 @@ def sanitize_model(model: Any, *, fold_constants: bool = False) -> Any:
 
 
 @port
-def graph_with_weights(model: Any) -> Graph:
-    """Return the graph of an ``onnx.ModelProto``, with the values of its weights."""
-
-
-@port
 def describe_with_weights(model: Any) -> Model:
     """Return a description of an ``onnx.ModelProto``, with the values of its weights."""
 
 
 @port
-def apply_copies(model: Any, reference: Any, plan: Mending) -> Any:
+def apply_copies(model: Any, reference: Any, plan: CopyPlan) -> Any:
     """Return a copy of a model with the parts of the reference that a plan names."""
 
 

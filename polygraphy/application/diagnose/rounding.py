@@ -169,21 +169,33 @@ def diagnose_rounding(
         _is_compute_type_rounding(case, name, difference) for name, difference in deviations.items()
     ):
         return DiagnosisResult(AGREE, reason=reasons.WITHIN_TYPE)
-    perturb_outputs = case.perturb_outputs(trace.feed)
-    for name, difference in deviations.items():
-        value = trace.values.get(name)
-        rounding = case.rounding(name, value, value)
-        parts = [] if rounding is None else by_part(difference, rounding)
-        if rounding is None or any(
-            excess > BESIDE * _rounding_excess(case, perturb_outputs, name, limits, excess)
-            for _, limits, excess in parts
-        ):
-            return DiagnosisResult(
-                INCONCLUSIVE,
-                reason=reasons.no_explanation(worst),
-            )
+    types = {compute_dtype(case.facts, name) or "" for name in deviations}
+    if not all(_adds_up(case, trace, name, off) for name, off in deviations.items()):
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.no_explanation(worst))
+    if types <= HALF.keys():  # Selections by nearly equal numbers, which every node makes.
+        return DiagnosisResult(AGREE, reason=reasons.rounding_only(types.pop()))
     culprit = _amplifier(case, trace)
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
+
+
+def _adds_up(case: Case, trace: Trace, name: str, difference: Deviation) -> bool:
+    """Return whether moving all numbers by rounding changes an output about as much."""
+    value, inside = trace.values.get(name), compute_dtype(case.facts, name)
+    rounding = case.rounding(name, value, value)
+    if rounding is None:
+        return False
+    is_half = inside in HALF
+    moved = case.perturb_outputs(trace.feed, inside if inside in HALF else "float32")
+    return all(
+        excess
+        <= BESIDE
+        * (
+            rounding_between_runs(moved, name, limits, excess)
+            if is_half
+            else _rounding_excess(case, moved, name, limits, excess)
+        )
+        for _, limits, excess in by_part(difference, rounding)
+    )
 
 
 def _is_compute_type_rounding(case: Case, name: str, found_deviation: Deviation) -> bool:

@@ -237,6 +237,11 @@ def in_percent(share: float) -> str:
     return f"{value:.0f}%" if value >= 10 else f"{value:.2g}%"
 
 
+def in_bytes(size: int) -> str:
+    """Return a number of bytes in MB, or in GB from one on."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
+
+
 def path_word(path: str) -> str:
     """Return a path as a word of a command line, in a form that is not read as a flag."""
     return f"./{path}" if path.startswith("-") else path

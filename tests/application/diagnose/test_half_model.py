@@ -103,6 +103,26 @@ def test_what_both_backends_lose_is_not_why_they_differ() -> None:
     assert (kept.verdict, kept.culprits) == ("agree", [])
 
 
+SELECTION = """<ir_version: 8, opset_import: ["": 17]> g (float[1,16] x) => (float[8,4] y) {
+    h = Cast<to=10>(x) a = MatMul(h, w) b = Reshape(a, s) c = Softmax<axis=2>(b)
+    d = ReduceMax<axes=[2], keepdims=0>(c) e = Cast<to=1>(d) top, i = TopK(e, k) j = Squeeze(i, z)
+    y = Gather<axis=0>(t, j) }"""
+
+
+def test_equal_numbers_in_half_precision_that_change_places_are_no_fault() -> None:
+    rng = np.random.default_rng(2)
+    model = onnx.parser.parse_model(SELECTION)
+    weights = {
+        "w": rng.normal(size=(16, 512)).astype(np.float16) * np.float16(0.6),
+        "s": np.array([1, 256, 2]), "k": np.array([8]), "z": np.array([0]),
+        "t": rng.normal(size=(256, 4)).astype(np.float32),
+    }  # fmt: skip
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    kept = found(model)
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
 def test_what_one_backend_loses_is_why_they_differ() -> None:
     [culprit] = found(casting(), [Coarse(is_wide=True), OnnxParty()]).culprits
     assert culprit["nodes"] in (["narrow"], ["enlarge"])

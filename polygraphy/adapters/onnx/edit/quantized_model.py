@@ -36,6 +36,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
 from polygraphy.adapters.onnx.edit.quantized_schemes import SchemeEditor
 from polygraphy.adapters.onnx.edit.reference_names import (
     common_share,
+    rename_nodes,
     rename_operators,
     sort_forms,
 )
@@ -62,7 +63,7 @@ from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
     Array = np.ndarray[Any, Any]
 
@@ -99,6 +100,59 @@ def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> Quant
     return opened
 
 
+def open_node_weights(model: ModelProto, reference: ModelProto) -> Iterator[QuantizedModel]:
+    """Yield a model for each node that reads quantized weights; see the port."""
+    graph = model.graph
+    twins: dict[str, NodeProto] = {}
+    weights = {weight.name: weight for weight in graph.initializer}
+    floats = {weight.name: weight for weight in reference.graph.initializer}
+    for float_node in reversed(reference.graph.node):
+        twins |= dict.fromkeys((float_node.name, *float_node.output), float_node)
+    makers = makers_of(graph)
+    for node in graph.node:
+        before = [*_dequantizers(node, makers, weights)]
+        if node.op_type in (QUANTIZE, DEQUANTIZE) or not (before or is_coarse(node.op_type)):
+            continue
+        part = onnx.ModelProto(producer_name=model.producer_name)
+        part.opset_import.extend(model.opset_import)
+        part.metadata_props.extend(model.metadata_props)
+        _add_nodes(part.graph, [*before, node], weights)
+        names = (node.name, node.name.removesuffix("_quant"), node.output[0])
+        twin = next((twins[name] for name in names if name in twins), None)
+        float_part = onnx.GraphProto()
+        _add_nodes(float_part, [] if twin is None else [twin], floats)
+        yield QuantizedModel(part, [FloatGraph(float_part)])
+
+
+def _dequantizers(
+    node: NodeProto, makers: Mapping[str, NodeProto], weights: Collection[str]
+) -> Iterator[NodeProto]:
+    """Yield the nodes that decode the weights of a node, those that encode them first."""
+    for reader in (makers[name] for name in node.input if name in makers):
+        if reader.op_type != DEQUANTIZE:
+            continue
+        encoder = makers.get(reader.input[0])
+        if reader.input[0] in weights:
+            yield reader
+        elif encoder is not None and encoder.op_type == QUANTIZE and encoder.input[0] in weights:
+            yield from (encoder, reader)
+
+
+def _add_nodes(
+    graph: GraphProto, nodes: Sequence[NodeProto], weights: Mapping[str, TensorProto]
+) -> None:
+    """Add nodes to a graph, with the weights that they read and the outputs of the last one."""
+    graph.node.extend(nodes)
+    names = {name: name in weights for node in nodes for name in node.input if name}
+    graph.initializer.extend(weights[name] for name, is_weight in names.items() if is_weight)
+    made = {name for node in nodes for name in node.output}
+    free = [name for name, is_weight in names.items() if not is_weight and name not in made]
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in free)
+    graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in (nodes[-1].output if nodes else ())
+    )
+
+
 class QuantizedModel:
     """A model with its quantization sites; implements the port `QuantizedModel`.
 
@@ -124,6 +178,7 @@ class QuantizedModel:
             if common_share(self._graph, reference.graph) < _NAMED:
                 self.renamed = rename_as_reference(self._graph, reference.graph)
             rename_operators(self._graph, reference)
+            rename_nodes(self._graph, reference)
         self.sites: list[Site] = []
         self._activations: set[str] = set()
         self._pairs: list[SitePair] = []

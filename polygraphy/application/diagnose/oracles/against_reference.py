@@ -83,7 +83,10 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
     if pair.goal is not None and not is_quantized(pair.pairing):
         raise errors.goal_without_quantization()
     if pair.goal is not None:
+        from polygraphy.application.diagnose.steps.quantized.memory import check_memory
+
         _check_input_names(case, pair)
+        check_memory(case)
     rounded = diagnose_rounded_weights(case, pair, request.feeds)
     return rounded or diagnose_pair(case, pair, request.feeds)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from polygraphy.domain.errors import FileError, InputError, UsageError
+from polygraphy.domain.tensors.naming import in_bytes
 
 _OTHER_PROGRAM = "Pass the program from which the model was exported."
 
@@ -106,15 +107,10 @@ def reference_without_input(path: str, name: str) -> UsageError:
 def search_needs_memory(needed: int, limit: int) -> UsageError:
     """Return the error that a search needs more memory than allowed."""
     return UsageError(
-        f"The search needs about {_megabytes(needed)} of memory for the weights, and"
-        f" {_megabytes(limit)} are allowed.",
+        f"The search needs about {in_bytes(needed)} of memory for the weights, and"
+        f" {in_bytes(limit)} are allowed.",
         hint="Pass a larger --memory-budget, or list ranges with `inspect model --reference`.",
     )
-
-
-def _megabytes(size: int) -> str:
-    """Return a number of bytes as text."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
 
 
 def metric_returns_boolean(name: str) -> InputError:

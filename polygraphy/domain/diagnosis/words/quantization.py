@@ -32,7 +32,7 @@ from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
 from polygraphy.domain.quantization.sites import Site
-from polygraphy.domain.tensors.naming import count_text, in_percent
+from polygraphy.domain.tensors.naming import count_text, in_bytes, in_percent
 
 _CAUSES = {
     CLIPPED: "The range cuts off {cut} of the elements",
@@ -69,12 +69,44 @@ def goal_reached(name: str, value: float, within: float) -> str:
     return f"The quantized model reaches the target: {name} {value:.3g}, target {within:g}."
 
 
+def goal_missed(name: str, value: float, within: float) -> str:
+    """Return the sentence that the quantized model misses the target."""
+    return f"The quantized model misses the target: {name} {value:.3g}, target {within:g}."
+
+
 def goal_out_of_reach(name: str, value: float, within: float) -> str:
     """Return the sentence that even the floating-point model misses the target."""
     return (
         f"Even with all nodes in float, {name} is {value:.3g}, above the target of {within:g}."
         " Choose a larger --within."
     )
+
+
+def weights_by_themselves(
+    needed: int, allowed: int, losses: Sequence[tuple[str, str, float, float, str]], count: int
+) -> str:
+    """Return the sentence that a search does not fit into memory, with the weights that lose most.
+
+    Args:
+        needed: the bytes that the search needs.
+        allowed: the bytes that it may use.
+        losses: ``weight`` or ``bias``, the node that reads it, its loss, the least possible loss,
+            and the cause if a parameter is wrong, else an empty string.
+        count: how many weights were measured.
+    """
+    text = (
+        f"Nodes were not searched, because this needs about {in_bytes(needed)} of memory, and"
+        f" {in_bytes(allowed)} are allowed. Pass a larger --memory-budget."
+    )
+    if not losses:
+        return text
+    parts = [
+        f"the {kind} of {node!r} loses {in_percent(loss)} of its RMS, {in_percent(least)} is"
+        + (f" possible (wrong: {cause})" if cause else " possible")
+        for kind, node, loss, least, cause in losses
+    ]
+    measured = f"{count_text(count, 'weight')} measured one by one, activations not"
+    return f"{text} {measured[0].upper()}{measured[1:]}: {'; '.join(parts)}."
 
 
 def sites_found(sites: Sequence[Site]) -> str:

@@ -5,7 +5,6 @@ few nodes must stay in floating point.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import ModelComparis
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.steps.quantized.again import measure_again
 from polygraphy.application.diagnose.steps.quantized.code_steps import CodeSearch
+from polygraphy.application.diagnose.steps.quantized.memory import describe_weights, missing_memory
 from polygraphy.application.diagnose.steps.quantized.repair import (
     Repair,
     find_repair,
@@ -32,8 +32,8 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.words import errors, titles
 from polygraphy.domain.diagnosis.words import quantization as words
+from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.alternatives import alternatives
 from polygraphy.domain.quantization.goal import QuantizedGoal
@@ -49,7 +49,6 @@ from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.quantization.powers import PowerSum
 from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import Rules, rules_of
-from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
 from polygraphy.ports.diagnosing import QuantizedModel, find_code_tensors, open_quantized
 from polygraphy.ports.editing import open_model, save_to_file
@@ -66,12 +65,6 @@ _MOST_SETS = 100_000
 """At most so many sets are run if the user gives the time."""
 _LEAST_SEARCH = 0.3
 """The share of `--budget` that sets get at least."""
-_FLOAT_BYTES = 12
-"""Bytes that the search holds for each weight in floating point: three copies of the model."""
-_BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
-"""The same for quantized weights: codes and values as float64, the exact weight, and both forms in
-the model with switches. Bytes may hold two weights.
-"""
 _EXACT = 1e-3
 """Without quantization the model may differ from its reference by this share of the rms."""
 _CLOSER = 0.75
@@ -123,19 +116,19 @@ class _GoalSearch:
         before = self._judge(self._comparison.values)
         with case.attempt("goal") as notes:
             notes.append(words.metric_value(goal.name, before, goal.within, len(self._feeds)))
-        if before <= goal.within:
-            reason = words.goal_reached(goal.name, before, goal.within)
-            return Found(DiagnosisResult(AGREE, reason=reason), case)
-        self._check_memory()
+        if (early := self._result_without_search(before)) is not None:
+            return Found(early, case)
         model = self._open_model()
         with case.attempt("sites") as notes:
             notes.append(words.sites_found(model.sites))
         if not model.sites:
             return Skip("no site can be switched off")
-        exact = self._judge(self._run(model.float_at_sites(range(len(model.sites)))), self._rms)
+        in_float = self._run(model.float_at_sites(range(len(model.sites))))
+        exact = self._judge(in_float, self._rms)
         if exact > max(_EXACT, 0.02 * self._judge(self._comparison.values, self._rms)):
             return self._diagnose_float_model(model, exact)
-        floor = self._judge(self._run(model.float_at_sites(range(len(model.sites)))))
+        floor = self._judge(in_float)
+        del in_float
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
@@ -155,6 +148,19 @@ class _GoalSearch:
                 notes.append(why)
             return Unexplained(why, ends=True)  # A backend is at fault.
         return self._result(model, before)
+
+    def _result_without_search(self, before: float) -> DiagnosisResult | None:
+        """Return the result if the model reaches the goal, or the search does not fit into memory;
+        None if the search can begin.
+        """
+        goal = self._goal
+        if before <= goal.within:
+            return DiagnosisResult(AGREE, reason=words.goal_reached(goal.name, before, goal.within))
+        if (missing := missing_memory(self._case)) is None:
+            return None
+        weights = describe_weights(self._case, self._comparison.pair, *missing)
+        value = words.goal_missed(goal.name, before, goal.within)
+        return DiagnosisResult(INCONCLUSIVE, reason=f"{value} {weights}")
 
     def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
         """Return the diagnosis of the floating-point model if it also differs from its
@@ -314,16 +320,6 @@ class _GoalSearch:
         return measure_again(self._case, request, lambda made: self._judge(self._run(made)), before)
 
     # Measuring.
-
-    def _check_memory(self) -> None:
-        """Raise UsageError if the weights do not fit in memory during the search."""
-        weights = self._case.model.graph.all_weights
-        needed = sum(
-            prod(weight.shape) * _BYTES.get(str(weight.dtype), _FLOAT_BYTES) for weight in weights
-        )
-        limit = self._case.budget or 2 * self._case.room
-        if needed > limit:
-            raise errors.search_needs_memory(needed, limit)
 
     def _open_model(self) -> QuantizedModel:
         """Return the quantized model with its reference, in the form that the backend executes."""
