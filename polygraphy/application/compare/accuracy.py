@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Generator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -31,12 +31,13 @@ from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.ports import Plots, ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
-from polygraphy.domain.states.aligning import read_part
-from polygraphy.domain.states.comparing import StepFigures, step_row
 from polygraphy.domain.tensors.naming import Note
 from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import open_spool
+
+if TYPE_CHECKING:
+    from polygraphy.domain.states.comparing import StepFigures
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
 
@@ -44,7 +45,7 @@ DEFAULT_PATH = "worst.safetensors"
 
 
 @frozen
-class _Kept:
+class _SavedOutput:
     """An output to save: its error, and the arrays of both runs."""
 
     badness: tuple[bool, float]
@@ -70,7 +71,7 @@ class WorstTensors:
             )
         self._count = count
         self._path = path or DEFAULT_PATH
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _SavedOutput] = {}
         resolve(ResultStore).writer(self._path, RunResults)  # Complains before anything is run.
 
     def add(self, pair: PairResult) -> None:
@@ -79,10 +80,10 @@ class WorstTensors:
             values = pair.sides(name)
             if values is None:
                 continue
-            Kept = _Kept(rank_of(result), pair.runners, pair.positions, values)
+            output = _SavedOutput(rank_of(result), pair.runners, pair.positions, values)
             known = self._kept.get(name)
-            if known is None or Kept.badness > known.badness:
-                self._kept[name] = Kept
+            if known is None or output.badness > known.badness:
+                self._kept[name] = output
             if len(self._kept) > self._count:
                 del self._kept[min(self._kept, key=lambda name: self._kept[name].badness)]
 
@@ -512,7 +513,7 @@ class _Comparison:
             OutputCompareResult.prepare_settling(pair.results.values())
         for result in pair.results.values():
             if isinstance(result, CompareResult):
-                self._let_go(result)
+                self._copy_compared_data(result)
         if not pair.results:  # Another part of the iteration may have some.
             return any(run is not None and run.part is not None for _, run in (run0, run1))
         # A state counts if an output of a later step differs.
@@ -534,6 +535,8 @@ class _Comparison:
         facts = next((run.step for run in outputs if run.step is not None), None)
         if facts is None or len(outputs) < len(runs) or not pair.results:
             return
+        from polygraphy.domain.states.comparing import StepFigures, step_row
+
         judged = facts.judged or ""
         row = step_row(
             facts,
@@ -544,7 +547,7 @@ class _Comparison:
         names = (label_of_runner(pair.runners[0]), label_of_runner(pair.runners[1]))
         self.steps.setdefault(position, StepFigures(names)).add(facts, row, pair.results)
 
-    def _let_go(self, result: CompareResult) -> None:
+    def _copy_compared_data(self, result: CompareResult) -> None:
         """Copy the data that a result needs, because the compared outputs may change."""
         if not self._keep_arrays:
             return result.settle()
@@ -587,6 +590,8 @@ def _without_unread(run: Run, other: Run) -> Run:
     facts = next((each.step for _, each in (run, other) if each and each.step), None)
     if outputs is None or facts is None or facts.hidden is None:
         return run
+    from polygraphy.domain.states.aligning import read_part
+
     shown, rough = outputs.with_outputs(read_part(outputs, facts)), outputs.rough
     if rough is not None:
         shown.rough = lambda dtype: [read_part(moved, facts) for moved in rough(dtype)]

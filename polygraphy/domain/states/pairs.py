@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -195,7 +195,7 @@ def state_pairs(
             output: StatePair(output, name, source="shapes")
             for output, name in pairs_by_shape(graph)
         }
-    pairs = {output: _like_others(pair, by_graph, tensors) for output, pair in pairs.items()}
+    pairs = {output: _completed_pair(pair, by_graph, tensors) for output, pair in pairs.items()}
     seen_names: set[str] = set()
     first = []
     for conflict in conflicts:
@@ -205,7 +205,7 @@ def state_pairs(
     return [pairs[name] for name in outputs if name in pairs], first
 
 
-def _like_others(
+def _completed_pair(
     pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> StatePair:
     """Return a state pair that the graph does not show, with the behavior of similar pairs."""
@@ -318,10 +318,15 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
     names = pairs_by_name(
         [tensor.name for tensor in graph.outputs], [tensor.name for tensor in graph.inputs]
     )
+    places = {tensor.name: at for at, tensor in enumerate(graph.inputs)}
+    offsets = Counter(places[pair.input] - at for _, at, pair in rows_found)
+    usual = offsets.most_common(1)[0][0] if offsets else 0
     rows_found.sort(
         key=lambda indices: (
             indices[0],
             names.get(indices[2].output) != indices[2].input,
+            # Of two outputs that continue one input, the one out of order reads the wrong input.
+            places[indices[2].input] - indices[1] != usual,
             indices[1],
         )
     )

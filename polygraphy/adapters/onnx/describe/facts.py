@@ -29,7 +29,6 @@ from attrs import evolve
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.parts import layouts_of
-from polygraphy.adapters.onnx.describe.reading import read_graph
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.shapes import set_input_shapes, shape_of, values_of
 from polygraphy.adapters.onnx.storage.elements import elements
@@ -56,7 +55,6 @@ from polygraphy.adapters.onnx_common.messages import (
 )
 from polygraphy.domain.catalog.compute import ACCURACY_LEVELS, ComputePrecision
 from polygraphy.domain.model.regions import BOUNDED, MOVES
-from polygraphy.domain.states.cache_sizes import cache_sizes
 from polygraphy.domain.tensors.facts import (
     DeferredFacts,
     DeferredLayouts,
@@ -243,15 +241,15 @@ _MASK = InputHint(0, 1, "a mask")
 def input_hints(graph: GraphProto) -> dict[str, InputHint]:
     """Return, by input, the values that it accepts, if known; masks may have any type, indices only
     integers."""
-    Known = _Known(graph)
+    graph_uses = _GraphUses(graph)
     hints = {}
     for value in inputs_of(graph):
         is_integer = _is_integer(value)
-        uses = list(Known.uses(value.name)) if is_integer else []
-        compared = None if uses or not is_integer else Known.comparison_hint(value.name)
+        uses = list(graph_uses.uses(value.name)) if is_integer else []
+        compared = None if uses or not is_integer else graph_uses.comparison_hint(value.name)
         if compared is not None:
             uses.append(compared)
-        if Known.is_inverted_mask(value.name):
+        if graph_uses.is_inverted_mask(value.name):
             uses.append(_MASK)
         if uses:
             # All of its values must be legal for every use.
@@ -265,7 +263,7 @@ def _is_integer(value: ValueInfoProto) -> bool:
     return dtype in _INTEGERS
 
 
-class _Known:
+class _GraphUses:
     """The consumers, shapes and constants of a graph."""
 
     def __init__(self, graph: GraphProto) -> None:
@@ -635,7 +633,12 @@ def _dim_lengths(model: ModelProto) -> dict[str, int]:
     """Return the lengths of named input dimensions, such as those of caches, that operators
     require."""
     shapes = [shape_of(value) or () for value in model.graph.input]
-    graph = read_graph(model) if may_be_caches(shapes) else None
+    if not may_be_caches(shapes):
+        return {}
+    from polygraphy.adapters.onnx.describe.reading import read_graph
+    from polygraphy.domain.states.cache_sizes import cache_sizes
+
+    graph = read_graph(model)
     return {} if graph is None else cache_sizes(graph, (), None)
 
 
