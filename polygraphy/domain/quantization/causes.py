@@ -83,6 +83,8 @@ measured).
 
 def is_suspect(site: Site, loss: SiteLoss) -> bool:
     """Return whether a parameter of a site is wrong."""
+    if site.scheme is not None and site.scheme.has_invalid_scale:
+        return loss.loss > 0  # A weight may be all zeros.
     if site.kind == "bias":
         return site.scheme is not None and loss.loss > _BIAS_LOSS
     if site.read is not None:
@@ -117,6 +119,8 @@ def is_certain(site: Site, loss: SiteLoss) -> bool:
 def cause_of(site: Site, loss: SiteLoss) -> str:
     """Return the name of the incorrect parameter of a site."""
     scheme, best = site.scheme, loss.best
+    if scheme is not None and scheme.has_invalid_scale:
+        return SCALE
     if site.read is not None:
         return PAIR
     if site.kind == "bias":
