@@ -120,7 +120,7 @@ def assert_outputs_match(
     if first_model is not None and steps is None:
         raise _short(UsageError("first_model requires steps.", hint="Add steps=8."))
     data = _Data(inputs, shapes, 1, seeds, steps, None if first_model is None else str(first_model))
-    with _quietly(), _at_hand(model, data) as path:
+    with _quietly(), _model_file(model, data) as path:
         flags = _flags_of_all(backends)
         listed = backends.values() if isinstance(backends, Mapping) else backends
         more = data.step_flags()
@@ -168,7 +168,7 @@ def assert_matches_golden(
     __tracebackhide__ = True
     session = _session()
     data = _Data(inputs, shapes, seed, 1)
-    with _quietly(), _at_hand(model, data) as path:
+    with _quietly(), _model_file(model, data) as path:
         file = _golden_file(session, folder, name)
         is_new = session is not None and session.updates
         if not is_new and not file.exists():
@@ -311,7 +311,7 @@ class _Data:
 
 
 @contextmanager
-def _at_hand(model: Any, data: _Data) -> Iterator[str]:
+def _model_file(model: Any, data: _Data) -> Iterator[str]:
     """Yield the path of a model. A model in memory is saved while it is needed, including for a
     diagnosis after a failure."""
     if isinstance(model, (str, Path)) and data.inputs is None:

@@ -92,7 +92,7 @@ def run(
     reports = [report] if isinstance(report, str) else report or ()
     command = _command_of(known.get("__doc__") or "")
     view = RunView(command, str(known.get("MODEL", "")), reports)
-    with bind(Console, cast("Any", view)), bind(Findings, view), _heard():
+    with bind(Console, cast("Any", view)), bind(Findings, view), _fault_listener():
         try:
             if format == "text" and not report:
                 sys.exit(_run_framed(check_and_run, view, banner))
@@ -126,7 +126,7 @@ def _answer_arguments(main: Callable[[], Any]) -> None:
     sys.exit(exit_code(refuse))
 
 
-def _heard() -> AbstractContextManager[None]:
+def _fault_listener() -> AbstractContextManager[None]:
     """Return a context in which the search that runs this program as its check learns about failed
     outputs."""
     path = os.environ.get(FAULTS_VARIABLE)
@@ -185,12 +185,12 @@ def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
     exit_code(write)
 
 
-def _unheard(kind: str, message: str, code: int) -> None:
+def _ignore_problem(kind: str, message: str, code: int) -> None:
     """Ignore a problem."""
 
 
 def _run_framed(
-    main: Callable[[], Any], view: RunView, banner: bool, listen: Listen = _unheard
+    main: Callable[[], Any], view: RunView, banner: bool, listen: Listen = _ignore_problem
 ) -> int:
     """Run a main function between the first and last lines of a program; return the exit code."""
     command = " ".join(sys.argv)
@@ -229,7 +229,7 @@ _VERDICTS = {
 }
 
 
-def exit_code(main: Callable[[], Any], listen: Listen = _unheard) -> int:
+def exit_code(main: Callable[[], Any], listen: Listen = _ignore_problem) -> int:
     """Run a main function and return its exit code; errors are logged in one line, without a
     traceback, and `listen` is called with the kind, the message and the exit code of one.
     """

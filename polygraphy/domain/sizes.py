@@ -220,12 +220,12 @@ def _is_all_finite(array: Array) -> bool:
     return all(bool(np.isfinite(block).all()) for (block,) in _blocks(array))
 
 
-def in_a_row(value: Any) -> Array:
+def flat_elements(value: Any) -> Array:
     """Return the elements of a tensor, or of a sequence or map of tensors, as one vector."""
     if isinstance(value, dict):
-        return in_a_row(list(value.values()))
+        return flat_elements(list(value.values()))
     if isinstance(value, (list, tuple)):
-        parts = [np.ravel(in_a_row(part)) for part in value]
+        parts = [np.ravel(flat_elements(part)) for part in value]
         return np.concatenate(parts) if parts else np.zeros(0)
     return np.asarray(value)
 

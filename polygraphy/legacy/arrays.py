@@ -248,7 +248,9 @@ def topk(obj: Any, k: int, axis: int) -> tuple[Any, Any]:
     array = to_numpy(obj)
     places = np.flip(np.argsort(array, axis=axis, kind="stable"), axis=axis)
     places = np.take(places, np.arange(np.minimum(k, array.shape[axis])), axis=axis)
-    return _like(obj, np.take_along_axis(array, places, axis=axis)), _like(obj, places)
+    return _in_library_of(obj, np.take_along_axis(array, places, axis=axis)), _in_library_of(
+        obj, places
+    )
 
 
 def histogram(obj: Any, range: tuple[float, float] | None = None) -> tuple[Any, Any]:
@@ -259,7 +261,7 @@ def histogram(obj: Any, range: tuple[float, float] | None = None) -> tuple[Any, 
         range: the outer edges (default: the smallest and the largest element).
     """
     counts, edges = np.histogram(to_numpy(obj), bins=10, range=range)
-    return _like(obj, counts), _like(obj, edges)
+    return _in_library_of(obj, counts), _in_library_of(obj, edges)
 
 
 def unravel_index(index: int, shape: Sequence[int]) -> tuple[int, ...]:
@@ -267,7 +269,7 @@ def unravel_index(index: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(signedinteger) for signedinteger in np.unravel_index(index, tuple(shape)))
 
 
-def _like(obj: Any, found: Any) -> Any:
+def _in_library_of(obj: Any, found: Any) -> Any:
     """Return an array in the library of the first argument."""
     return to_torch(found).to(obj.device) if is_torch(obj) else found
 
@@ -298,7 +300,7 @@ def _make_function(
     name: str,
     function: Callable[..., Any],
     doc: str,
-    answer: Callable[[Any, Any], Any] = _like,
+    answer: Callable[[Any, Any], Any] = _in_library_of,
     prepared: Callable[[Array], Array] = np.asarray,
 ) -> Callable[..., Any]:
     """Return a NumPy function that also accepts arrays of other libraries.

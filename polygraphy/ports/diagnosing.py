@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.quantizing import QuantizedOperand
-    from polygraphy.domain.diagnosis.two_models import Mending
+    from polygraphy.domain.diagnosis.two_models import CopyPlan
     from polygraphy.domain.diagnosis.variants import Variant
-    from polygraphy.domain.model import Graph, Model
+    from polygraphy.domain.model import Model
     from polygraphy.domain.model.graph import Node
     from polygraphy.domain.quantization.code_tensors import CodeTensor
     from polygraphy.domain.quantization.requantization import Requantization
@@ -589,17 +589,12 @@ def sanitize_model(model: Any, *, fold_constants: bool = False) -> Any:
 
 
 @port
-def graph_with_weights(model: Any) -> Graph:
-    """Return the graph of an ``onnx.ModelProto``, with the values of its weights."""
-
-
-@port
 def describe_with_weights(model: Any) -> Model:
     """Return a description of an ``onnx.ModelProto``, with the values of its weights."""
 
 
 @port
-def apply_copies(model: Any, reference: Any, plan: Mending) -> Any:
+def apply_copies(model: Any, reference: Any, plan: CopyPlan) -> Any:
     """Return a copy of a model with the parts of the reference that a plan names."""
 
 

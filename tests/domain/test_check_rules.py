@@ -72,6 +72,6 @@ def test_what_is_compared_by_position_alone_counts_only_where_it_did_at_first() 
 def test_a_part_whose_named_outputs_pass_only_lacks_partners() -> None:
     first = Failure(1, outputs={"y": 2.0, "y2 compared with nothing": float("inf")})
     lacking = {"y compared with nothing": float("inf")}
-    assert Failure(1, outputs={"t": None, **lacking}).is_of_names(first)
-    assert not Failure(1, outputs={"t": 1.0, **lacking}).is_of_names(first)
-    assert not Failure(1, outputs=lacking).is_of_names(first), "nothing was compared"
+    assert Failure(1, outputs={"t": None, **lacking}).lacks_only_partners(first)
+    assert not Failure(1, outputs={"t": 1.0, **lacking}).lacks_only_partners(first)
+    assert not Failure(1, outputs=lacking).lacks_only_partners(first), "nothing was compared"

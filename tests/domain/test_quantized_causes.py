@@ -102,7 +102,8 @@ def test_the_line_for_the_genai_builder_has_the_option_that_it_reads() -> None:
     assert line.startswith("--extra_options nodes_to_exclude=/lm_head/MatMul,/model/MatMul (")
     assert "'nodes_to_exclude=/a b'" in exclusion("genai", ["/a b"])
     # The command line separates names by commas; the function takes a list.
-    assert exclusion("genai", ["a,b"]) == "create_model(..., nodes_to_exclude=['a,b'])"
+    for name in ("a,b", "a\nb", "\x1b[31mred"):
+        assert exclusion("genai", [name]) == f"create_model(..., nodes_to_exclude=[{name!r}])"
 
 
 NAMES = ["/a/b/Conv 1", "x[0].conv+(2)", 'it\'s "q"', "a,b=c\\*", "größe→ü", "{n}|^m$", "tab\tx"]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
-from polygraphy.domain.quantization.asked_sites import AskedSites, numbers_of
 from polygraphy.domain.quantization.powers import PowerSum, measure_powers
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch
+from polygraphy.domain.quantization.site_requests import SiteRequests, numbers_of
 from polygraphy.domain.quantization.sites import FloatNode, Site
 
 COUNT = 120
@@ -127,7 +127,7 @@ def test_sets_that_grow_keep_the_sites_that_a_quantizer_marks() -> None:
         ]
         asks = {node.name: rng.choice(("all", "inputs", "follows", "output")) for node in nodes}
         sites = [Site(f"t{number}", "activation", None) for number in range(11)]
-        asked = AskedSites(nodes, sites, asks, {}, ())
+        asked = SiteRequests(nodes, sites, asks, {}, ())
         names = [f"n{number}" for number in rng.sample(range(10), 5)]
         bits = asked.remaining(asked.nodes(names), asked.nodes(names[:3]))
         assert {*numbers_of(bits)} == remaining(nodes, sites, asks, {*names})

@@ -569,10 +569,10 @@ def test_large_inputs_are_one_draw_of_the_generator(size: int, bounds: Any) -> N
 def test_feeds_are_the_same_one_by_one_and_in_a_row() -> None:
     loader = DataLoader(iterations=4, val_range=(-3.0, 9.0))
     loader.input_metadata = describe(("x", F32, (5,)), ("i", I64, (7,)))
-    in_a_row = list(loader)
+    in_order = list(loader)
     for index in (3, 0, 2, 1):
         for name, array in loader[index].items():
-            np.testing.assert_array_equal(array, in_a_row[index][name])
+            np.testing.assert_array_equal(array, in_order[index][name])
 
 
 def test_dimensions_of_one_name_are_as_long_as_those_that_were_given() -> None:

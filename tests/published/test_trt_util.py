@@ -266,7 +266,7 @@ def test_checks(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_logger_is_none_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polygraphy.adapters.tensorrt.library.module._Made.logger", None)
+    monkeypatch.setattr("polygraphy.adapters.tensorrt.library.module._CurrentLogger.logger", None)
     assert util.TRT_LOGGER is None
     made = util.get_trt_logger()
     assert util.TRT_LOGGER is made is get_trt_logger()

@@ -17,7 +17,7 @@ from polygraphy.domain.tensors.pairing import find_by_name
 from polygraphy.ports.reporting import Console
 
 
-class Everyone:
+class Listeners:
     """Passes each call on to several listeners, in order."""
 
     def __init__(self, listeners: Sequence[Any]) -> None:
@@ -42,7 +42,7 @@ def write_faults(path: str) -> Iterator[None]:
     """Append a line of JSON to a file when the program ends: for each judged output None if it
     passed, else its largest difference."""
     heard = OutputFaults()
-    with bind(Console, Everyone([resolve(Console), heard])):
+    with bind(Console, Listeners([resolve(Console), heard])):
         try:
             yield
         finally:

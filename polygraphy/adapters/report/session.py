@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import numpy as np
 from attrs import evolve
 
-from polygraphy.adapters.report.faults import Everyone
+from polygraphy.adapters.report.faults import Listeners
 from polygraphy.adapters.report.markdown import annotate, junit_of, markdown_of
 from polygraphy.adapters.report.sarif import sarif_of
 from polygraphy.binding import bind, function_for, resolve
@@ -359,7 +359,7 @@ class Session:
         """Record reports; they are not shown if the document is printed."""
         reports = ReportsRecorder(self._recorder)
         for port in (Reports, ModelReports):
-            heard = Everyone([resolve(port), reports]) if shows_reports else cast("Any", reports)
+            heard = Listeners([resolve(port), reports]) if shows_reports else cast("Any", reports)
             self._bound.enter_context(bind(cast("Any", port), heard))
 
     def problem(self, kind: str, message: str, code: int) -> None:

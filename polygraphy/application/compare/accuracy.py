@@ -44,7 +44,7 @@ DEFAULT_PATH = "worst.safetensors"
 
 
 @frozen
-class _Kept:
+class _SavedOutput:
     """An output to save: its error, and the arrays of both runs."""
 
     badness: tuple[bool, float]
@@ -70,7 +70,7 @@ class WorstTensors:
             )
         self._count = count
         self._path = path or DEFAULT_PATH
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _SavedOutput] = {}
         resolve(ResultStore).writer(self._path, RunResults)  # Complains before anything is run.
 
     def add(self, pair: PairResult) -> None:
@@ -79,10 +79,10 @@ class WorstTensors:
             values = pair.sides(name)
             if values is None:
                 continue
-            Kept = _Kept(rank_of(result), pair.runners, pair.positions, values)
+            output = _SavedOutput(rank_of(result), pair.runners, pair.positions, values)
             known = self._kept.get(name)
-            if known is None or Kept.badness > known.badness:
-                self._kept[name] = Kept
+            if known is None or output.badness > known.badness:
+                self._kept[name] = output
             if len(self._kept) > self._count:
                 del self._kept[min(self._kept, key=lambda name: self._kept[name].badness)]
 
@@ -512,7 +512,7 @@ class _Comparison:
             OutputCompareResult.prepare_settling(pair.results.values())
         for result in pair.results.values():
             if isinstance(result, CompareResult):
-                self._let_go(result)
+                self._copy_compared_data(result)
         if not pair.results:  # Another part of the iteration may have some.
             return any(run is not None and run.part is not None for _, run in (run0, run1))
         # A state counts if an output of a later step differs.
@@ -544,7 +544,7 @@ class _Comparison:
         names = (label_of_runner(pair.runners[0]), label_of_runner(pair.runners[1]))
         self.steps.setdefault(position, StepFigures(names)).add(facts, row, pair.results)
 
-    def _let_go(self, result: CompareResult) -> None:
+    def _copy_compared_data(self, result: CompareResult) -> None:
         """Copy the data that a result needs, because the compared outputs may change."""
         if not self._keep_arrays:
             return result.settle()

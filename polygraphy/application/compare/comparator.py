@@ -123,7 +123,9 @@ class Comparator:
                 "Streaming runners take turns in one process and cannot be warmed up.",
                 hint="Run them in sequence.",
             )
-        return _telling(data, inference.stream(runners, data, profiling=profiling, **saving))
+        return _with_shape_notes(
+            data, inference.stream(runners, data, profiling=profiling, **saving)
+        )
 
     @staticmethod
     def run_layerwise(
@@ -179,7 +181,7 @@ class Comparator:
             save_inputs_path=save_inputs_path,
             save_input_blob_path=save_input_blob_path,
         )
-        return _telling(data, results)
+        return _with_shape_notes(data, results)
 
     @staticmethod
     def default_comparisons(run_results: RunResults) -> list[tuple[int, int]]:
@@ -316,7 +318,7 @@ def _resolve_data(data_loader: Any) -> Any:
     return data_loader() if callable(data_loader) else data_loader
 
 
-def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
+def _with_shape_notes(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
     """Yield results; errors list the shapes that were chosen for generated data."""
     from polygraphy.application.run.feeding import explain_assumptions
 

@@ -136,7 +136,7 @@ def _as_results(stored: Stored, path: str) -> Iterator[RunResults]:
         yield RunResults([(path, [IterationResult(feed, runner_name=path)])])
 
 
-def _what_there_is(functions: Collection[str], answers: Collection[Any]) -> str:
+def _contents_sentence(functions: Collection[str], answers: Collection[Any]) -> str:
     """Return a sentence that lists the metrics and functions in saved results."""
     remote_names = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
     if any(isinstance(answer, OutputCompareResult) for answer in answers):
@@ -286,7 +286,7 @@ class _Judge:
                 raise UsageError(
                     f"{path} contains no metrics of the comparison function {function}, so its"
                     " threshold cannot be checked.",
-                    hint=_what_there_is(functions, answers),
+                    hint=_contents_sentence(functions, answers),
                 )
 
     def apply(self, path: str, result: AccuracyResult) -> None:

@@ -27,7 +27,7 @@ from polygraphy.domain.errors import BackendError, MissingDependencyError, Polyg
 from polygraphy.domain.limits import ROUNDING_LIMIT
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.rounding import Rounding, deviation, in_order
-from polygraphy.domain.sizes import in_a_row
+from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import is_ordered
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -169,7 +169,7 @@ class _Pair:
             yield runs
 
 
-def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
+def _half_precision_judge(pair: _Pair, data_loader: Any) -> _HalfComparison | None:
     """Return a judge for half-precision casts like that of a diagnosis; None if the models differ
     in more than precision.
     """
@@ -203,10 +203,10 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
     elif verdict == "inconclusive":
         G_LOGGER.warning(f"In {dtype}, {before}: rounding accumulates in all nodes.")
     feeds = chosen if is_made_up else _feeds(pair.original, half.model.inputs, data)
-    return _OfHalf(dtype, trial.tolerance, feeds)
+    return _HalfComparison(dtype, trial.tolerance, feeds)
 
 
-class _OfHalf(PairwiseCompareFunc):
+class _HalfComparison(PairwiseCompareFunc):
     """Compares outputs in half precision with those in float32, with tolerances from rounding."""
 
     label = "simple"
@@ -266,7 +266,7 @@ class _OfHalf(PairwiseCompareFunc):
     def _alike(self, name: str, value: Any, expected: Any) -> tuple[Any, Any]:
         """Return an output and its reference as arrays with aligned elements."""
         if isinstance(expected, (list, tuple)):
-            array, other_array = in_a_row(value), in_a_row(expected)
+            array, other_array = flat_elements(value), flat_elements(expected)
             return (array, other_array) if array.shape == other_array.shape else (value, expected)
         if not isinstance(expected, np.ndarray) or not isinstance(value, np.ndarray):
             return value, expected

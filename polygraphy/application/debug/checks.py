@@ -174,7 +174,7 @@ class CheckCommand:
             reason = reason_of(finished, failure)
             if self._is_other(failure):
                 outcome, reason = Outcome.UNRESOLVED, f"different failure: {reason}"
-                if self._first is not None and failure.is_of_names(self._first):
+                if self._first is not None and failure.lacks_only_partners(self._first):
                     outcome, reason = Outcome.GOOD, ""
         if finished.output and not (self._hides and outcome is not Outcome.GOOD):
             show = G_LOGGER.info if self._shows else G_LOGGER.verbose

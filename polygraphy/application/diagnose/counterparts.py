@@ -18,9 +18,9 @@ from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.application.diagnose.tensor_trace import rename_tensors, tensor_store, trace_tensors
 from polygraphy.domain.diagnosis.exported import (
-    Print,
+    Fingerprint,
     arrangements,
-    print_of,
+    fingerprint_of,
     same_tensors,
     same_weight,
     stack_weights,
@@ -113,7 +113,7 @@ class Counterparts:
         """Return the operation that computes a return value of the program; empty if there
         is none.
         """
-        fingerprint = print_of(value)
+        fingerprint = fingerprint_of(value)
         equal_prints = [
             name
             for name, single_fingerprint in self._prints.items()
@@ -254,9 +254,9 @@ class Counterparts:
         return [evidence.still_differ(len(tensors), differing[:4])]
 
 
-def _tensor_prints(values: Mapping[str, Any]) -> dict[str, Print]:
+def _tensor_prints(values: Mapping[str, Any]) -> dict[str, Fingerprint]:
     """Return the fingerprint of each tensor that has one."""
-    fingerprints = {name: print_of(values[name]) for name in values}
+    fingerprints = {name: fingerprint_of(values[name]) for name in values}
     return {
         name: fingerprint for name, fingerprint in fingerprints.items() if fingerprint is not None
     }
@@ -501,7 +501,7 @@ class _Search:
             ops = [*dict.fromkeys(reader.op for _, reader in self._readers(name))]
             off = deviation(value, weight)
             facts.append(
-                program_evidence.weight_is_not(name, ops, names[name], off, other_name, kind)
+                program_evidence.differing_weight(name, ops, names[name], off, other_name, kind)
             )
         is_as_held = any(
             np.shape(x) == self._held[name].shape and not deviation(self._held[name], x).is_wrong
@@ -562,7 +562,7 @@ class _Search:
             best = self._best(tries)
             if best is not None:
                 ops = [*dict.fromkeys(node.op for _, node in self._readers(name))]
-                facts = [program_evidence.number_is_not(name, ops, now, best[1])]
+                facts = [program_evidence.differing_number(name, ops, now, best[1])]
                 return OtherWeights(best[0], self._positions([name]), None, facts)
         return None
 

@@ -95,7 +95,7 @@ def inspect_model(
 
     Of several models, all that can be read are shown before that is raised.
     """
-    showing = _Showing(_detail_of(show), stats=stats, unbounded=list_unbounded_dds)
+    showing = _ModelViewer(_detail_of(show), stats=stats, unbounded=list_unbounded_dds)
     lists_tensors = "quantization" in show or reference is not None or bool(inputs)
     unread: list[str] = []
     for model in models:
@@ -193,7 +193,7 @@ def read_model(
     return describe(evolve(source, kind=kind), detail)
 
 
-class _Showing:
+class _ModelViewer:
     """Shows one model after the other."""
 
     def __init__(self, detail: Detail, *, stats: bool, unbounded: bool) -> None:

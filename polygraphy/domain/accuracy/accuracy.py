@@ -16,7 +16,7 @@ from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.limits import Threshold
 from polygraphy.domain.ports import data_frame
 from polygraphy.domain.results.results import IterationResult, KeyedList
-from polygraphy.domain.tensors.pickling import Storable, pickle_as, their_items
+from polygraphy.domain.tensors.pickling import Storable, pickle_as, pickled_items
 
 RunnerPair = tuple[str, str]
 PairKey = Union[RunnerPair, SupportsIndex, None]
@@ -132,13 +132,13 @@ def reevaluate(answers: Iterable[tuple[str, Any]], thresholds: Thresholds) -> No
         UsageError: an output has no threshold, or one for metrics that its answer does not hold;
             no answer is changed then.
     """
-    chosen = [(answer, _fitting(name, answer, thresholds)) for name, answer in answers]
+    chosen = [(answer, _applicable_threshold(name, answer, thresholds)) for name, answer in answers]
     for answer, threshold in chosen:
         if threshold is not None:
             answer.set_thresholds(threshold)
 
 
-def _fitting(name: str, answer: Any, thresholds: Thresholds) -> Threshold | None:
+def _applicable_threshold(name: str, answer: Any, thresholds: Thresholds) -> Threshold | None:
     """Return the threshold for a result; None if it has no metrics to judge."""
     if isinstance(answer, UncomparedResult):
         return None
@@ -519,7 +519,7 @@ class AccuracyResults(list[AccuracyResult], Storable):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
-        self.extend(their_items(state) or ())
+        self.extend(pickled_items(state) or ())
         vars(self).update(state)
 
     def output_names(self) -> list[str]:

@@ -186,7 +186,7 @@ class OutputRows:
         self.iterations = 0
         self.empty: list[int] = []
         self._last: int | None = -1
-        self._found: dict[str, _Found] = {}
+        self._outputs: dict[str, _OutputSummary] = {}
 
     def add(self, iteration: int | None, answers: Mapping[str, Any]) -> None:
         """Add the results of an iteration, or a part of one; iteration None is the average
@@ -198,24 +198,24 @@ class OutputRows:
         if not answers and iteration is not None:
             self.empty.append(iteration)
         for name, answer in answers.items():
-            Found = self._found.get(name)
-            if Found is None:
-                Found = self._found[name] = _Found(name, answer)
-            Found.add(iteration, answer)
+            summary = self._outputs.get(name)
+            if summary is None:
+                summary = self._outputs[name] = _OutputSummary(name, answer)
+            summary.add(iteration, answer)
             if self.measures and isinstance(answer, CompareResult):
-                Found.measure(answer)
+                summary.measure(answer)
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return len(self._found)
+        return len(self._outputs)
 
     def drop(self, names: Collection[str]) -> None:
         """Drop the rows of outputs."""
-        self._found = {name: each for name, each in self._found.items() if name not in names}
+        self._outputs = {name: each for name, each in self._outputs.items() if name not in names}
 
     def rows(self) -> list[OutputRow]:
         """Return the rows, in the order of the outputs."""
-        return [found.row() for found in self._found.values()]
+        return [found.row() for found in self._outputs.values()]
 
 
 class AccuracyTable:
@@ -359,7 +359,7 @@ def _average_rows(table: OutputRows, result: AccuracyResult, at: int) -> OutputR
     return average
 
 
-class _Found:
+class _OutputSummary:
     """Collects the results of one output; the first iteration sets type and shape."""
 
     __slots__ = ("absolute", "kept", "limit", "matched", "metric", "metrics", "name", "noise",

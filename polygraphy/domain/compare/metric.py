@@ -102,7 +102,7 @@ class MetricResult(CompareResult):
         super().__init__(thresholds)
         self.value = value
 
-    def _take_their_metrics(self, state: dict[str, Any]) -> None:
+    def _load_pickled_metrics(self, state: dict[str, Any]) -> None:
         """Load the metric from the state of a pickle of NVIDIA's Polygraphy."""
         self.value = state.get(self.metric.field)
 

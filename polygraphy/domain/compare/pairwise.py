@@ -16,7 +16,7 @@ from polygraphy.domain.compare.result import (
 )
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.results.results import IterationResult, Lineage, label_of_runner
-from polygraphy.domain.sizes import in_a_row
+from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, compute_dtype
 from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
@@ -187,7 +187,7 @@ def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
         and arrays[1] is None
         and [*map(np.shape, value)] == [*map(np.shape, reference)]
     ):
-        return in_a_row(value), in_a_row(reference)
+        return flat_elements(value), flat_elements(reference)
     return arrays
 
 

@@ -140,11 +140,11 @@ class CompareResult:
             names = [field.name for field in fields(type(thresholds)) if field.name != "reason"]
             thresholds = type(thresholds)(*(getattr(thresholds, name) for name in names))
         type(self).__init__(self, thresholds=thresholds)
-        self._take_their_metrics(state)
+        self._load_pickled_metrics(state)
         sides = [state["output0_name"], state["output1_name"]]
         self.tensor0, self.tensor1 = (ComparedTensor(name, "?", ()) for name in sides)
 
-    def _take_their_metrics(self, state: dict[str, Any]) -> None:
+    def _load_pickled_metrics(self, state: dict[str, Any]) -> None:
         """Load the metrics from the state of a pickle by NVIDIA."""
 
     def __eq__(self, other: object) -> bool:
@@ -354,7 +354,7 @@ class OutputCompareResult(CompareResult):
         result._is_rounding = None
         return result
 
-    def _take_their_metrics(self, state: dict[str, Any]) -> None:
+    def _load_pickled_metrics(self, state: dict[str, Any]) -> None:
         """Load the metrics from the state of a pickle of NVIDIA's Polygraphy."""
         self._metrics = {field: state.get(field) for field in _FIELDS}
         self._passed = state.get("_stored_passed")

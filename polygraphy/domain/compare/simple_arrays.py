@@ -256,7 +256,7 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
     if value.lineage is not None:
         inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
         return result if inherited is None else judge_with(inherited)
-    explained = _adding_up(sides, rounding)
+    explained = _with_accumulated_rounding(sides, rounding)
     if explained != rounding or rounding.parts:
         result = judge_with(explained, lambda _: explained)
         if explained.parts:
@@ -317,7 +317,7 @@ def _judge_reordered(
     return None
 
 
-def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
+def _with_accumulated_rounding(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
     """Return the rounding limit with accumulated rounding added, if the model is available."""
     for side in sides:
         precision = coarsest_between(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.diagnosis.words import reasons
-from polygraphy.domain.sizes import in_a_row
+from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
 
@@ -30,7 +30,9 @@ def are_equal(values: Sequence[Values], expected: Sequence[Values]) -> bool:
     """Return whether all outputs equal the expected ones bit for bit."""
     return all(
         np.array_equal(
-            in_a_row(value[name]), in_a_row(expected[name]), equal_nan=is_float(expected[name])
+            flat_elements(value[name]),
+            flat_elements(expected[name]),
+            equal_nan=is_float(expected[name]),
         )
         for value, expected in zip(values, expected)
         for name in value.keys() & expected.keys()
@@ -102,7 +104,7 @@ def constant_outputs(saved: Sequence[Values], names: Collection[str]) -> list[st
     return [
         name
         for name in sorted(names)
-        if _is_constant([in_a_row(values[name]) for values in saved if name in values])
+        if _is_constant([flat_elements(values[name]) for values in saved if name in values])
     ]
 
 

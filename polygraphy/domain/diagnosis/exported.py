@@ -35,7 +35,7 @@ _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 
 
 @frozen(eq=False)
-class Print:
+class Fingerprint:
     """The fingerprint of a tensor: its shape, and a sample of its elements."""
 
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Print:
     size: float
     tells: bool
 
-    def distance(self, fingerprint: Print) -> float:
+    def distance(self, fingerprint: Fingerprint) -> float:
         """Return the distance of two tensors relative to their size; infinity if they are not
         comparable.
         """
@@ -58,7 +58,7 @@ class Print:
         return np.inf if np.isnan(most) else most / max(self.size, fingerprint.size, 1e-30)
 
 
-def print_of(value: Any) -> Print | None:
+def fingerprint_of(value: Any) -> Fingerprint | None:
     """Return the fingerprint of a tensor; None if the value is not a numeric array."""
     if not isinstance(value, np.ndarray) or not (is_float(value) or value.dtype.kind in "iub"):
         return None
@@ -69,12 +69,12 @@ def print_of(value: Any) -> Print | None:
     size = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
     kind = "f" if is_float(value) else "i"
     tells = flat.size > 1 and bool(np.ptp(finite) > 0 if finite.size else False)
-    return Print(tuple(value.shape), kind, sample, size, tells)
+    return Fingerprint(tuple(value.shape), kind, sample, size, tells)
 
 
 def same_tensors(
-    prints: Mapping[str, Print],
-    program_prints: Mapping[str, Print],
+    prints: Mapping[str, Fingerprint],
+    program_prints: Mapping[str, Fingerprint],
     recorded_names: Mapping[str, str],
     known_pairs: Mapping[str, str],
     graphs: tuple[Sequence[Node], Sequence[Node]] = ((), ()),
@@ -118,8 +118,8 @@ def same_tensors(
 
 
 def _distinguish(
-    prints: Mapping[str, Print],
-    program_prints: Mapping[str, Print],
+    prints: Mapping[str, Fingerprint],
+    program_prints: Mapping[str, Fingerprint],
     pairs: dict[str, str],
     several: Mapping[str, Sequence[str]],
     graphs: tuple[Sequence[Node], Sequence[Node]],
@@ -230,11 +230,11 @@ def layout_of(value: Any, expected: Any) -> tuple[int, ...] | None:
         return None
     if not 1 < np.ndim(value) <= _RANK:
         return None
-    fingerprint = print_of(np.asarray(value))
+    fingerprint = fingerprint_of(np.asarray(value))
     for order in permutations(range(np.ndim(value))):
         if order == tuple(range(np.ndim(value))):
             continue
-        turned = print_of(np.ascontiguousarray(np.transpose(expected, order)))
+        turned = fingerprint_of(np.ascontiguousarray(np.transpose(expected, order)))
         if (
             fingerprint is not None
             and turned is not None

@@ -481,7 +481,7 @@ class NodeCopy:
 
 
 @frozen
-class Mending:
+class CopyPlan:
     """The parts to copy from the reference: nodes, in an order in which each can be inserted, and
     weights with their old and new names."""
 
@@ -489,7 +489,7 @@ class Mending:
     weights: dict[str, str] = field(factory=dict)
 
 
-def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> Mending:
+def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> CopyPlan:
     """Return a plan of copies that makes the model agree with the reference in the suspects and
     nothing else.
 
@@ -508,7 +508,7 @@ def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> Mending:
             plan.change(index, twin_index, weights, attributes)
         else:
             plan.replace(index, twin_index)
-    return Mending(tuple(plan.nodes), plan.weights)
+    return CopyPlan(tuple(plan.nodes), plan.weights)
 
 
 class _Plan:

@@ -105,7 +105,8 @@ def _olive(nodes: Sequence[str]) -> str:
 def _genai(nodes: Sequence[str]) -> str:
     """Return the options of the builder, by both names: release 0.18 silently ignores the former
     name, and earlier ones the new name."""
-    if any("," in name for name in nodes):  # A list in the command line has no other separator.
+    # A list in the command line has commas between names, and is one line on the screen.
+    if any("," in name or not name.isprintable() for name in nodes):
         return f"create_model(..., nodes_to_exclude={nodes!r})"
     names = ",".join(nodes)
     now, before = (shlex.quote(f"{prefix}nodes_to_exclude={names}") for prefix in ("", "int4_"))

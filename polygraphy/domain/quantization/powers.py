@@ -8,7 +8,7 @@ from operator import getitem
 
 from attrs import frozen
 
-from polygraphy.domain.quantization.asked_sites import bits_of, numbers_of
+from polygraphy.domain.quantization.site_requests import bits_of, numbers_of
 
 _ONE = 1 << 80
 """Powers are added as integers, multiples of this fraction: a sum that a large power was in, and no

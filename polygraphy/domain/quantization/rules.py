@@ -12,7 +12,7 @@ from typing import Literal
 
 from attrs import evolve, field, frozen
 
-from polygraphy.domain.quantization.asked_sites import AskedSites, numbers_of
+from polygraphy.domain.quantization.site_requests import SiteRequests, numbers_of
 from polygraphy.domain.quantization.sites import CORRECTED, RAW, FloatNode, Site
 
 Asks = Literal["all", "inputs", "follows", "output", "nothing"]
@@ -61,9 +61,9 @@ class Rules:
         return {*numbers_of(self.asked.remaining(self.asked.nodes(without)))}
 
     @cached_property
-    def asked(self) -> AskedSites:
+    def asked(self) -> SiteRequests:
         """Return the sites that nodes require, as bits."""
-        return AskedSites(self.nodes, self.sites, self.asks, self.biases, self.fixed)
+        return SiteRequests(self.nodes, self.sites, self.asks, self.biases, self.fixed)
 
     def off(self, without: Collection[str]) -> list[int]:
         """Return the sites that are in floating point if nodes are excluded."""

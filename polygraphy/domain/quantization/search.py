@@ -15,8 +15,8 @@ from math import comb, inf
 
 from attrs import field, frozen
 
-from polygraphy.domain.quantization.asked_sites import numbers_of
 from polygraphy.domain.quantization.rules import Rules
+from polygraphy.domain.quantization.site_requests import numbers_of
 
 _ENUMERATED = 20_000
 """Up to so many sets of a size are all predicted; of more, sets grow from the best smaller ones."""

@@ -21,7 +21,7 @@ from polygraphy.domain.ports import PathOrFile, ResultStore
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.naming import Note
-from polygraphy.domain.tensors.pickling import Storable, pickle_as, their_items
+from polygraphy.domain.tensors.pickling import Storable, pickle_as, pickled_items
 
 _SHOWN = 3
 """Values of an entry that are shown."""
@@ -110,7 +110,7 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
-        entries = their_items(state)
+        entries = pickled_items(state)
         if entries is not None:
             self[:] = entries.items() if isinstance(entries, Mapping) else entries
         vars(self).update(state)
@@ -245,7 +245,7 @@ class IterationResult(dict[str, Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
-        outputs = their_items(state)
+        outputs = pickled_items(state)
         if outputs is not None:
             self.__init__(_load_arrays(outputs))  # type: ignore[misc]
         vars(self).update(state)

@@ -134,7 +134,7 @@ class Failure:
         isnans = {isnan(measured_value) for name, measured_value in counting if name not in passed}
         return not kinds or bool(kinds & isnans)
 
-    def is_of_names(self, first: Failure) -> bool:
+    def lacks_only_partners(self, first: Failure) -> bool:
         """Return whether all outputs compared by name passed, so that only outputs without a
         partner failed."""
         named = [output for name, output in self.outputs.items() if GUESSED not in name]

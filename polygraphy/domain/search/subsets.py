@@ -203,7 +203,7 @@ _PATIENCE = 4
 """So many assumptions are tried for each question that is wanted."""
 
 
-class _Asked(Exception):
+class _OpenQuestion(Exception):
     """Raised when the search asks a question without a known answer."""
 
     def __init__(self, question: Any) -> None:
@@ -244,12 +244,12 @@ def _next_question(
     def answer(question: Q) -> Outcome:
         """Return the known outcome of a question; raise if it is not known."""
         if question not in outcomes:
-            raise _Asked(question)
+            raise _OpenQuestion(question)
         return outcomes[question]
 
     try:
         search(answer)
-    except _Asked as asked:
+    except _OpenQuestion as asked:
         found_question: Q = asked.question
         return found_question
     return None

@@ -26,7 +26,7 @@ def pickle_as(module: str) -> Callable[[Class], Class]:
     return rename
 
 
-def their_items(state: dict[str, Any]) -> Any:
+def pickled_items(state: dict[str, Any]) -> Any:
     """Return the items of a list or dictionary in NVIDIA's pickles, which is an attribute in its
     state; None for a pickle of this package.
     """
@@ -49,7 +49,7 @@ class PublishedDict(dict[str, Value]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
-        entries = their_items(state)
+        entries = pickled_items(state)
         if entries is not None:
             self.__init__(entries)  # type: ignore[misc]
         vars(self).update(state)

@@ -115,7 +115,7 @@ def test_a_lost_attribute_is_the_fault_of_the_exporter(names: Any) -> None:
 def test_a_weight_that_the_program_has_not_is_told(names: Any) -> None:
     [culprit] = found(exported(names, weight=WEIGHT[::-1])).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["node_matmul"], "weight")
-    assert facts_of(culprit)["weight_is_not"]["expected"] == ["weight"]
+    assert facts_of(culprit)["differing_weight"]["expected"] == ["weight"]
 
 
 OTHER = RANDOM.normal(size=(6, 6)).astype(np.float32)
@@ -169,7 +169,7 @@ def test_the_weight_is_named_of_many_nodes_between_which_nothing_is_known(
     assert (culprit["nodes"], culprit["cause"]) == (["of linear"], "weight")
     assert culprit["origin"] == "net.py:2"
     facts = facts_of(culprit)
-    weight = facts["weight_is_not"]
+    weight = facts["differing_weight"]
     assert (weight["name"], weight["ops"], weight["expected"]) == ("w", [op], ["weight"])
     relation = weight["relation"]
     assert wrong == (weight["actual"] if relation is None else relation["kind"])
@@ -216,7 +216,7 @@ def test_a_kernel_with_swapped_axes_of_one_size_is_another_weight(axes: tuple[in
     program = FakeProgram(["x"], steps, ["conv"], {"weight": kernel})
     [culprit] = found(model, program).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["of conv"], "weight")
-    assert facts_of(culprit)["weight_is_not"]["relation"]["kind"] == "other_axis_order"
+    assert facts_of(culprit)["differing_weight"]["relation"]["kind"] == "other_axis_order"
 
 
 def test_an_attribute_is_named_where_the_weight_is_that_of_the_module() -> None:
@@ -255,7 +255,7 @@ def test_a_number_goes_before_another_operator_that_happens_to_make_the_same() -
         [culprit] = found(*scaled(wrong), feed=feed).culprits
         assert (culprit["nodes"], culprit["cause"]) == (["of query", "of key"], "weight")
         facts = facts_of(culprit)
-        number = facts["number_is_not"]
+        number = facts["differing_number"]
         assert (number["name"], number["ops"]) == ("scale", ["Mul"])
         assert (number["value"], number["expected"]) == pytest.approx((wrong, 0.6))
         assert "other_operator" not in facts
@@ -268,7 +268,7 @@ def test_a_number_that_others_are_made_of_is_not_said_to_be_wrong() -> None:
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.float32(0.36), "number"))
     [culprit] = found(model, program).culprits
     assert culprit["cause"] == "translation"
-    assert "number_is_not" not in facts_of(culprit)
+    assert "differing_number" not in facts_of(culprit)
 
 
 def test_an_operator_is_named_where_its_number_is_that_of_the_program() -> None:

@@ -21,6 +21,9 @@ from onnx import helper, numpy_helper
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
 from polygraphy.adapters.onnx.edit.quantized_nodes import convert_codes
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.adapters.onnxruntime.quantizing_again import (
+    quantize_again as quantize_by_onnxruntime,
+)
 from polygraphy.application.diagnose.steps.quantized import runs, switches
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
@@ -181,6 +184,30 @@ def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) 
     after = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
     assert f"quantize_static(..., nodes_to_exclude={culprit['nodes']!r})" in note
     assert f"Quantized again: {after:.3g}." in note and "--save" not in note
+
+
+def test_the_quantizer_gets_the_operators_that_the_model_quantizes(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_static
+
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "product"),
+        helper.make_node("Sigmoid", ["a"], ["b"], "sigmoid"),
+        helper.make_node("Add", ["a", "b"], ["y"], "sum"),
+    ]
+    ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
+    reference = make("sum", nodes, *ends, weights={"w": np.eye(SIZE, dtype=np.float32)})
+    path = str(tmp_path / "quantized.onnx")
+    copy = onnx.load_from_string(reference.SerializeToString())
+    quantize_static(copy, path, _Reader(), op_types_to_quantize=["MatMul"])
+    model = onnx.load(path)
+    opened = open_quantized(model, [reference])
+    request = Requantization("static", reference, model, opened.sites, FEEDS, [[]], [False], 60)
+    [again] = quantize_by_onnxruntime(request) or []
+    assert count_pairs(again) == count_pairs(model) > 0
+
+
+def count_pairs(model: onnx.ModelProto) -> int:
+    return sum(node.op_type == "QuantizeLinear" for node in model.graph.node)
 
 
 def test_a_model_that_reaches_the_goal_is_not_blamed() -> None:
@@ -654,3 +681,22 @@ def test_a_model_with_other_names_gets_those_of_its_reference(is_dynamic: bool) 
     assert len(opened.sites) == len(expected.sites) > 2
     names = {site.name for site in expected.sites if site.kind == "operator"}
     assert {site.name for site in opened.sites} >= names and bool(names) == is_dynamic
+
+
+def test_blocks_in_the_format_qdq_have_the_names_that_their_quantizer_knows() -> None:
+    text = """
+    <ir_version: 10, opset_import: ["": 21]>
+    m (float[1,32] x) => (float[1,2] y)
+    <int8[32,2] w_DQ_Q8 = {CODES}, float[2,2] s = {0.5, 0.5, 0.25, 0.25}>
+    {
+        v = DequantizeLinear <axis = 0, block_size = 16> (w_DQ_Q8, s)
+        y = MatMul (x, v)
+    }
+    """
+    model = onnx.parser.parse_model(text.replace("CODES", ",".join(map(str, range(64)))))
+    model.graph.node[0].name, model.graph.node[1].name = "product_DQ_Q8", "product_matmul_Q8"
+    weight = numpy_helper.from_array(np.ones((32, 2), np.float32), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    graph = helper.make_graph([node], "m", model.graph.input, model.graph.output, [weight])
+    opened = open_quantized(model, [helper.make_model(graph)])
+    assert (opened.producer, [node.name for node in opened.nodes]) == ("nbits", ["product"])

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.diagnosis.exported import (
-    Print,
+    Fingerprint,
     arrangements,
+    fingerprint_of,
     layout_of,
     nearest_origin,
     operations,
-    print_of,
     same_tensors,
     same_weight,
     stack_weights,
@@ -25,8 +25,8 @@ from polygraphy.domain.model.graph import Node, Origin
 from tests.support.examples import scaled
 
 
-def prints(**arrays: np.ndarray) -> dict[str, Print]:
-    found = {name: print_of(array) for name, array in arrays.items()}
+def prints(**arrays: np.ndarray) -> dict[str, Fingerprint]:
+    found = {name: fingerprint_of(array) for name, array in arrays.items()}
     return {name: each for name, each in found.items() if each is not None}
 
 

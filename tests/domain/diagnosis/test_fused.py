@@ -137,7 +137,7 @@ def test_a_node_that_is_missing_behind_fused_nodes_is_missing_beside_the_last_of
     assert [model.nodes[index].name for index in suspect.nodes] == ["norm"]
 
 
-def in_a_row(count: int, alike: bool, **fault: float) -> Graph:
+def sequential_blocks(count: int, alike: bool, **fault: float) -> Graph:
     """Convolutions, each with a normalization and Relu; `fault` is in the second of them."""
     nodes, held = [], []
     for i in range(count):
@@ -192,8 +192,8 @@ def reordered(graph: Graph) -> Graph:
 def test_a_reordered_weight_is_of_the_node_whose_values_it_has_or_of_an_unknown_one(
     fault, alike, names, is_open
 ):
-    model = in_a_row(3, alike, **fault)
-    pairing = pair_graphs(reordered(model), reordered(in_a_row(3, alike)))
+    model = sequential_blocks(3, alike, **fault)
+    pairing = pair_graphs(reordered(model), reordered(sequential_blocks(3, alike)))
     side = model
     found = trace_suspects(suspects(pairing), pairing, side)
     assert {side.nodes[index].label for one in found for index in one.nodes} == names

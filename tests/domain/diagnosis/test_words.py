@@ -44,7 +44,7 @@ SENTENCES = [
     (evidence.right_without_rewrites([]), "With only all rewrites disabled, all outputs match."),
     (evidence.refusal("onnxrt", "no kernel", because=True),
      "onnxrt refuses the model because of this: no kernel"),
-    (program_evidence.weight_is_not("w", ["Gemm"], ["fc.weight"], OFF, relation=program_evidence.transposition()),
+    (program_evidence.differing_weight("w", ["Gemm"], ["fc.weight"], OFF, relation=program_evidence.transposition()),
      "The weight 'w' of Gemm is not the program's 'fc.weight'; it is transposed: it is 1.24 at"
      " [0, 2], expected 0.52."),
     (evidence.reference_is_wrong("formulas in float64", "onnxrt", "onnx", "y", OFF),

@@ -280,7 +280,7 @@ _PICKLED = "an array contains pickled Python objects, which are never loaded"
 _LONGEST_COMPLAINT = 200
 
 
-class Undescribed(list[dict[str, Any]]):
+class UnlabeledArrays(list[dict[str, Any]]):
     """The contents of a file of unlabeled arrays, which may be input data or results, such as a
     NumPy file."""
 
@@ -308,11 +308,13 @@ def parse_binary(path: Path) -> Any:
         tensors, description = open_tensors(path)
         leaves = {name: _array_fields(tensor, path) for name, tensor in tensors.items()}
         return (
-            Undescribed([leaves]) if description is None else _tree_from_leaves(leaves, description)
+            UnlabeledArrays([leaves])
+            if description is None
+            else _tree_from_leaves(leaves, description)
         )
     if suffix == ".npy":
-        return Undescribed([{path.stem: _array_fields(_Npy(path), path)}])
-    return Undescribed(
+        return UnlabeledArrays([{path.stem: _array_fields(_Npy(path), path)}])
+    return UnlabeledArrays(
         [{name: _array_fields(_NpzMember(path, name), path) for name in _npz_names(path)}]
     )
 

@@ -20,7 +20,7 @@ from secrets import token_hex
 from typing import IO, Any, TypeVar, Union
 
 from polygraphy.adapters.files import codecs
-from polygraphy.adapters.files.formats.binary import SUFFIXES, Undescribed, parse_binary
+from polygraphy.adapters.files.formats.binary import SUFFIXES, UnlabeledArrays, parse_binary
 from polygraphy.adapters.files.formats.lazy import lazily
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
@@ -407,7 +407,7 @@ def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None 
     if file.suffix.lower() not in SUFFIXES:
         return parse_file(file)
     tree = parse_binary(file)
-    is_results = kind is RunResults and isinstance(tree, Undescribed)
+    is_results = kind is RunResults and isinstance(tree, UnlabeledArrays)
     return tree.as_results(file.name) if is_results else tree
 
 

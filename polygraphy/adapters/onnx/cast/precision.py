@@ -67,7 +67,7 @@ def original(tensor: TensorProto, weights: Sequence[TensorProto]) -> TensorProto
 
 
 @frozen
-class _Narrowed:
+class _NarrowWeight:
     """A narrowed weight: its name, its readers, and its loss."""
 
     name: str
@@ -88,7 +88,7 @@ class NarrowedWeights:
         """Set the type, and the weights that placeholders stand for."""
         self._dtype = dtype
         self._weights = weights
-        self._narrowed: list[_Narrowed] = []
+        self._narrowed: list[_NarrowWeight] = []
 
     def convert(
         self, tensor: TensorProto, new_tensor: TensorProto, name: str, readers: Sequence[str]
@@ -108,7 +108,7 @@ class NarrowedWeights:
             copy_fields(tensor, new_tensor, "name", *DATA_FIELDS)
         new_tensor.name, new_tensor.data_type = new_tensor.name or tensor.name, self._dtype.onnx()
         replace_elements(new_tensor, array, in_file=in_file)
-        self._narrowed.append(_Narrowed(name, readers, loss))
+        self._narrowed.append(_NarrowWeight(name, readers, loss))
 
     def report(self) -> None:
         """Log the total loss; warn of weights that overflow, then of those that become zero."""
@@ -130,7 +130,7 @@ class NarrowedWeights:
             if narrowed.loss.is_harmless:
                 G_LOGGER.verbose(f"Weight {narrowed.name!r} in {self._dtype}: {narrowed}.")
 
-    def _warn(self, verb: str, plural: str, narroweds: Sequence[_Narrowed]) -> None:
+    def _warn(self, verb: str, plural: str, narroweds: Sequence[_NarrowWeight]) -> None:
         """Warn of weights with a loss: the worst by name, and the number of the others."""
         by_error = sorted(narroweds, key=lambda narrowed: narrowed.loss.error, reverse=True)
         for at, narrowed in enumerate(by_error):

@@ -243,15 +243,15 @@ _MASK = InputHint(0, 1, "a mask")
 def input_hints(graph: GraphProto) -> dict[str, InputHint]:
     """Return, by input, the values that it accepts, if known; masks may have any type, indices only
     integers."""
-    Known = _Known(graph)
+    graph_uses = _GraphUses(graph)
     hints = {}
     for value in inputs_of(graph):
         is_integer = _is_integer(value)
-        uses = list(Known.uses(value.name)) if is_integer else []
-        compared = None if uses or not is_integer else Known.comparison_hint(value.name)
+        uses = list(graph_uses.uses(value.name)) if is_integer else []
+        compared = None if uses or not is_integer else graph_uses.comparison_hint(value.name)
         if compared is not None:
             uses.append(compared)
-        if Known.is_inverted_mask(value.name):
+        if graph_uses.is_inverted_mask(value.name):
             uses.append(_MASK)
         if uses:
             # All of its values must be legal for every use.
@@ -265,7 +265,7 @@ def _is_integer(value: ValueInfoProto) -> bool:
     return dtype in _INTEGERS
 
 
-class _Known:
+class _GraphUses:
     """The consumers, shapes and constants of a graph."""
 
     def __init__(self, graph: GraphProto) -> None:

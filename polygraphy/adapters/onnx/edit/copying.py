@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
     from polygraphy.domain.diagnosis.pairing import Pairing
-    from polygraphy.domain.diagnosis.two_models import Mending
+    from polygraphy.domain.diagnosis.two_models import CopyPlan
     from polygraphy.domain.diagnosis.variants import Variant
 
 
 onnx = mod.lazy_import("onnx")
 
 
-def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
+def restore_differences(model: ModelProto, reference: ModelProto, plan: CopyPlan) -> ModelProto:
     """Return a copy of a model with the parts of a plan copied from the reference."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph

@@ -36,6 +36,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
 from polygraphy.adapters.onnx.edit.quantized_schemes import SchemeEditor
 from polygraphy.adapters.onnx.edit.reference_names import (
     common_share,
+    rename_nodes,
     rename_operators,
     sort_forms,
 )
@@ -177,6 +178,7 @@ class QuantizedModel:
             if common_share(self._graph, reference.graph) < _NAMED:
                 self.renamed = rename_as_reference(self._graph, reference.graph)
             rename_operators(self._graph, reference)
+            rename_nodes(self._graph, reference)
         self.sites: list[Site] = []
         self._activations: set[str] = set()
         self._pairs: list[SitePair] = []

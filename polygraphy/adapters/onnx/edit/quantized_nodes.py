@@ -123,10 +123,12 @@ def producer_of(model: ModelProto) -> str:
     if any(node.name.endswith("_compressed_matmul") for node in nodes):
         return _nncf_function(nodes)
     blocks = [node for node in nodes if node.op_type in ("MatMulNBits", "GatherBlockQuantized")]
+    ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
     if blocks:
-        ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
         names = [name for node in blocks for name in (node.name, *node.input)]
         return "nbits" if any(name.endswith(ends) for name in names) else ""
+    if any(node.name.endswith(tuple(f"_DQ{end}" for end in ends)) for node in reads):
+        return "nbits"  # The same quantizer, in the format QDQ.
     if model.producer_name != "onnx.quantize":
         return ""
     if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):

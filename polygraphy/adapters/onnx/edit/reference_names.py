@@ -39,6 +39,19 @@ def common_share(graph: GraphProto, reference: GraphProto) -> float:
     return sum(name in names for name in makes) / max(len(makes), 1)
 
 
+def rename_nodes(graph: GraphProto, reference: FloatGraph) -> None:
+    """Give nodes that a quantizer renamed the names of the reference's nodes that compute the same
+    tensors with the same operator.
+    """
+    names = {node.name for node in graph.node}
+    for node in graph.node:
+        twin = reference.makers.get(node.output[0])
+        if twin is None or twin.op_type != node.op_type or twin.name in names:
+            continue
+        if twin.name and node.name.startswith(twin.name):
+            node.name = twin.name
+
+
 def rename_operators(graph: GraphProto, reference: FloatGraph) -> None:
     """Rename the outputs of operators with low-bit weights to the reference's names, because Olive
     and others add suffixes."""

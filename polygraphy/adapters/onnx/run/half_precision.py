@@ -132,7 +132,7 @@ class OnnxNarrowModels:
         computing = cache(
             lambda seed: opened.with_nodes(partial(_moving, seed=seed, coarse=coarse))
         )
-        return lambda feed: _Moved(computing, feed)
+        return lambda feed: _PerturbedOutputs(computing, feed)
 
     def widen_model(self, model: Any, like: Any = None, *, drops_casts: bool = False) -> Any:
         new_model = widen_model(model)
@@ -197,7 +197,7 @@ class _Evaluated:
         return compute
 
 
-class _Moved(Sequence[Mapping[str, Any]]):
+class _PerturbedOutputs(Sequence[Mapping[str, Any]]):
     """The perturbed outputs of a model: two of them, and more on access.
 
     Raises:

@@ -113,16 +113,16 @@ def get_trt_logger() -> Any:
     Raises:
         MissingDependencyError: TensorRT is not installed.
     """
-    _Made.logger = _make_logger(ModuleKey(tensorrt_module()))
-    return _Made.logger
+    _CurrentLogger.logger = _make_logger(ModuleKey(tensorrt_module()))
+    return _CurrentLogger.logger
 
 
 def existing_trt_logger() -> Any:
     """Return the logger of this process; None if it was not created yet. Nothing is imported."""
-    return _Made.logger
+    return _CurrentLogger.logger
 
 
-class _Made:
+class _CurrentLogger:
     """The logger that was created last."""
 
     logger: Any = None

@@ -469,11 +469,11 @@ class SetLayerPrecisions(BaseLoader):
                 origin.layer_precisions.update(wanted)
             return parts
         if not callable(self._network):
-            raise _impossible(lowered, "in a network that is already parsed")
+            raise _layer_types_error(lowered, "in a network that is already parsed")
         with casting(own_casting):
             parts = parts_of(self._network)
         if not own_casting.is_done:
-            raise _impossible(lowered, "in a network that is not parsed from ONNX")
+            raise _layer_types_error(lowered, "in a network that is not parsed from ONNX")
         return parts
 
 
@@ -485,9 +485,11 @@ def _add_to_cast(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
         named = job.narrow_types(floats=is_float)
         unlike = named - {type_entry}
         if type_entry is not None and unlike:
-            raise _impossible(unlike, f"while the rest of the model is cast to {job.request}")
+            raise _layer_types_error(
+                unlike, f"while the rest of the model is cast to {job.request}"
+            )
         if len(named) > 1:
-            raise _impossible(named, "together")
+            raise _layer_types_error(named, "together")
 
 
 def _set_output_types(layer: Any, dtype: Any) -> None:
@@ -504,11 +506,11 @@ def _narrow(name: str, dtype: Any) -> DataTypeEntry:
     """Return a requested type of a layer; raise BackendError if a model cannot use it."""
     entry = DataType.from_dtype(as_trt_dtype(dtype), "tensorrt")
     if not isinstance(entry, DataTypeEntry) or not (entry.is_floating or entry in QUANTIZED_TYPES):
-        raise _impossible({entry}, f"for the layer {name!r}")
+        raise _layer_types_error({entry}, f"for the layer {name!r}")
     return entry
 
 
-def _impossible(dtypes: set[Any], where: str) -> BackendError:
+def _layer_types_error(dtypes: set[Any], where: str) -> BackendError:
     """Return the error for layer data types that only the model can set."""
     caps = capabilities()
     listed = ", ".join(sorted(str(dtype) for dtype in dtypes))

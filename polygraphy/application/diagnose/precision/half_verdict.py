@@ -65,7 +65,7 @@ from polygraphy.domain.diagnosis.words import (
 )
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
-from polygraphy.domain.sizes import in_a_row
+from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.logger import G_LOGGER
@@ -403,7 +403,7 @@ def is_observed(outputs: Sequence[Sequence[Values]], loss: Deviation) -> bool:
     apart = 0.0
     for result in zip(*outputs):
         arrays = [
-            in_a_row(values[loss.part]).astype(np.float64)
+            flat_elements(values[loss.part]).astype(np.float64)
             for values in result
             if loss.part in values
         ]

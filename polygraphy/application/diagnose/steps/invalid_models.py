@@ -63,7 +63,7 @@ _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 
 
 @frozen
-class _Broken:
+class _ModelViolation:
     """A violation of the specification.
 
     Attributes:
@@ -95,7 +95,7 @@ def blame_model(found: Found, request: Request) -> Found:
     if not broken:
         return found
     culprits: list[Culprit] = []
-    unknown: list[_Broken] = []
+    unknown: list[_ModelViolation] = []
     for culprit in found.result.culprits:
         nodes = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
         if culprit not in suspects or not nodes:
@@ -138,7 +138,7 @@ def diagnose_invalid_model(
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 
-def _without_followers(case: Case, broken: Sequence[_Broken]) -> list[_Broken]:
+def _without_followers(case: Case, broken: Sequence[_ModelViolation]) -> list[_ModelViolation]:
     """Return the violations, except those in a shape that an invalid earlier node computes."""
     nodes = case.model.nodes
     invalid = {one.node.index for one in broken}
@@ -202,7 +202,9 @@ def _is_backend(case: Case, culprit: Culprit) -> bool:
     )
 
 
-def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequence[Feed]) -> Culprit:
+def _describe(
+    case: Case, broken: _ModelViolation, facts: Sequence[Fact], feeds: Sequence[Feed]
+) -> Culprit:
     """Return the culprit for a violation of the specification.
 
     Args:
@@ -254,7 +256,7 @@ def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:
 
 def _find_broken(
     case: Case, chosen: Collection[int] | None, values: Mapping[str, Any] | None = None
-) -> list[_Broken]:
+) -> list[_ModelViolation]:
     """Return the violations of the specification in some nodes, or in a model that no
     backend runs.
 
@@ -276,7 +278,7 @@ def _find_broken(
         depends = not is_stated and node.kind in (VALUE, SHAPE) and _depends(case, nodes, node)
         is_open = node.kind == SHAPE and case.are_shapes_open and _has_open_inputs(case)
         is_known = not (depends and (is_open or (is_of_data and case.is_made_up)))
-        broken.append(_Broken(node, is_of_data, is_known))
+        broken.append(_ModelViolation(node, is_of_data, is_known))
     return broken
 
 

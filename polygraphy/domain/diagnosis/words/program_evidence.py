@@ -69,7 +69,7 @@ def other_weight(name: str, expected: str, is_folded: bool) -> str:
 
 
 @fact
-def weight_is_not(
+def differing_weight(
     name: str,
     ops: Sequence[str],
     expected: Sequence[str],
@@ -112,7 +112,7 @@ def scale_factor(factor: float) -> str:
 
 
 @fact
-def number_is_not(name: str, ops: Sequence[str], value: float, expected: float) -> str:
+def differing_number(name: str, ops: Sequence[str], value: float, expected: float) -> str:
     """Return the fact that a constant differs from the program's constant."""
     return f"The constant {name!r} of {' and '.join(ops)} is {value:.6g} instead of {expected:.6g}."
 

@@ -41,7 +41,7 @@ def _in_order(nodes: Sequence[FloatNode]) -> list[FloatNode]:
     return [*ordered.values()]
 
 
-class AskedSites:
+class SiteRequests:
     """The sites that nodes require to be quantized.
 
     Args:
