@@ -119,13 +119,11 @@ def is_certain(site: Site, loss: SiteLoss) -> bool:
 def cause_of(site: Site, loss: SiteLoss) -> str:
     """Return the name of the incorrect parameter of a site."""
     scheme, best = site.scheme, loss.best
-    if scheme is not None and scheme.has_invalid_scale:
-        return SCALE
     if site.read is not None:
         return PAIR
     if site.kind == "bias":
         return _bias_cause(site)
-    if scheme is None or best is None:
+    if scheme is None or best is None or scheme.has_invalid_scale:
         return SCALE
     if site.codes is not None and scheme.block and (cause := _block_cause(site, scheme, best)):
         return cause
