@@ -434,7 +434,7 @@ class _GoalSearch:
         curve = curve_at(search, (1, 2, 4, 8))
         tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}
-        if {"activation", "weight"} <= kinds:
+        if {"activation", "weight"} <= kinds and self._runs.time_left() > 0:
             weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
             tried[words.FLOAT] = self._judge(switches.run(weights))
         reason = words.diffuse(self._goal.name, before, self._goal.within, curve, tried, search)
