@@ -143,9 +143,9 @@ class Rounding:
         `share` times this limit."""
         return self.allowing([share] * max(1, len(self.parts)))
 
-    def allowing(self, seen_values: Sequence[float]) -> Rounding:
+    def allowing(self, errors: Sequence[float]) -> Rounding:
         """Return the same as `adding_up`, from a factor for each part."""
-        shares = [allowance(share, self.rtol) for share in seen_values]
+        shares = [allowance(share, self.rtol) for share in errors]
         if max(shares) <= 1:
             return self
         why = f"{self.origin}, accumulated along the model"
@@ -278,14 +278,14 @@ def rounding_between_runs(
     return between_runs
 
 
-def by_part(found_deviation: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
+def by_part(measured: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
     """Return the parts of an output that exceed their rounding limit: number, limit for that part
     alone, and error as a multiple of it."""
-    if not rounding.parts or len(found_deviation.excesses) != len(rounding.parts):
-        return [(0, rounding, found_deviation.excess)]
+    if not rounding.parts or len(measured.excesses) != len(rounding.parts):
+        return [(0, rounding, measured.excess)]
     return [
         (number, rounding.only(number), excess)
-        for number, excess in enumerate(found_deviation.excesses)
+        for number, excess in enumerate(measured.excesses)
         if excess > 1
     ]
 

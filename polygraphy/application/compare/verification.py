@@ -278,10 +278,10 @@ class _HalfComparison(PairwiseCompareFunc):
             and deviation(value, expected, rounding=rounding).is_wrong
         ):
             value = in_order(value, expected, rounding)
-        found_deviation = deviation(value, expected, rounding=rounding)
-        if found_deviation.count and not found_deviation.is_wrong and not is_float(expected):
+        measured = deviation(value, expected, rounding=rounding)
+        if measured.count and not measured.is_wrong and not is_float(expected):
             G_LOGGER.info(
-                f"Output {name!r}: {found_deviation.count} of {expected.size} elements differ; a"
+                f"Output {name!r}: {measured.count} of {expected.size} elements differ; a"
                 " type this coarse can break that many ties differently."
             )
             return expected, expected

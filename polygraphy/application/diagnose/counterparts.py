@@ -538,13 +538,13 @@ class _Search:
         """
         if len(np.unique(self._place.values[1])) < _TELLING:
             return None
-        known_values: dict[float, bool] = {}  # Whether it is itself an operand.
+        operand_cache: dict[float, bool] = {}  # Whether it is itself an operand.
         for node, own_values in self._operations():
             written = [float(value) for value in _NUMBER.findall(node.attribute(ARGUMENTS, ""))]
             written += [float(np.reshape(x, -1)[0]) for x in own_values.values() if np.size(x) == 1]
             for number in written:
-                known_values[number] = (
-                    known_values.get(number, False) or node.operator in _ARITHMETIC
+                operand_cache[number] = (
+                    operand_cache.get(number, False) or node.operator in _ARITHMETIC
                 )
         single = [name for name in self._held if self._is_operand(name)]
         for name in single if len(single) <= _CONSTANTS else ():
@@ -552,12 +552,12 @@ class _Search:
             now = float(value.reshape(-1)[0])
             if any(
                 np.isclose(now, value, rtol=1e-6, atol=0)
-                for value in known_values
-                if known_values[value]
+                for value in operand_cache
+                if operand_cache[value]
             ):
                 continue  # It is the operator then.
-            found_values = [*self._likely_numbers(now, known_values), self._solve_number(name, now)]
-            candidates = _in_dtype(found_values, value.dtype)
+            numbers = [*self._likely_numbers(now, operand_cache), self._solve_number(name, now)]
+            candidates = _in_dtype(numbers, value.dtype)
             tries = [({name: np.full_like(value, x)}, x) for x in candidates]
             best = self._best(tries)
             if best is not None:

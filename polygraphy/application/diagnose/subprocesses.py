@@ -402,7 +402,7 @@ def _filter_guesses(
     while remaining_guesses:
         try:
             test = partial(_first_right, remaining_guesses, is_right)
-            found_index = _run_unless_it_hangs(
+            matching = _run_unless_it_hangs(
                 test, party, usual if len(remaining_guesses) == 1 else None
             )
         except BackendError:
@@ -411,10 +411,10 @@ def _filter_guesses(
                 yield from _filter_guesses(remaining_guesses[:half], is_right, party, usual)
                 yield from _filter_guesses(remaining_guesses[half:], is_right, party, usual)
             return
-        if found_index is None:
+        if matching is None:
             return
-        yield remaining_guesses[found_index]
-        remaining_guesses = remaining_guesses[found_index + 1 :]
+        yield remaining_guesses[matching]
+        remaining_guesses = remaining_guesses[matching + 1 :]
 
 
 def _run_unless_it_hangs(

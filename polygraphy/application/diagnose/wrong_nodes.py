@@ -144,10 +144,10 @@ def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> Deviati
     """Return the deviation of an operator's output, and whether approximations explain it."""
     if op in BOUNDED and is_float(expected):
         noise = noise + _OF_ONE * epsilon_of(expected.dtype) / NOISE
-    found_deviation = deviation(value, expected, noise)
-    if not found_deviation.is_wrong or deviation(value, expected, noise, rtol=SMALL).is_wrong:
-        return found_deviation
-    return evolve(found_deviation, is_usual=True)
+    measured = deviation(value, expected, noise)
+    if not measured.is_wrong or deviation(value, expected, noise, rtol=SMALL).is_wrong:
+        return measured
+    return evolve(measured, is_usual=True)
 
 
 def cumulative_deviations(case: Case, own_values: Values, expected: Values) -> dict[str, Deviation]:
@@ -189,11 +189,11 @@ def describe_first_error(
 def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
     """Return the nodes that a backend computes differently in isolation, without rewrites."""
     nodes = case.model.nodes
-    made_alone = compare_isolated_nodes(case, case.model, party, trace)
-    case.keep_errors(party.name, "isolated", made_alone.compared)
-    surviving = made_alone.compared.keys() | trace.feed.keys() | set(case.model.constants)
+    isolated = compare_isolated_nodes(case, case.model, party, trace)
+    case.keep_errors(party.name, "isolated", isolated.compared)
+    surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
     places: list[Place] = []
-    for name, new_deviation in made_alone.wrong:
+    for name, new_deviation in isolated.wrong:
         # What cannot be handed out, such as bfloat16, is computed with what reads it.
         region = region_before(case.model.graph, name, surviving)
         if any(place.region == region for place in places):
@@ -266,10 +266,10 @@ def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place)
     for size in range(2, len(region) if _FEW < len(region) <= _MANY else 0):
         for run in (region[i : i + size] for i in range(len(region) - size + 1)):
             nodes = [case.model.nodes[index] for index in run]
-            found_run = _compute_run(case, party, trace, run, plain=False)
-            if found_run is None or not found_run[0].is_wrong:
+            computed_run = _compute_run(case, party, trace, run, plain=False)
+            if computed_run is None or not computed_run[0].is_wrong:
                 continue
-            new_deviation, value = found_run
+            new_deviation, value = computed_run
             tensor = nodes[-1].makes[0]
             if _is_flip(new_deviation, nodes) or _is_step(case, new_deviation, nodes):
                 continue
@@ -329,12 +329,12 @@ def _wrong_regions(
         return []
     rewritten = open_model(executed)
     graph, nodes = case.model.graph, case.model.nodes
-    made_alone = compare_isolated_nodes(case, rewritten, party, trace)
+    isolated = compare_isolated_nodes(case, rewritten, party, trace)
     if level is None:
-        case.keep_errors(party.name, "rewritten", made_alone.compared)
-    surviving = made_alone.compared.keys() | trace.feed.keys() | set(case.model.constants)
+        case.keep_errors(party.name, "rewritten", isolated.compared)
+    surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
     places: list[Place] = []
-    for name, new_deviation in made_alone.wrong:
+    for name, new_deviation in isolated.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
         region = region_before(graph, name, read_by_region(rewritten.graph, name, surviving))
         within = [nodes[index] for index in region]
@@ -344,11 +344,11 @@ def _wrong_regions(
             or _is_step(case, new_deviation, within)
         ):
             continue
-        if _is_cut_off(case, name, made_alone.values[name], trace):
+        if _is_cut_off(case, name, isolated.values[name], trace):
             continue
         taking_part = missing_nodes(graph, region, rewritten.graph, name)
         explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
-            is_explained_by_rounding(case, region, name, made_alone.values[name], trace)
+            is_explained_by_rounding(case, region, name, isolated.values[name], trace)
         )
         # In half precision many numbers are equal, so that any of them may change places.
         jumps = any(nodes[index].jumps for index in region) and not any(

@@ -77,14 +77,12 @@ class MarkingEffect:
                 )
 
 
-def _by(found_value: Any) -> str:
+def _by(verdict: Any) -> str:
     """Return the clause that states how much a tensor differs."""
-    if isinstance(found_value, OutputCompareResult):
-        rounding = ", which may be rounding" if found_value.is_rounding else ""
-        return f" by up to {found_value.max_absdiff:.4g}{rounding}"
-    return (
-        f": {found_value.reason.rstrip('.')}" if isinstance(found_value, UncomparedResult) else ""
-    )
+    if isinstance(verdict, OutputCompareResult):
+        rounding = ", which may be rounding" if verdict.is_rounding else ""
+        return f" by up to {verdict.max_absdiff:.4g}{rounding}"
+    return f": {verdict.reason.rstrip('.')}" if isinstance(verdict, UncomparedResult) else ""
 
 
 class _Outputs(dict[str, Any]):

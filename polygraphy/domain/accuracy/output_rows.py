@@ -547,14 +547,14 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
     """Return a sentence that lists matching outputs that are empty or constant; empty if there are
     none.
     """
-    found_names = []
+    tolerances = []
     for row in rows:
         name, other_name = row.uniform
         if row.passed and (name or other_name):
             where = "" if name == other_name else f" in {parties[0 if name else 1]}"
-            found_names.append(f"{row.name!r} is {name or other_name}{where}")
-    it_matches = "its match says" if len(found_names) == 1 else "their matches say"
-    return f"{some_of(found_names, worded=str)}, so {it_matches} little." if found_names else ""
+            tolerances.append(f"{row.name!r} is {name or other_name}{where}")
+    it_matches = "its match says" if len(tolerances) == 1 else "their matches say"
+    return f"{some_of(tolerances, worded=str)}, so {it_matches} little." if tolerances else ""
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
@@ -573,9 +573,9 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
     if counts := _non_finite_words(worst, parties):
         return f"{name}: {counts}{where}{_equality(row)}"
     if worst.element is not None:
-        found_name, expected = brief_pair(worst.element.value, worst.element.reference)
+        actual, expected = brief_pair(worst.element.value, worst.element.reference)
         index = ",".join(map(str, worst.element.index))
-        return f"{name} at [{index}]: {found_name}, expected {expected}{where}{times}"
+        return f"{name} at [{index}]: {actual}, expected {expected}{where}{times}"
     if row.metric not in {"simple", ""}:
         return f"{name}: {row.metric} {brief(row.value)}{where}{times}"
     if worst.mismatched is not None:

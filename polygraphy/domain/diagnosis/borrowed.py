@@ -407,11 +407,11 @@ class Borders:
             and name not in replaced
             and self._nodes[self._makers[name]].operator not in _COARSE
         ]
-        found_indices: set[int] = set()
+        makers: set[int] = set()
         while waiting:
             index = waiting.pop()
-            if index not in found_indices:
-                found_indices.add(index)
+            if index not in makers:
+                makers.add(index)
                 node = self._nodes[index]
                 is_part = node.operator in _PARTIAL and any(
                     name not in tensors for name in node.makes
@@ -423,11 +423,7 @@ class Borders:
                     for name in reads
                     if name in self._makers and name not in replaced
                 ]
-        return {
-            index
-            for index in found_indices
-            if not self._is_partly_equal(self._nodes[index], tensors)
-        }
+        return {index for index in makers if not self._is_partly_equal(self._nodes[index], tensors)}
 
     def _is_partly_equal(self, node: Node, tensors: Collection[str]) -> bool:
         """Return whether some outputs of a node are among the tensors and others are not."""

@@ -92,7 +92,7 @@ def same_tensors(
     alike: dict[tuple[Any, str], list[str]] = {}
     for name, program_print in program_prints.items():
         alike.setdefault((program_print.shape, program_print.kind), []).append(name)
-    found_names: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     several: dict[str, list[str]] = {}
     for name, fingerprint in prints.items():
         if name in known_pairs:
@@ -106,15 +106,12 @@ def same_tensors(
             continue
         ranked = sorted(apart, key=lambda other_name: apart[other_name])
         if recorded_names.get(name) in apart:
-            found_names[name] = recorded_names[name]
+            pairs[name] = recorded_names[name]
         elif len(ranked) == 1 or apart[ranked[1]] > max(_CLEARER * apart[ranked[0]], 1e-6):
-            found_names[name] = ranked[0]
+            pairs[name] = ranked[0]
         else:
             several[name] = [*apart]
-    return (
-        _distinguish(prints, program_prints, {**known_pairs, **found_names}, several, graphs)
-        | found_names
-    )
+    return _distinguish(prints, program_prints, {**known_pairs, **pairs}, several, graphs) | pairs
 
 
 def _distinguish(
@@ -198,16 +195,16 @@ def operations(nodes: Sequence[Node], tensor: str, matched: Collection[str]) -> 
     the like belong to the operation whose result they read.
     """
     makers = Graph(nodes=tuple(nodes)).producers
-    found_operations: list[Node] = []
+    operators: list[Node] = []
     pending = [tensor]
     while pending:
         index = makers.get(pending.pop(0))
-        if index is None or nodes[index] in found_operations:
+        if index is None or nodes[index] in operators:
             continue
-        found_operations.append(nodes[index])
+        operators.append(nodes[index])
         is_part = nodes[index].operator == "getitem"
         pending += [name for name in nodes[index].reads if is_part or name not in matched]
-    return sorted(found_operations, key=nodes.index, reverse=True)
+    return sorted(operators, key=nodes.index, reverse=True)
 
 
 def nearest_origin(nodes: Sequence[Node], node: Node) -> str:

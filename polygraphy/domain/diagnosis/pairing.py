@@ -194,9 +194,9 @@ def _pair_forward(
     return forward
 
 
-def _inputs_known(side: Graph, node: Node, known_value: Any) -> bool:
+def _inputs_known(side: Graph, node: Node, is_paired: Any) -> bool:
     """Return whether all inputs of a node are weights or known."""
-    return all(not name or name in side.constants or name in known_value for name in node.inputs)
+    return all(not name or name in side.constants or name in is_paired for name in node.inputs)
 
 
 def _pair_backward(pairing: Pairing, key: Callable[[Graph, Node], Key]) -> bool:

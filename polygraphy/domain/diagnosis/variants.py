@@ -260,8 +260,8 @@ def _numbers(node: Node) -> Iterator[Variant]:
 def with_number(node: Node, name: str, value: float) -> Variant:
     """Return a node with one numeric attribute changed."""
     attribute = node.attribute(name)
-    shown_number = None if attribute is None else float(attribute)
-    change = changes.other_attribute(node.op, name, shown_number, float(f"{value:.3g}"))
+    attribute_number = None if attribute is None else float(attribute)
+    change = changes.other_attribute(node.op, name, attribute_number, float(f"{value:.3g}"))
     return Variant(_NUMBERS[name][0], change, with_attribute(node, name, "float", value))
 
 

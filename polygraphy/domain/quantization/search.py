@@ -153,9 +153,9 @@ class SetSearch:
             for size in range(1, most):
                 if size < len(self._path) and self._is_hopeless(self._path[size], _GREEDY):
                     continue
-                found_index, is_complete = self._search_size(size)
-                if found_index is not None:
-                    kept_names = self._name(self._smaller(found_index))
+                smallest, is_complete = self._search_size(size)
+                if smallest is not None:
+                    kept_names = self._name(self._smaller(smallest))
                     break
                 if is_complete and proven == size - 1:
                     proven = size

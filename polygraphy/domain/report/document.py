@@ -499,9 +499,9 @@ class Recorder:
                 is_wanted = len(known_values) < _FIRST or excess > max(
                     value for value, _ in known_values.values()
                 )
-            found_values = look(answer) if is_wanted else None
-            if found_values is not None:
-                known_values[name] = excess, found_values
+            details = look(answer) if is_wanted else None
+            if details is not None:
+                known_values[name] = excess, details
 
     def samples_compared(self, compared: SamplesCompared) -> None:
         """Record the table of samples."""

@@ -272,8 +272,8 @@ class QuantizedModel:
         like = Scheme("int8", numpy.float64(1), numpy.float64(0))
         scheme = scheme_of_range(like, array.min(), array.max(), symmetric=False)
         again = f"{self.sites[number].name}{_AGAIN}"
-        held_array = scheme.values(scheme.codes(array)).astype(self._pairs[number].kind)
-        add_weight(copy, onnx.numpy_helper.from_array(held_array), again)
+        rounded_array = scheme.values(scheme.codes(array)).astype(self._pairs[number].kind)
+        add_weight(copy, onnx.numpy_helper.from_array(rounded_array), again)
         at = f"{again}/on"
         nodes = copy.graph.node
         nodes.append(onnx.helper.make_node("Identity", [f"{SWITCHES}/{behind[0]}/on"], [f"{at}0"]))

@@ -355,7 +355,7 @@ class _Search:
         )
         instead = [name for node in self._reference.nodes for name in node.makes]
         instead = [name for name in instead if name not in used_names]
-        found_partings = []
+        partings = []
         for name in self._case.differing(values, self._goal):
             region = tuple(region_before(self._case.model.graph, name, equal_tensors.keys()))
             unproven = tuple(index for index in region if index not in makers)
@@ -364,8 +364,8 @@ class _Search:
             )
             border = Border(region, name, "")
             place = Parting(border, self._goal[name], unproven, tuple(instead), tuple(read))
-            found_partings.append(place)
-        return found_partings
+            partings.append(place)
+        return partings
 
     def _gain(
         self,

@@ -173,7 +173,7 @@ class Drift:
         if that cannot be computed."""
         while len(self._seen) <= at:
             self._seen.append(self._next())
-        return max(seen_values.get(name, 0.0) for seen_values in self._seen[: at + 1])
+        return max(drift.get(name, 0.0) for drift in self._seen[: at + 1])
 
     def _next(self) -> dict[str, float]:
         """Run one more step of each model, and return the RMS by which small changes move each

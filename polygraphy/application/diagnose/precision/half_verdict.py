@@ -267,10 +267,10 @@ class HalfModel:
 def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     """Return the model in float32, if it computes in half precision; else None."""
     models = resolve(NarrowModels)
-    found_nodes = models.narrow_nodes(case.model.proto)
-    if found_nodes is None:
+    half_nodes = models.narrow_nodes(case.model.proto)
+    if half_nodes is None:
         return None
-    dtype, nodes = found_nodes
+    dtype, nodes = half_nodes
     wide = [{name: in_float(array) for name, array in feed.items()} for feed in feeds]
     share = len(nodes) / max(1, len(case.model.nodes))
     return HalfModel(models.widen_model(case.model.proto), dtype, nodes, wide, share >= _MOST)
@@ -438,7 +438,7 @@ def _are_tolerable(
 def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add an epsilon which half precision rounds to zero, or nearly."""
     side = case.model.graph
-    found_side = []
+    lost_epsilons = []
     for index, node in side.operations.items():
         epsilons = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
         finite_epsilons = [(name, value) for name, value in epsilons if value is not None]
@@ -456,8 +456,8 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
         note = remedies.raise_epsilon(name, limits.normal)
         nodes, remedy = [node.label], Remedy(note=note)
         culprit = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
-        found_side.append(culprit)
-    return found_side
+        lost_epsilons.append(culprit)
+    return lost_epsilons
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:

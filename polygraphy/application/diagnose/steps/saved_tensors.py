@@ -171,21 +171,21 @@ class _SavedTensors:
             self._computed = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
-                    made_alone = compare_isolated_nodes(case, case.model, party, trace)
+                    isolated = compare_isolated_nodes(case, case.model, party, trace)
                 except BackendError as error:
                     notes.append(steps.cannot_run_nodes(party.name, error))
                     continue
-                case.keep_errors(party.name, "isolated", made_alone.compared)
+                case.keep_errors(party.name, "isolated", isolated.compared)
                 self._computed.append(party.name)
                 relevant = {
-                    name: (deviation, made_alone.values[name])
-                    for name, deviation in made_alone.wrong
+                    name: (deviation, isolated.values[name])
+                    for name, deviation in isolated.wrong
                     if _is_relevant(deviation, self._rounding(name, trace))
                     and not deviation.largest <= self._bias_rounding(name)
                 }
                 if relevant:
                     values = {name: value for name, (_, value) in relevant.items()}
-                    tf32 = tf32_tensors(case, party, trace, values, made_alone.compared)
+                    tf32 = tf32_tensors(case, party, trace, values, isolated.compared)
                     self._tf32 |= tf32
                     relevant = {name: off for name, off in relevant.items() if name not in tf32}
                 wrong.append(relevant)
