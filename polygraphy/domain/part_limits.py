@@ -12,9 +12,10 @@ from polygraphy.domain.sizes import Sizes, elements_of, in_words, pieces_of
 from polygraphy.domain.tensors.aliases import Array
 
 _MANY = 16
-"""Fewer elements may be equal by chance."""
+"""Fewer elements can be equal by chance. Chosen, not measured."""
 _STEP = 1.01
-"""Two quantized sides may decide for neighboring steps, which differ by rounding themselves."""
+"""Steps by which two quantized sides may differ, if they decide for neighboring steps: one, plus
+rounding."""
 
 
 @frozen

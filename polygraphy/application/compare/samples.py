@@ -1,4 +1,4 @@
-"""Which samples changed their answer from one run to the other, and how often each is right."""
+"""The samples whose prediction changes between two runs, and the accuracy of both runs."""
 
 from __future__ import annotations
 

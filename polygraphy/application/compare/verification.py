@@ -59,7 +59,7 @@ def verify(
 
     Args:
         original: the model as it was.
-        edited: the model as it is.
+        edited: the edited model.
         data_loader: where the input data come from (default: generated).
         compare_func: a comparison function (default: `SimpleCompareFunc()`).
         advice: a command that tells more where outputs differ.
@@ -112,7 +112,7 @@ class _Pair:
 
     Attributes:
         original: the model as it was.
-        edited: the model as it is.
+        edited: the edited model.
         then: the inputs of the edited one.
         compute: computes it with rounding at every operator, if it is narrow.
         last: the data that it was given last.
@@ -325,7 +325,7 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
     """Return whether a model runs, if there is nothing to compare it with.
 
     Args:
-        model: the model as it is.
+        model: the unmodified model.
         data_loader: where the input data come from (default: generated).
 
     Returns:

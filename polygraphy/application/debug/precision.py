@@ -138,7 +138,7 @@ def find_nodes_to_keep(
     tells; the last line that is logged is the command that casts the model so.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+        model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
         path: where the model is, for that command.
         dtype: ``fp16`` or ``bf16``.
         iterations: checks each cast model (default: it is computed with rounding at every operator,

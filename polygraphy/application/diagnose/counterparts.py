@@ -38,25 +38,26 @@ from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty
 from polygraphy.ports.editing import open_model
 
 _TRIED = 8
-"""Tensors of either side that are tried as counterparts where they part."""
+"""Tensors of either model that are tried as counterparts where the models diverge."""
 _AHEAD = (12, 60)
-"""Nodes that are computed to see whether they are: an operation may become twenty-five."""
+"""Nodes that are computed to test a pair: an operation of a program can become 25 nodes."""
 _REPLACED = 64
-"""Weights of the program that are tried in place of one of the model."""
+"""Most weights of the program that are tried in place of one of the model."""
 _EXACTLY, _OF_BEFORE, _ENOUGH = 1e-4, 0.05, 1e-3
 """What others may leave of a difference: of the size of the tensor, and of the difference; and with
 how much of that no better one is looked for.
 """
 _CONSTANTS = 12
-"""Of so many numbers at most each is solved for."""
+"""Most constants that are solved for."""
 _NEWTON = 6
 """Steps of Newton's method; it doubles the number of right digits in each."""
 _FILLING = 1e4
-"""From this size on, a number that fills a tensor often stands for infinity."""
+"""A fill value of at least this size often stands for infinity: masks have -1e4, -65504 or -1e9."""
 _NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
 _ARITHMETIC = ("aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.pow")
 _TELLING = 4
-"""Of a tensor with fewer numbers, another constant explains whatever it is."""
+"""For tensors with fewer elements, another constant explains any difference. Chosen, not measured.
+"""
 
 
 class Counterparts:
@@ -75,7 +76,7 @@ class Counterparts:
 
         Args:
             case: the model, of which the first party makes the tensors.
-            program: what it was exported from.
+            program: the program that the model was exported from.
             feed: the data.
             expected: what the program returns, by the outputs of the model.
         """
@@ -331,7 +332,7 @@ def other_weights(
     Args:
         place: where.
         side: the model.
-        program: what it was exported from.
+        program: the program that the model was exported from.
         party: who computes.
         numbers: whether a number that the exporter wrote may be another one.
     """

@@ -39,7 +39,8 @@ from polygraphy.ports.diagnosing import SuspectedParty
 _STANDARD = "ai.onnx."
 """How the domains of the standard begin, beside the main one, which has no name in messages."""
 _OPERATORS = 6
-"""Where nodes of so many operators are refused alone, it is not for what they compute."""
+"""If nodes of this number of operators are refused by themselves, the operators are not the
+reason. Chosen, not measured."""
 
 
 def diagnose_refusals(

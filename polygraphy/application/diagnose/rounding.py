@@ -43,7 +43,7 @@ from polygraphy.domain.tensors.facts import (
 from polygraphy.domain.tensors.precision import is_float, precision_of
 
 _GAIN = 30.0
-"""By how much a node makes errors larger that is ill-conditioned itself."""
+"""A node that amplifies errors by this factor is ill-conditioned. Chosen, not measured."""
 
 
 def rounding_accumulates(
@@ -98,7 +98,7 @@ def rounding_explains(
         case: what is diagnosed.
         feeds: the data.
         values: what the model makes of each of them.
-        expected: what is right, of the first of them or of all.
+        expected: the correct outputs, for the first feed or for all.
         by_steps: whether the steps of quantized types are rounding, as beside what is not
             quantized; else they may hide that a backend computes something else.
     """

@@ -33,9 +33,8 @@ T = TypeVar("T")
 _AT_ONCE = 16
 """Guesses for one process, which costs milliseconds; those beside a crash are made again."""
 _LONGEST, _TIMES = 60.0, 20
-"""A guess hangs after so many seconds, and so many times what the unchanged model takes: on a busy
-machine, both take longer.
-"""
+"""Seconds, and multiples of the time of the unchanged model, after which a guess is stopped: on a
+busy machine, both take longer."""
 
 
 class CarefulParty:

@@ -39,35 +39,38 @@ from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
 ONE_STEP = 0.03
-"""The same of integers that are one off, where what comes before is computed in integers, too."""
+"""The same for integers that differ by one, behind other integer computations."""
 COARSELY = 0.15
-"""The same where a backend computes a function of integers by a table, as Softmax."""
+"""The same where a backend computes a function of integers by a table, such as Softmax."""
 _USUALLY = 0.1
-"""The share that such a table is off by in the mean, at most; few elements scatter around it."""
+"""Largest mean share of elements in which such a table differs; few elements scatter around it."""
 _STEPPING = MOVES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 """Operators that compute nothing but steps."""
 _WHOLE = 128
-"""A region of more nodes is no place: what they hand to each other is rounded otherwise."""
+"""A region with more nodes is not named: its nodes pass on values that are rounded differently."""
 _A_STEP = 1.01
-"""A step, and how the difference of two numbers is rounded that are one apart."""
+"""One step, plus the rounding of a difference of two numbers that are one step apart."""
 _STEP = 2.0**-7
 """A step of eight bits, relative to the size of a tensor."""
 _EVERYWHERE = 0.05
-"""The share from which on it is not as right."""
-SMALL = 1e-4
-"""What a node errs by for good reasons, such as an exponential that is approximated, relative to
-the element and to the size of all that it makes.
+"""With a larger share of different elements, a node is not equally correct. Chosen, not measured.
 """
+SMALL = 1e-4
+"""Error of a correct kernel, such as an approximated exponential, relative to the element and to
+the size of the tensor. Chosen, not measured."""
 _CODES = 1.01
-"""Steps between two codes that rounding does."""
+"""Difference in steps between two codes that rounding explains: one, plus the rounding of the
+difference."""
 _OF_ONE = 4.0
-"""Epsilons of 1 by which an approximation of a function is off whose values lie below that."""
+"""Epsilons of 1 by which the approximation of a function with smaller values may differ. Chosen,
+not measured."""
 _VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
 """Operators that make NaN of the weights at these places, if these are negative, or zero."""
 _SAMPLES = 4
 """Repetitions of a node that may fail intermittently, and perturbed runs that show rounding."""
 _FEW, _MANY = 3, 16
-"""A region of as many nodes is small; of more than the second is not made smaller."""
+"""A region with at most the first number of nodes is small; a region with more than the second is
+not reduced."""
 
 
 @frozen

@@ -33,11 +33,12 @@ Tensors = tuple["ComparedTensor | None", "ComparedTensor | None"]
 _BOTH = frozenset({"abs", "rel"})
 _VARIED = ("", "")
 _JUMP = 10.0
-"""How many times as far from its tolerance a layer is as all before it, if it is to blame."""
+"""A layer is to blame if its ratio of error to tolerance is this multiple of that of all layers
+before it. Chosen, not measured."""
 _HARMLESS = 0.1
-"""Below this part of a tolerance, errors are alike."""
+"""Ratios of error to tolerance below this count as equal. Chosen, not measured."""
 _WRONG = 1e6
-"""Above so many times the tolerance, errors are alike."""
+"""Ratios of error to tolerance above this count as equal. Chosen, not measured."""
 
 
 @frozen
@@ -46,13 +47,13 @@ class WorstIteration:
 
     Attributes:
         iteration: from 0; None for the average of all iterations.
-        excess: how many times the tolerance is needed: at most 1 where the output passed, infinite
-            where no tolerance would do; None where there is no telling.
+        excess: the error as a multiple of the tolerance: at most 1 if the output passed, infinite
+            if no tolerance is large enough; None if unknown.
         absolute: the largest absolute difference of this iteration, in the output's own unit; None
-            where none was computed.
+            if none was computed.
         relative: the largest relative difference of this iteration.
-        mismatched: how many elements differ by more than is tolerated; None where not counted.
-        size: how many elements were compared; None where not counted.
+        mismatched: number of elements beyond the tolerance; None if not counted.
+        size: number of compared elements; None if not counted.
         element: the element that exceeds its tolerance the most; None where none does.
         non_finite: how many elements are NaN, and how many infinite, on each side; counted only
             where a difference is not finite.

@@ -18,7 +18,8 @@ from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
-"""Relative; weights that are as near as that were only folded otherwise."""
+"""Relative difference up to which two weights are equal except for how they were folded: a few
+float32 epsilons."""
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 MOVING = frozenset(
@@ -34,15 +35,18 @@ _COARSE = frozenset(
 _PARTIAL = frozenset({"Compress", "Gather", "GatherElements", "GatherND", "Slice", "Split", "TopK"})
 """Operators that read a part of a tensor: an equal part does not show that the rest is equal."""
 ALIKE = 1e-4
-"""What rounding adds up to until a tensor is made, relative to an element and the usual size."""
+"""Rounding that accumulates up to a tensor, relative to an element and to the usual size. Chosen,
+not measured."""
 _SPREAD = 20
-"""Multiples of `ALIKE` by which the numbers of an array have to differ."""
+"""Multiples of `ALIKE` by which the elements of an array must differ to identify it. Chosen, not
+measured."""
 _LOST: Mapping[str, Any] = {
     "Mul": np.multiply, "Add": np.add, "Div": np.divide, "Sub": np.subtract,
 }  # fmt: skip
 """Operators that may be missing, with a weight as the second operand."""
 _USUAL = 0.25
-"""The share of elements that are smaller than the usual size: masks are large, and many."""
+"""The quantile of the magnitudes that counts as the usual size: masks are large, and many. Chosen,
+not measured."""
 
 
 def variants_from_donor(
@@ -395,7 +399,7 @@ class Borders:
         another output that also exists in the reference.
 
         Args:
-            tensors: tensors that are right.
+            tensors: correct tensors.
             replaced: those that were taken from the reference, which says nothing about the nodes
                 that compute them in the model.
         """

@@ -21,13 +21,14 @@ EXPORTER = "exporter"
 """The party at fault where a model is not what its program computes."""
 
 _SAMPLED = 512
-"""A fingerprint has about so many elements of a tensor."""
+"""Approximate number of elements of a fingerprint."""
 _CLEARER = 10.0
-"""The second nearest tensor is so many times as far away, or the match is not clear."""
+"""A match is clear if the second nearest tensor is this multiple as far away. Chosen, not
+measured."""
 _SAME = 32
-"""Tensors of one value that are distinguished by what is around them."""
+"""Most tensors with equal values that are distinguished by their neighbors."""
 _AROUND = 64
-"""Tensors without a counterpart that are looked through for those that have one."""
+"""Most tensors without a counterpart that are passed on the way to neighbors that have one."""
 _RANK = 5
 """Axes of the largest tensors of which other orders are tried."""
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}

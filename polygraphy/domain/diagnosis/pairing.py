@@ -19,7 +19,7 @@ from polygraphy.domain.model.graph import (
 from polygraphy.domain.quantization.sites import is_coarse
 
 _MOST = 0.5
-"""From this share of tensors on that two models call alike, names say what belongs together."""
+"""With this share of equal tensor names, two models are paired by name. Chosen, not measured."""
 
 Key = Hashable
 

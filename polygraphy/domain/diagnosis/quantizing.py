@@ -14,7 +14,8 @@ from polygraphy.domain.arithmetic.summary import root_mean_square
 OUTPUT = -1
 """The position of an operand that no node reads: an output of the model."""
 USUAL_LOSS = 0.15
-"""What quantizing a model to eight bits does to outputs at most, relative to their size."""
+"""Largest error from quantizing a model to eight bits, relative to the size of an output:
+`decisions.md` measures 0.004 to 0.11."""
 
 
 @frozen

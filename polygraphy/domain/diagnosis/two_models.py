@@ -1,4 +1,4 @@
-"""In what a model differs from one that is right: what may be to blame."""
+"""The differences between a model and a correct one, which may be at fault."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ROUNDED_TYPES: tuple[Any, ...] = (np.float16, ml_dtypes.bfloat16)
 _LAYOUT = frozenset({"ReorderInput", "ReorderOutput"})
 """Operators by which ONNX Runtime changes the layout of images: no other model lacks them."""
 _DIGITS = 16
-"""Epsilons by which folded weights may differ."""
+"""Epsilons by which folded weights may differ: the rounding limit of one operator."""
 _TINY = 1e-2
-"""A number that is added to keep another away from zero is no larger where it is right."""
+"""Largest number that counts as an epsilon, which keeps a denominator away from zero."""
 _GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
 """Operators before which an epsilon is added."""
 

@@ -168,7 +168,7 @@ _TABLES = frozenset({"Gather", "GatherElements", "GatherND", "Where", "Compress"
 _TREES = ("nodes_", "tree_roots", "target_", "class_", "leaf_")
 """Attributes that hold the branches of trees: with other integers a tree may never end."""
 CLOSE = 1e-4
-"""The error of what a variant computes that rounding explains, as a share of the RMS."""
+"""Error of a variant that rounding explains, as a share of the RMS. Chosen, not measured."""
 LARGEST_RANK = 4
 """Axes of the largest tensors whose orders and sets of axes are tried."""
 _BIASED = ("Conv", "ConvTranspose", "Gemm")

@@ -124,7 +124,7 @@ class Party:
     Attributes:
         name: what it is called, such as ``onnxrt``, or ``onnxrt (2)`` for the next of its kind.
         run: name of the runner with number and time, as in files of results.
-        inputs: what it was fed with.
+        inputs: the arrays of its inputs.
         outputs: what it gave in the first iteration.
         times: of its inferences; None where it does not measure them.
         error: why it failed, where the others went on; None where it did not.

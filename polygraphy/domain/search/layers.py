@@ -13,7 +13,7 @@ from itertools import accumulate
 from attrs import Factory, frozen
 
 SHARE = 4
-"""Tensors take one part in so many of the free memory, unless a budget is given."""
+"""One part in this number of the free memory is used for tensors, unless a budget is given."""
 
 
 @frozen

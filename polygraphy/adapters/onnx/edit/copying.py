@@ -196,7 +196,7 @@ class CopyNodes(BaseLoader):
         """Set the model, the reference, and the nodes to copy.
 
         Args:
-            model: the model, which stays as it is, or a loader that makes it.
+            model: the model, which is not changed, or a loader that makes it.
             reference: the correct model: its path, an ``onnx.ModelProto``, or a loader.
             nodes: the names of nodes of `model`, an unnamed one by its first output, whose
                 differences go away (default: all differences do). Those in the body of a function

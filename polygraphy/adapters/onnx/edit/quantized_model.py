@@ -79,11 +79,13 @@ _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")
 _KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")
 """Quantizers that do not compensate in biases for the errors of weights."""
 _SMALL = 4096
-"""Constants of up to so many elements are decoded once: scales and zero points."""
+"""Constants with at most this number of elements are decoded once: scales and zero points."""
 _NAMED = 0.5
-"""A model that has less than this share of the tensors of its reference was renamed."""
+"""A model that has less than this share of the tensor names of its reference was renamed. Chosen,
+not measured."""
 _ALIKE = 0.5
-"""A weight of the reference may differ from the quantized one by this share of its rms."""
+"""A weight of the reference may differ from the quantized one by this share of its RMS. Chosen,
+not measured."""
 
 
 def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> QuantizedModel:

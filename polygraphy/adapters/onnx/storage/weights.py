@@ -276,7 +276,7 @@ class BaseLoadOnnxCopy(BaseLoader):
 
         Args:
             model: the model, or a loader that makes it.
-            copy: False to change a given model in place (default: it stays as it is).
+            copy: False to change a given model in place (default: it is not changed).
         """
         self._model = model
         self._copy = copy

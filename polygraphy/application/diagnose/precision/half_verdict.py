@@ -78,13 +78,16 @@ from polygraphy.ports.editing import OpenModel, cast_precision
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
 _MOST = 0.5
-"""From this share of nodes on a model computes in half precision; below, only a part of it does."""
+"""With this share of its nodes in half precision, a model counts as a half-precision model.
+Chosen, not measured."""
 _OBSERVED = 0.1
-"""The share of what half precision loses by which backends differ at least, if that is why."""
+"""Half precision explains why backends differ if they differ by at least this share of what it
+loses. Chosen, not measured."""
 _GONE = 4
-"""Of so few times the smallest number, what is left of an epsilon has no digits any more."""
+"""An epsilon below this multiple of the smallest number has no correct digits left: such numbers
+have at most two bits."""
 _MOST_HOPS = 2
-"""How far from a node those are that a backend may join with it."""
+"""Distance in nodes within which a backend may fuse nodes."""
 
 
 def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
@@ -322,7 +325,7 @@ def diagnose_half_model(
     """Return the half-precision losses of a model that is correct in float32.
 
     Args:
-        case: the model as it is.
+        case: the case of the unmodified model.
         half: the same in float32.
         outputs: of each backend, what it makes of each set of data.
         third: the backend that computes the expected results.
@@ -371,7 +374,7 @@ def diagnose_saved_outputs(
     excluded before.
 
     Args:
-        case: the model as it is.
+        case: the case of the unmodified model.
         half: the same in float32, and one set of data.
         saved: the saved results, which are correct.
         values: what the first party makes of the data.

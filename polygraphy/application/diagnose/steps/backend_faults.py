@@ -51,7 +51,8 @@ from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _MOST_VOTES = 8
-"""Nodes of one operator about which a third is asked, if it says the same of all."""
+"""Nodes of one operator for which a third backend is asked; if all votes agree, the others are
+taken to be the same."""
 
 
 def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
@@ -125,7 +126,7 @@ def _conclude(
     Args:
         case: what is diagnosed.
         runs: what the backends compute.
-        trace: the tensors of the party that is right.
+        trace: the tensors of the party that is correct.
         culprits: nodes that a backend computes wrongly.
         mistaken: nodes that the arbiter computes wrongly.
         unclear: nodes of which nothing decides who computes them wrongly.
