@@ -26,7 +26,7 @@ from attrs import frozen
 
 from polygraphy import __version__
 from polygraphy.adapters.arrays.foreign import host_copy
-from polygraphy.adapters.console.terminal import Terminal
+from polygraphy.adapters.console.terminal import Terminal, quantization_line
 from polygraphy.adapters.files.small.goldens import (
     Golden,
     commit_with_model,
@@ -570,6 +570,8 @@ def _differing(
         name = saved.file.name
         answer = re.sub("( differs?)\\b", lambda match: f"{match[1]} from {name}", answer, count=1)
     lines = [answer, *shown_rows, *why]
+    if quantization := quantization_line(path):
+        lines.append(f"  model     {quantization}")
     if saved is not None and saved.with_older:
         lines.append("  note      the model file differs from the one of the golden")
     diagnosis = diagnosis_instead_of(command) if command else ""

@@ -70,7 +70,6 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "find_code_tensors": "polygraphy.adapters.onnx.edit.code_tensors:find_code_tensors",
         "find_quantized_operands": "polygraphy.adapters.onnx.edit.quantizing:quantized_operands",
         "find_violations": "polygraphy.adapters.onnx.lint.node_checks:find_violations",
-        "graph_with_weights": "polygraphy.adapters.onnx.describe.reading:graph_with_weights",
         "NarrowModels": "polygraphy.adapters.onnx.run.half_precision:OnnxNarrowModels",
         "open_environment/onnxrt": "polygraphy.adapters.onnxruntime.environments:open_environment",
         "open_environment/openvino": "polygraphy.adapters.openvino.environments:open_environment",

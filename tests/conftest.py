@@ -25,6 +25,7 @@ from tests.support import (
 )
 from tests.support.examples import thin_out
 from tests.support.forked import ForkServer
+from tests.support.idle_threads import let_threads_sleep
 
 if mod.has_mod("tensorflow") and mod.has_mod("triton"):
     import triton  # noqa: F401 - Where it comes after TensorFlow, the process ends.
@@ -63,6 +64,8 @@ for profile, examples in {"quick": 5, "default": 10, "thorough": 100}.items():
     settings.register_profile(profile, max_examples=examples, derandomize=True, deadline=None)
 settings.load_profile("default")
 
+let_threads_sleep()
+
 
 @pytest.fixture(autouse=True)
 def _no_interrupt_is_remembered() -> Iterator[None]:
@@ -93,6 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(extra_packages.MARKER)
     theirs = [item for item in items if extra_packages.computes_in_openvino(item)]
     for item in theirs:
+        assert extra_packages.may_compute_in_openvino(item.path), f"{item.path} would be left out"
         item.add_marker(extra_packages.OPENVINO)
     asked = str(config.option.markexpr)
     is_apart = len(theirs) == len(items) or extra_packages.OPENVINO in asked or "huge" in asked
@@ -111,10 +115,14 @@ def _leave_out(
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the modules without a test that is asked for, before they are imported."""
-    if not str(config.option.markexpr).startswith(f"{extra_packages.MARKER} and"):
+    if not collection_path.match("test_*.py"):
         return None
-    is_module = collection_path.match("test_*.py")
-    return True if is_module and not extra_packages.may_use_extra(collection_path) else None
+    asked = str(config.option.markexpr)
+    if asked == extra_packages.OPENVINO:
+        return None if extra_packages.may_compute_in_openvino(collection_path) else True
+    if asked.startswith(f"{extra_packages.MARKER} and"):
+        return None if extra_packages.may_use_extra(collection_path) else True
+    return None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

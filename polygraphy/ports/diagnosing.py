@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.quantizing import QuantizedOperand
     from polygraphy.domain.diagnosis.two_models import CopyPlan
     from polygraphy.domain.diagnosis.variants import Variant
-    from polygraphy.domain.model import Graph, Model
+    from polygraphy.domain.model import Model
     from polygraphy.domain.model.graph import Node
     from polygraphy.domain.quantization.code_tensors import CodeTensor
     from polygraphy.domain.quantization.requantization import Requantization
@@ -586,11 +586,6 @@ def find_violations(
 def sanitize_model(model: Any, *, fold_constants: bool = False) -> Any:
     """Return a copy of an ``onnx.ModelProto`` with inferred types and, if requested, folded
     constants, as ``surgeon sanitize`` saves it."""
-
-
-@port
-def graph_with_weights(model: Any) -> Graph:
-    """Return the graph of an ``onnx.ModelProto``, with the values of its weights."""
 
 
 @port

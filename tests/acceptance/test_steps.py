@@ -12,7 +12,7 @@ import jsonschema
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.oracle import Request
@@ -190,6 +190,42 @@ def test_outputs_without_names_that_change_places_are_seen_beside_a_reference(
     assert "'a' according to the reference: the outputs are wired wrongly" in done.out
 
 
+def test_an_integer_cache_and_scores_of_the_last_position_are_no_fault(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    model = decoder(layers=2)
+    onnx.save(model, "right.onnx")
+    graph = model.graph
+    graph.initializer.extend(
+        [
+            numpy_helper.from_array(np.float32(0.16), "kv_scale"),
+            numpy_helper.from_array(np.int8(0), "kv_zero"),
+            numpy_helper.from_array(np.array([-1]), "at_end"),
+        ]
+    )
+    for tensor in list(graph.input)[2:]:
+        tensor.type.tensor_type.elem_type = TensorProto.INT8
+        read = [f"{tensor.name}_f"]
+        for node in graph.node:
+            node.input[:] = [read[0] if name == tensor.name else name for name in node.input]
+        graph.node.insert(
+            0, helper.make_node("DequantizeLinear", [tensor.name, "kv_scale", "kv_zero"], read)
+        )
+    for tensor in list(graph.output)[1:]:
+        graph.node.append(
+            helper.make_node(
+                "QuantizeLinear", [tensor.name, "kv_scale", "kv_zero"], [f"{tensor.name}_q"]
+            )
+        )
+        tensor.name, tensor.type.tensor_type.elem_type = f"{tensor.name}_q", TensorProto.INT8
+    graph.node.append(helper.make_node("Gather", ["logits", "at_end"], ["final"], axis=1))
+    graph.output[0].CopyFrom(helper.make_tensor_value_info("final", 1, [1, 1, 32]))
+    onnx.save(model, "m.onnx")
+    done = polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6 --reference right.onnx")
+    assert (done.code, "Within what these explain: a cache quantized to int8" in done.out) == (0, 1)
+    assert polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6").code == 0
+
+
 def test_weights_rounded_to_float16_are_no_fault(
     folder: Path, polygraphy: Callable[..., Any]
 ) -> None:
@@ -197,7 +233,7 @@ def test_weights_rounded_to_float16_are_no_fault(
     onnx.save(model, "right.onnx")
     for tensor in model.graph.initializer:
         array = numpy_helper.to_array(tensor)
-        if array.dtype == np.float32 and array.size > 1:
+        if array.dtype == np.float32 and array.ndim > 1:  # Norms and biases are not.
             rounded = array.astype(np.float16).astype(np.float32)
             tensor.CopyFrom(numpy_helper.from_array(rounded, tensor.name))
     onnx.save(model, "rounded.onnx")

@@ -23,7 +23,7 @@ from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults, SimpleCompareFunc
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, MODEL
-from polygraphy.domain.tensors.parts import Layout
+from polygraphy.domain.tensors.parts import Layout, label_parts
 from polygraphy.ports.diagnosing import DiagnosisReports
 from tests.support.joined import JOINED, Joined, detector, feeds_of, suppressed
 from tests.support.models import make, value
@@ -246,3 +246,22 @@ def test_layouts_of_outputs_are_known_before_shapes_are() -> None:
     plain = facts_of(suppressed(fill=0)).layouts["output"]
     assert (plain.kind, plain.fills) == ("leaf", (0.0,))
     assert Layout.of_fields(layouts["output"].as_fields()) == layouts["output"]
+
+
+def test_an_operand_with_unknown_parts_is_a_part_of_its_own() -> None:
+    """As the scores of a detector for images of any size: heads of three strides, joined by
+    elements, and cut by channels.
+    """
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[1,6,H,W] x) => (float[1,6,N] y) {
+        a = MaxPool<kernel_shape=[2,2], strides=[2,2]>(x) b = Concat<axis=1>(boxes, classes)
+        boxes, classes = Split<axis=1>(a, c) p = Reshape(b, s) q = Reshape(x, s)
+        j = Concat<axis=2>(p, q) ends, rest = Split<axis=1>(j, c) scores = Sigmoid(rest)
+        wide = Mul(ends, ends) y = Concat<axis=1>(wide, scores) }"""
+    )
+    model.graph.node.insert(1, model.graph.node.pop(2))
+    for name, numbers in (("s", [1, 6, -1]), ("c", [2, 4])):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers), name))
+    labels, parts = label_parts(facts_of(model).layouts["y"], (1, 6, 80))
+    assert [(part.name, part.is_bounded) for part in parts] == [("wide", False), ("scores", True)]
+    assert labels.reshape(-1).tolist() == [0, 0, 1, 1, 1, 1]

@@ -17,6 +17,7 @@ __all__ = [
     "computes_in_openvino",
     "installed",
     "lacks_marker",
+    "may_compute_in_openvino",
     "may_use_extra",
     "uses_extra",
 ]
@@ -41,6 +42,7 @@ _NAMES = "|".join(_DISTRIBUTIONS)
 _USE = re.compile(rf"""^\s*(?:import|from) (?:{_NAMES})\b|["'](?:{_NAMES})[."'>=]""", re.MULTILINE)
 _SKIPPED = re.compile(rf"could not import '(?:{_NAMES})\b")
 _FIXTURES = {"browser", "rtx"}
+_RUNNERS = re.compile(rf"{OPENVINO}|contract\.runners")
 _MENTION = re.compile("|".join([MARKER, *_FIXTURES]))
 
 
@@ -63,6 +65,14 @@ def computes_in_openvino(item: pytest.Item) -> bool:
     folder = item.path.parent
     is_own = folder.name == OPENVINO and item.path.name != "test_apart.py"
     return is_own or (folder.name == "contract" and OPENVINO in item.name)
+
+
+@cache
+def may_compute_in_openvino(path: Path) -> bool:
+    """Return whether a module can have such tests: it is one of its own, or names OpenVINO or the
+    list of runners.
+    """
+    return path.parent.name == OPENVINO or _RUNNERS.search(path.read_text("utf-8")) is not None
 
 
 @cache

@@ -112,6 +112,7 @@ def _serve() -> None:
     os.dup2(2, 1)  # What is imported may write something.
     sys.path[0] = str(Path(__file__).parents[2])
     _import(_FIRST)
+    import_module("tests.support.idle_threads").let_threads_sleep()
     for line in sys.stdin:
         reading, writing = os.pipe()
         gc.freeze()  # So that a collection in the fork copies no pages of what is here.

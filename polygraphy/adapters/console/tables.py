@@ -15,7 +15,6 @@ from polygraphy.domain.accuracy.output_rows import OutputRow, badness, brief_pai
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.report.summary import sample_sentences
-from polygraphy.domain.states.comparing import step_table, steps_in_words
 from polygraphy.domain.tensors.naming import count_text, one_line
 from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
 
@@ -334,6 +333,8 @@ def step_lines(steps: Mapping[str, Any]) -> Iterator[str]:
     Args:
         steps: a result of the kind ``steps``.
     """
+    from polygraphy.domain.states.comparing import step_table, steps_in_words
+
     for sentence in steps_in_words(steps):
         yield from wrap_text(sentence, 2)
     rows = steps["rows"]

@@ -303,17 +303,22 @@ def _lines_of_skipped_outputs(names: Sequence[str]) -> Iterator[Line]:
     yield from ((line, INFO) for line in wrap_text(f"{text} {pronoun}: {names_text}{ending}", 4))
 
 
-def _quantization_of(path: str) -> Iterator[Line]:
-    """Yield a line about how an ONNX model is quantized; nothing if it is not."""
+def quantization_line(path: str) -> str:
+    """Return how an ONNX model is quantized; empty if it is not."""
     from polygraphy.domain.catalog.formats import format_named
     from polygraphy.ports.models import find_quantized_tensors
 
     if format_named(path) != "onnx" or not (tensors := find_quantized_tensors(path)):
-        return
+        return ""
     from polygraphy.domain.quantization.listing import summarize_quantization
 
-    text = one_line(f"quantized: {summarize_quantization(tensors)}")
-    yield from ((line, INFO) for line in wrap_text(f"{'Format':{_LABEL}}{text}", _LABEL))
+    return one_line(f"quantized: {summarize_quantization(tensors)}")
+
+
+def _quantization_of(path: str) -> Iterator[Line]:
+    """Yield a line about how an ONNX model is quantized; nothing if it is not."""
+    if text := quantization_line(path):
+        yield from ((line, INFO) for line in wrap_text(f"{'Format':{_LABEL}}{text}", _LABEL))
 
 
 def _graph_of(path: str) -> Graph | None:

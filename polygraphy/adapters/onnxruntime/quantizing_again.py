@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.quantization.requantization import Requantization
+from polygraphy.domain.quantization.schemes import STORED, Scheme
 from polygraphy.domain.quantization.sites import Site
 
 if TYPE_CHECKING:
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
-_TYPES = {"uint8": "QUInt8", "int8": "QInt8", "uint16": "QUInt16", "int16": "QInt16"}
+_TYPES = {
+    "uint8": "QUInt8",
+    "int8": "QInt8",
+    "uint16": "QUInt16",
+    "int16": "QInt16",
+    "float8_e4m3fn": "QFLOAT8E4M3FN",
+}
 """What ONNX Runtime calls types."""
 _NEVER = {"Cast", "DequantizeLinear", "QuantizeLinear"}
 """Operators that `get_qdq_config` does not quantize."""
@@ -75,7 +82,8 @@ def _quantize_statically(request: Requantization) -> list[ModelProto]:
     for options in _static_options(request):
         try:
             made = _quantize_static(request.reference, request.sites, [], options)
-        except ValueError:  # A tensor is quantized whose range the model does not have.
+        except (AttributeError, RuntimeError, ValueError):
+            # A tensor is quantized whose range the model does not have.
             continue
         if made is None:
             return []
@@ -101,7 +109,11 @@ def _static_options(request: Requantization) -> Iterator[dict[str, Any]]:
 
     ops = sorted({node.op_type for node in request.reference.graph.node} - _NEVER)
     choices = [(sorted({*QLinearOpsRegistry, *QDQRegistry}), False), (ops, True)]
-    for types, is_forced in choices[:: -1 if request.producer == "olive" else 1]:
+    choices = [
+        *choices[:: -1 if request.producer == "olive" else 1],
+        (_quantized_ops(request), False),
+    ]
+    for types, is_forced in choices:
         for keeps in (False, True):
             yield {
                 "types": types,
@@ -110,6 +122,29 @@ def _static_options(request: Requantization) -> Iterator[dict[str, Any]]:
                     "QDQKeepRemovableActivations": keeps,
                 },
             }
+
+
+def _quantized_ops(request: Requantization) -> list[str]:
+    """Return the operators whose nodes all read and compute quantized tensors, as those of the
+    argument `op_types_to_quantize` do.
+    """
+    names = {_tensor(site.name) for site in request.sites if site.kind == "activation"}
+    nodes = [node for node in request.reference.graph.node if node.input]
+    # The quantizer removes a Relu or Clip, and quantizes the tensor after it.
+    before = {node.input[0] for node in nodes if node.op_type in ("Clip", "Relu")
+              and node.output[0] in names}  # fmt: skip
+    left_out = {
+        node.op_type
+        for node in nodes
+        if node.input[0] not in names or node.output[0] not in names | before
+    }
+    return sorted({node.op_type for node in nodes} - left_out)
+
+
+def _code_of(scheme: Scheme) -> Any:
+    """Return the first zero point of a scheme as an array of its type."""
+    kind = scheme.stored.minifloat or numpy.dtype(scheme.dtype)
+    return numpy.array(scheme.zero_point.reshape(-1)[0]).astype(kind)
 
 
 def _quantized_names(model: ModelProto) -> set[str]:
@@ -129,10 +164,9 @@ def _quantize_static(
     options: Mapping[str, Any],
 ) -> ModelProto | None:
     """Return the model quantized again with static ranges; None if the sites do not allow it."""
-    from onnxruntime.quantization import CalibrationMethod, QuantType
+    from onnxruntime.quantization import CalibrationMethod, QuantType, quant_utils
     from onnxruntime.quantization.calibrate import TensorData, TensorsData
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
-    from onnxruntime.quantization.quant_utils import load_model_with_shape_infer
 
     activations = [site for site in sites if site.kind == "activation" and site.scheme is not None]
     weights = [site for site in sites if site.kind == "weight" and site.scheme is not None]
@@ -159,17 +193,20 @@ def _quantize_static(
         overrides[name] = [
             {
                 "scale": numpy.array(scheme.scale.reshape(-1)[0], numpy.float32),
-                "zero_point": numpy.array(scheme.zero_point.reshape(-1)[0], scheme.dtype),
+                "zero_point": _code_of(scheme),
                 "quant_type": getattr(QuantType, _TYPES[kind]),
             }
         ]
     for node in reference.graph.node:  # What a Relu or Clip reads has the range of what it makes.
-        if node.op_type in ("Relu", "Clip") and node.output[0] in ranges:
+        is_copied = node.op_type in ("Relu", "Clip") and not STORED[kind].minifloat
+        if is_copied and node.output[0] in ranges:
             ranges.setdefault(node.input[0], ranges[node.output[0]])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(copy_of(reference), str(path))
-        inferred = load_model_with_shape_infer(path)
+        inferred = quant_utils.load_model_with_shape_infer(path)
+    if STORED[kind].minifloat:  # Pairs in eight-bit floats need a later opset.
+        inferred = quant_utils.update_opset_version(inferred, getattr(QuantType, _TYPES[kind]))
     quantizer = QDQQuantizer(
         inferred,
         any(site.scheme is not None and not site.scheme.is_per_tensor for site in weights),

@@ -148,6 +148,14 @@ def _culprit(culprit: object) -> Iterator[str]:
         yield from ("", text_of(str(remedy["note"])))
 
 
+def _culprit_texts(document: Document) -> Iterator[str]:
+    """Yield the evidence about the culprits of a diagnosis and what to do, without markup."""
+    for culprit in document.culprits:
+        yield from map(str, culprit.get("evidence") or ())
+        remedy = culprit.get("remedy") or {}
+        yield from (str(remedy[part]) for part in ("command", "note") if remedy.get(part))
+
+
 def _comparison(comparison: Comparison) -> Iterator[str]:
     """Yield the lines about a comparison."""
     parties = text_of(" vs. ".join(comparison.parties))
@@ -285,7 +293,8 @@ def junit_of(document: Document) -> str:
             about = {"message": check.message}
             if check.outcome != SKIPPED:
                 about["type"] = check.outcome
-            _append_element(case, _TAGS[check.outcome], about).text = _writable(check.message)
+            lines = [check.message, *_culprit_texts(document)]
+            _append_element(case, _TAGS[check.outcome], about).text = _writable("\n".join(lines))
     _append_element(suite, "system-out", {}).text = _writable(document.summary)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'

@@ -18,6 +18,7 @@ from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.statistics import statistics_of
+from polygraphy.domain.quantization.listing import list_quantized_tensors, summarize_quantization
 from polygraphy.domain.report.document import plain
 from polygraphy.domain.results.results import RunResults, short_names
 from polygraphy.domain.states.comparing import StepsCompared, step_table, steps_in_words
@@ -81,6 +82,8 @@ def model_html(model: Model) -> str:
         for tensor in tensors
     ]
     caption = f"{model.path}: {statistics.nodes:,} nodes, {statistics.parameters:,} parameters"
+    if tensors := list_quantized_tensors(model.graph):
+        caption += f"; quantized: {summarize_quantization(tensors)}"
     return _table(caption, ("", "name", "type", "shape"), rows)
 
 

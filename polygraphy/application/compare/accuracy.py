@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Generator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -31,12 +31,13 @@ from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.ports import Plots, ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
-from polygraphy.domain.states.aligning import read_part
-from polygraphy.domain.states.comparing import StepFigures, step_row
 from polygraphy.domain.tensors.naming import Note
 from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import open_spool
+
+if TYPE_CHECKING:
+    from polygraphy.domain.states.comparing import StepFigures
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
 
@@ -534,6 +535,8 @@ class _Comparison:
         facts = next((run.step for run in outputs if run.step is not None), None)
         if facts is None or len(outputs) < len(runs) or not pair.results:
             return
+        from polygraphy.domain.states.comparing import StepFigures, step_row
+
         judged = facts.judged or ""
         row = step_row(
             facts,
@@ -587,6 +590,8 @@ def _without_unread(run: Run, other: Run) -> Run:
     facts = next((each.step for _, each in (run, other) if each and each.step), None)
     if outputs is None or facts is None or facts.hidden is None:
         return run
+    from polygraphy.domain.states.aligning import read_part
+
     shown, rough = outputs.with_outputs(read_part(outputs, facts)), outputs.rough
     if rough is not None:
         shown.rough = lambda dtype: [read_part(moved, facts) for moved in rough(dtype)]

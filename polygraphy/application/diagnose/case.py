@@ -33,7 +33,7 @@ from polygraphy.domain.errors import (
     ModelError,
     PolygraphyException,
 )
-from polygraphy.domain.model.graph import Graph, Node
+from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
@@ -411,9 +411,11 @@ def _name_seed(name: str) -> int:
     return crc32(name.encode("utf-8", "replace"))
 
 
-def add_origins(result: DiagnosisResult, nodes: Sequence[Node]) -> DiagnosisResult:
+def add_origins(result: DiagnosisResult, model: OpenModel) -> DiagnosisResult:
     """Return the result with the source line of each culprit, if known."""
-    origins = {node.label: str(node.origin) for node in nodes if node.origin is not None}
+    if not result.culprits:
+        return result
+    origins = {node.label: str(node.origin) for node in model.nodes if node.origin is not None}
     culprits = [
         evolve(
             culprit,

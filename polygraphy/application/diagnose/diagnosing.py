@@ -157,7 +157,7 @@ def diagnose(
         if getattr(program, "uses_device", False):
             program.close()  # type: ignore[union-attr]
     result = evolve(result, attempts=found.case.attempts, curves=found.case.curves)
-    return conclude(add_origins(result, found.case.model.nodes))
+    return conclude(add_origins(result, found.case.model))
 
 
 def _open_case(

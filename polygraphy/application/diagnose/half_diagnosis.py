@@ -70,4 +70,4 @@ def diagnose_half(
     finally:
         close(parties)
     result = evolve(case.evidence.qualify_result(outcome.result), attempts=case.attempts)
-    return conclude(add_origins(result, opened.nodes))
+    return conclude(add_origins(result, opened))

@@ -18,9 +18,9 @@ _TENSORS = 64
 _OTHER_SHAPE, _OTHER_OP, _OTHER_INPUTS = 0.5, 0.25, 1.0
 """What a difference counts beside the distance of the values, which is at most 1."""
 
-Side = tuple[Sequence[Node], Mapping[str, Any], Mapping[str, str], Collection[int]]
+ModelTensors = tuple[Sequence[Node], Mapping[str, Any], Mapping[str, str], Collection[int]]
 """Nodes, values, which tensors correspond to one of the reference, and the nodes before these."""
-Other = tuple[Sequence[Node], Mapping[str, Any], Collection[str], Mapping[str, str]]
+ReferenceTensors = tuple[Sequence[Node], Mapping[str, Any], Collection[str], Mapping[str, str]]
 """Nodes, values, tensors that correspond to one of the model, and classes of equal tensors."""
 
 
@@ -39,7 +39,7 @@ class Candidate:
     penalty: float
 
 
-def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
+def candidates(model: ModelTensors, reference: ReferenceTensors) -> Iterator[Candidate]:
     """Yield pairs of tensors that may correspond, in model order, the likeliest counterpart first:
     similar values, computed from equal inputs by the same operator.
     """

@@ -252,13 +252,18 @@ class _Reader:
         axis = node.attributes.get("axis")
         if axis is None:
             return None
-        operands = tuple(self.layout(name, depth) for name in node.inputs)
+        operands = tuple(self._named(name, self.layout(name, depth)) for name in node.inputs)
         lengths = []
         for name in node.inputs:
             shape = self._graph.shape(name)
             is_valid = shape is not None and -len(shape) <= axis < len(shape)
             lengths.append(shape[axis] if shape is not None and is_valid else None)
         return Layout("join", operands=operands, numbers=(int(axis),), shape=tuple(lengths))
+
+    @staticmethod
+    def _named(tensor: str, layout: Layout) -> Layout:
+        """Return a layout that knows the tensor of an operand."""
+        return layout if layout.kind == "leaf" else evolve(layout, name=tensor)
 
     def _read_move(self, kind: Any, node: Maker, depth: int, numbers: Sequence[int] = ()) -> Layout:
         """Return the layout of a tensor whose elements are moved by an operator."""

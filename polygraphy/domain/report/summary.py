@@ -16,7 +16,6 @@ from polygraphy.domain.environment import describe_installed
 from polygraphy.domain.ports import command_line
 from polygraphy.domain.report.document import Document, Problem
 from polygraphy.domain.results.results import short_names
-from polygraphy.domain.states.comparing import step_table, steps_in_words
 from polygraphy.domain.tensors.naming import count_text, join_words, some_of
 
 if TYPE_CHECKING:
@@ -354,6 +353,8 @@ def _steps(steps: Mapping[str, Any]) -> Check:
     group = " vs. ".join(short_names(steps["parties"]))
     if steps["first_wrong"] is None:
         return Check(group, "steps", PASSED)
+    from polygraphy.domain.states.comparing import step_table, steps_in_words
+
     titles, rows = step_table(steps)
     lines = [" | ".join(cells) for cells in (titles, *rows)]
     return Check(group, "steps", FAILED, "\n".join([*steps_in_words(steps), *lines]))

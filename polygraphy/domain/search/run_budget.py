@@ -13,6 +13,12 @@ from attrs import define
 
 _BYTES = 8 << 30
 """Bytes of tensors that all runs of a search compute together: a few seconds of two cores."""
+_LOADED_BYTES = 4 << 30
+"""Bytes of weights that all runs of a search load: half a minute of one core, at eight seconds a
+GiB to write, load and run them.
+"""
+_FEWEST_LOADS = 12
+"""The fewest runs of a model, however large its weights are."""
 _NODES = 200_000
 """Nodes that all runs of a search load and compute together: about ten seconds of one core, at
 50 microseconds a node.
@@ -47,6 +53,14 @@ class RunBudget:
     def for_bytes(cls, nbytes: int, fewest: int, most: int) -> RunBudget:
         """Return the budget for runs that compute that many bytes of tensors."""
         return cls(int(np.clip(_BYTES // max(nbytes, 1), fewest, most)))
+
+    @classmethod
+    def for_loads(cls, nbytes: int, weights: int, fewest: int, most: int) -> RunBudget:
+        """Return the budget for runs that compute so many bytes of tensors each, and load so many
+        bytes of weights.
+        """
+        loads = max(_LOADED_BYTES // max(weights, 1), _FEWEST_LOADS)
+        return cls(min(cls.for_bytes(nbytes, fewest, most).runs, loads))
 
     @classmethod
     def for_part(cls, nbytes: int, nodes: int) -> RunBudget:

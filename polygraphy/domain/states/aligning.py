@@ -82,7 +82,7 @@ def fit_state(value: Any, like: Any, pair: StatePair) -> Any | None:
         like: a value of the other model's state.
         pair: that state.
     """
-    if value.ndim != like.ndim:
+    if value.ndim != like.ndim or is_float(value) != is_float(like):
         return None
     axis = pair.axis
     if value.shape != like.shape:
@@ -196,6 +196,17 @@ def last_part(value: Any, expected: Any) -> Any:
     if sum(new != old for new, old in zip(value.shape, expected.shape)) > 1:
         return None
     return expected[tuple(places)]
+
+
+def same_positions(value: Any, expected: Any, axis: int) -> tuple[Any, Any]:
+    """Return two tensors cut to the last position if either has only that."""
+    shapes = value.shape, expected.shape
+    if len(shapes[0]) != len(shapes[1]) or not 0 <= axis < len(shapes[0]):
+        return value, expected
+    if 1 in (shapes[0][axis], shapes[1][axis]) and shapes[0] != shapes[1]:
+        last = (slice(None),) * axis + (slice(-1, None),)
+        return value[last], expected[last]
+    return value, expected
 
 
 def first_part(value: Any, longer: Any) -> Any:

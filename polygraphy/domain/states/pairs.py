@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -318,10 +318,15 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
     names = pairs_by_name(
         [tensor.name for tensor in graph.outputs], [tensor.name for tensor in graph.inputs]
     )
+    places = {tensor.name: at for at, tensor in enumerate(graph.inputs)}
+    offsets = Counter(places[pair.input] - at for _, at, pair in rows_found)
+    usual = offsets.most_common(1)[0][0] if offsets else 0
     rows_found.sort(
         key=lambda indices: (
             indices[0],
             names.get(indices[2].output) != indices[2].input,
+            # Of two outputs that continue one input, the one out of order reads the wrong input.
+            places[indices[2].input] - indices[1] != usual,
             indices[1],
         )
     )

@@ -8,7 +8,7 @@ of the part that it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Literal, get_args
 
@@ -38,7 +38,7 @@ class Layout:
             ``take`` of the slice `numbers[1:]` (start, stop, step) of axis `numbers[0]`;
             ``choose`` of elements along axis `numbers[0]`, which only the data tell; ``pad`` by
             `numbers`, which are those of ONNX.
-        name: the tensor of a leaf.
+        name: the tensor of a leaf, or of an operand of a join.
         origin: the tensor that a leaf is a piece of; pieces of one tensor are one part.
         operands: what it is put together of.
         numbers: see `kind`.
@@ -78,6 +78,13 @@ class Layout:
         return evolve(
             self, operands=tuple(operand.with_leaves(change) for operand in self.operands)
         )
+
+    def leaves(self) -> Iterator[Layout]:
+        """Yield the leaves."""
+        if self.kind == "leaf":
+            yield self
+        for operand in self.operands:
+            yield from operand.leaves()
 
     def as_fields(self) -> dict[str, Any]:
         """Return the fields to save: those that differ from their defaults."""
@@ -130,6 +137,10 @@ DEEPEST = 64
 """So many steps are followed from an output towards the inputs."""
 
 
+_MISLEADING = (IndexError, ValueError, TypeError, OverflowError)
+"""The errors of shapes that the graph does not lead to."""
+
+
 class UnresolvedError(Exception):
     """Raised if the shape of an output does not determine its parts."""
 
@@ -164,8 +175,8 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
 
     try:
         labels = _labels(layout, tuple(shape), number)
-    except (IndexError, ValueError, TypeError, OverflowError) as error:
-        raise UnresolvedError from error  # A shape that the graph does not lead to.
+    except _MISLEADING as error:
+        raise UnresolvedError from error
     leaves = [leaf for _, leaf in labels_by_name.values()]
     present = np.unique(labels) if len(leaves) > 1 else range(len(leaves))
     if len(present) == len(leaves):
@@ -200,7 +211,9 @@ def _label_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -
     for length, operand in zip(lengths, layout.operands, strict=True):
         own_length = length if isinstance(length, int) else missing // len(unknown)
         if own_length:
-            labels = _labels(operand, (*shape[:axis], own_length, *shape[axis + 1 :]), number)
+            labels = _operand_labels(
+                operand, (*shape[:axis], own_length, *shape[axis + 1 :]), number
+            )
             pieces.append(
                 np.repeat(labels, own_length, axis) if labels.shape[axis] == 1 else labels
             )
@@ -212,6 +225,25 @@ def _label_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -
         for array in pieces
     ]
     return np.concatenate(wide, axis)
+
+
+def _operand_labels(operand: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an operand of a join, which is one part if its parts are unknown."""
+    try:
+        return _labels(operand, shape, number)
+    except (UnresolvedError, *_MISLEADING):
+        if not operand.name:
+            raise
+        leaves = [*operand.leaves()]
+        part = Layout(
+            name=operand.name,
+            origin=operand.name,
+            is_bounded=all(leaf.is_bounded for leaf in leaves),
+            fills=tuple(dict.fromkeys(fill for leaf in leaves for fill in leaf.fills)),
+            step=max(leaf.step for leaf in leaves),
+            is_mixed=True,
+        )
+        return _labels(part, shape, number)
 
 
 def _label_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:

@@ -64,6 +64,7 @@ _ALIASES = {"uint8": "int8", "uint4": "int4", "uint2": "int2", "float4e2m1fn": "
 _EXACT = ("bool", "int", "uint", "str", "object")
 
 
+@lru_cache(maxsize=256)
 def precision_of(dtype: str) -> Precision | None:
     """Return the precision of a data type, by our name or NumPy's; None if unknown."""
     name = dtype.lower().replace("_", "")

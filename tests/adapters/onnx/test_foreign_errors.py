@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, parser
 
@@ -34,6 +34,7 @@ from polygraphy.surgeon import strip_weights
 from tests.adapters.onnx.rich_model import rich_model
 from tests.adapters.onnx.running import copied
 from tests.support import models
+from tests.support.examples import scaled
 
 EDITS: tuple[Callable[[onnx.ModelProto], Any], ...] = (
     infer_shapes,
@@ -107,6 +108,7 @@ def test_mutated_models_fail_with_errors_of_ours(model: onnx.ModelProto) -> None
     assert time.monotonic() - started < _SLOWEST
 
 
+@settings(max_examples=scaled(40))  # Each runs the model.
 @given(mutated())
 def test_mutated_files_fail_with_errors_of_ours(
     tmp_path_factory: pytest.TempPathFactory, model: onnx.ModelProto

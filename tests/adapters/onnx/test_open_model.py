@@ -12,9 +12,10 @@ import onnx.reference
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
 from polygraphy.adapters.onnx.run.opening import open_model, save_to_file
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.model.graph import attribute_digests
 from tests.support import models
 
@@ -115,3 +116,22 @@ def test_nodes_with_defaults_spelled_out_are_equal(
     assert (opened.nodes[0].settings == opened.nodes[1].settings) == is_equal
     first, second = (attribute_digests(node) for node in opened.graph.nodes)
     assert (first == second) == is_equal
+
+
+def test_a_paired_graph_has_the_numbering_of_the_opened_model() -> None:
+    """Also with Constant nodes, and with casts that a model in half precision has beside those of
+    its reference.
+    """
+    head = """<ir_version: 8, opset_import: ["": 17]> m (float[2] x) => (float[2] y)"""
+    model = parser.parse_model(head + """ <float16[2] w = {1, 2}> { n = Constant<value_float=2.0>()
+        h = Cast<to=10>(x)  a = Mul(h, w)  f = Cast<to=1>(a)  y = Div(f, n) }""")
+    reference = parser.parse_model(head + """ <float[2] w = {1, 2}> {
+        n = Constant<value_float=2.0>()  a = Mul(x, w)  y = Div(a, n) }""")
+    opened, twin = open_model(model), open_model(reference)
+    assert opened.graph.nodes is opened.nodes
+    assert [*opened.graph.operations] == [1, 2, 3, 4]
+    assert (opened.graph.producers["n"], "n" in opened.graph.computed) == (0, False)
+    pairing = pair_graphs(opened.graph, twin.graph)
+    assert pairing.nodes == {2: 1, 4: 2}
+    assert [node.outputs for node in pairing.model.nodes] == [node.outputs for node in opened.nodes]
+    assert [node.jumps for node in opened.nodes] == [False] * 5

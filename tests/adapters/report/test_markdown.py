@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from attrs import evolve
+
 from polygraphy.adapters.report.markdown import junit_of, markdown_of
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.report.document import Document, FileFacts
@@ -28,3 +30,10 @@ def test_reports_say_that_a_model_is_quantized_and_how() -> None:
     assert properties["quantization of m.onnx"] == "2 weights (int8, per channel)"
     assert "quantization of x.npz" not in properties
     assert "Quantized model m.onnx: 2 weights (int8, per channel)" in markdown_of(DOCUMENT)
+
+
+def test_a_failure_for_junit_has_the_evidence_and_the_line_to_paste() -> None:
+    culprit = {"nodes": ["c"], "evidence": ["It loses 2%."], "remedy": {"note": "Paste this."}}
+    document = evolve(DOCUMENT, verdict="fault", exit_code=1, culprits=[culprit])
+    [failure] = ET.fromstring(junit_of(document)).iter("failure")
+    assert (failure.text or "").splitlines()[1:] == ["It loses 2%.", "Paste this."]

@@ -18,6 +18,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.inspect import describe_model
 from tests.adapters.web.models import MARKUP, nested, save
+from tests.support.diagnosis.quantized_chain import build_quantized
 from tests.support.helpers.summarized_runs import compared
 
 
@@ -101,3 +102,6 @@ def test_models_show_what_they_take_and_give(tmp_path: object) -> None:
     cells = Cells(model._repr_html_()).cells
     assert "nested.onnx: " in cells[1] and "nodes" in cells[1]
     assert {"input", "output", "float32", "[2]"} <= set(cells)
+    path = save(build_quantized(), tmp_path / "quantized.onnx")  # type: ignore[operator]
+    cells = Cells(describe_model(path)._repr_html_()).cells
+    assert "quantized: 4 activations (int8, per tensor)" in cells[1]

@@ -86,3 +86,5 @@ def test_a_tensor_is_replaced_at_one_place_where_it_is_read_at_several(read: lis
 def test_a_budget_is_smaller_for_larger_models() -> None:
     sizes = [(1, 1), (1, 100), (1, 1000), (1, 10**6), (100 << 20, 50)]
     assert [RunBudget.for_model(*one).runs for one in sizes] == [8192, 2000, 200, 64, 81]
+    weights = [0, 12 << 20, 115 << 20, 340 << 20, 1 << 40]
+    assert [RunBudget.for_loads(1, one, 32, 320).runs for one in weights] == [320, 320, 35, 12, 12]

@@ -21,6 +21,9 @@ from onnx import helper, numpy_helper
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
 from polygraphy.adapters.onnx.edit.quantized_nodes import convert_codes
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.adapters.onnxruntime.quantizing_again import (
+    quantize_again as quantize_by_onnxruntime,
+)
 from polygraphy.application.diagnose.steps.quantized import runs, switches
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
@@ -68,6 +71,8 @@ def with_weight(model: onnx.ModelProto, name: str, change: Callable[[Any], Any])
         ("r1_s", lambda scale: scale * np.float32(15), "wide range"),
         ("r1_z", lambda zero: np.int8(100), "zero point"),
         ("w2_s", lambda scale: scale * np.float32(0.2), "scale"),
+        ("w2_s", lambda scale: scale * np.float32(np.nan), "scale"),
+        ("r1_s", lambda scale: scale * np.float32(0), "scale"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_its_cause(
@@ -179,6 +184,30 @@ def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) 
     after = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
     assert f"quantize_static(..., nodes_to_exclude={culprit['nodes']!r})" in note
     assert f"Quantized again: {after:.3g}." in note and "--save" not in note
+
+
+def test_the_quantizer_gets_the_operators_that_the_model_quantizes(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_static
+
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "product"),
+        helper.make_node("Sigmoid", ["a"], ["b"], "sigmoid"),
+        helper.make_node("Add", ["a", "b"], ["y"], "sum"),
+    ]
+    ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
+    reference = make("sum", nodes, *ends, weights={"w": np.eye(SIZE, dtype=np.float32)})
+    path = str(tmp_path / "quantized.onnx")
+    copy = onnx.load_from_string(reference.SerializeToString())
+    quantize_static(copy, path, _Reader(), op_types_to_quantize=["MatMul"])
+    model = onnx.load(path)
+    opened = open_quantized(model, [reference])
+    request = Requantization("static", reference, model, opened.sites, FEEDS, [[]], [False], 60)
+    [again] = quantize_by_onnxruntime(request) or []
+    assert count_pairs(again) == count_pairs(model) > 0
+
+
+def count_pairs(model: onnx.ModelProto) -> int:
+    return sum(node.op_type == "QuantizeLinear" for node in model.graph.node)
 
 
 def test_a_model_that_reaches_the_goal_is_not_blamed() -> None:

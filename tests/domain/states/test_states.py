@@ -101,6 +101,17 @@ def test_outputs_whose_wires_are_crossed_contradict_their_names() -> None:
     assert not plan_of(decoder()).conflicts
 
 
+def test_of_two_outputs_that_continue_one_input_the_one_out_of_order_is_paired_by_order() -> None:
+    model = decoder(names=NAMELESS, layers=2)
+    keys = [tensor.name for tensor in model.graph.input if tensor.name not in ("b",)][2:]
+    for node in model.graph.node:
+        if node.op_type == "Concat":
+            node.input[:] = [keys[1] if name == "a" else name for name in node.input]
+    plan = plan_of(model)
+    assert [pair.source for pair in plan.pairs] == ["order", "graph", "graph", "graph"]
+    assert plan.pairs[0].input == "a"
+
+
 def test_lengths_of_grouped_attention_have_roles() -> None:
     names = ["q", "k", "v", "past_key", "past_value", "seqlens_k", "total"]
     kinds = [TensorProto.FLOAT] * 5 + [TensorProto.INT32] * 2

@@ -29,7 +29,6 @@ from attrs import evolve
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.parts import layouts_of
-from polygraphy.adapters.onnx.describe.reading import read_graph
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.shapes import set_input_shapes, shape_of, values_of
 from polygraphy.adapters.onnx.storage.elements import elements
@@ -56,7 +55,6 @@ from polygraphy.adapters.onnx_common.messages import (
 )
 from polygraphy.domain.catalog.compute import ACCURACY_LEVELS, ComputePrecision
 from polygraphy.domain.model.regions import BOUNDED, MOVES
-from polygraphy.domain.states.cache_sizes import cache_sizes
 from polygraphy.domain.tensors.facts import (
     DeferredFacts,
     DeferredLayouts,
@@ -635,7 +633,12 @@ def _dim_lengths(model: ModelProto) -> dict[str, int]:
     """Return the lengths of named input dimensions, such as those of caches, that operators
     require."""
     shapes = [shape_of(value) or () for value in model.graph.input]
-    graph = read_graph(model) if may_be_caches(shapes) else None
+    if not may_be_caches(shapes):
+        return {}
+    from polygraphy.adapters.onnx.describe.reading import read_graph
+    from polygraphy.domain.states.cache_sizes import cache_sizes
+
+    graph = read_graph(model)
     return {} if graph is None else cache_sizes(graph, (), None)
 
 

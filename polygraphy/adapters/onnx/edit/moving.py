@@ -46,21 +46,22 @@ def weight_precision(model: ModelProto) -> str | None:
 
     # Most weights with the digits of bfloat16 are float16 numbers, too.
     kinds = {"bfloat16": ml_dtypes.bfloat16, "float16": numpy.float16}
-    able = dict.fromkeys(kinds)
-    is_stored = False
+    sizes = dict.fromkeys(kinds, 0)
+    total = 0
     for tensor in _weights(model):
         load_stored(tensor)
         array = elements(tensor)
         if array.dtype != numpy.float32 or array.size < _SMALLEST:
             continue
-        is_stored = True
+        # Norms and biases often remain float32, and masks or indices are exact in any precision.
+        if array.ndim < 2 or (array == numpy.rint(array)).all():
+            continue
+        total += array.size
         with numpy.errstate(over="ignore"):
-            for name in list(able):
-                if not (array.astype(kinds[name]).astype(numpy.float32) == array).all():
-                    del able[name]
-        if not able:
-            return None
-    return next(iter(able), None) if is_stored else None
+            for name, kind in kinds.items():
+                if (array.astype(kind).astype(numpy.float32) == array).all():
+                    sizes[name] += array.size
+    return next((name for name, size in sizes.items() if size > total / 2), None)
 
 
 def _weights(model: ModelProto) -> Iterator[TensorProto]:

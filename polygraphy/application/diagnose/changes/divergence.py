@@ -156,7 +156,8 @@ class _Search:
         # The model may compute more of itself, such as copies of weights that layers share.
         own = min(_OWN * tensor_bytes(case.model, feed), case.room / _SHARE)
         self._limit = max(_GROWTH * total, own)
-        self._budget = RunBudget.for_bytes(total, *_TRIES)
+        weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
+        self._budget = RunBudget.for_loads(total, weights, *_TRIES)
         jumps = any(node.jumps for node in case.model.nodes)
         first = case.differing(case.load(party)(feed), goal).values() if jumps else ()
         sizes = [difference.relative for difference in first if np.isfinite(difference.relative)]

@@ -22,7 +22,7 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.rounding import LARGE
 from polygraphy.domain.search import Outcome, smallest_good_set
-from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights
+from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import open_model
 
 _MOST = 64
@@ -188,18 +188,14 @@ def _optimize_alike(
         executed = _graph_after_rewrites(pair.party, case.model.proto, level)
         if executed is None:
             continue
-        graph = graph_with_weights(executed)
-        for reference in (
-            pair.reference.proto,
-            _graph_after_rewrites(pair.party, pair.reference.proto, level),
-        ):
-            if reference is None:
-                continue
-            pairing = pair_graphs(graph, graph_with_weights(reference))
+        graph = open_model(executed, as_it_is=True).graph
+        rewritten = _graph_after_rewrites(pair.party, pair.reference.proto, level)
+        references = [pair.reference, *([] if rewritten is None else [open_model(rewritten)])]
+        for reference in references:
+            pairing = pair_graphs(graph, reference.graph)
             differing = suspects(pairing)
             if len(differing) < most:
-                is_own = reference is pair.reference.proto
-                chosen = pair if is_own else evolve(pair, reference=open_model(reference))
+                chosen = pair if reference is pair.reference else evolve(pair, reference=reference)
                 best, most = (chosen, executed, pairing, differing), len(differing)
     return best
 

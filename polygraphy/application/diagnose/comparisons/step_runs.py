@@ -9,12 +9,22 @@ import numpy as np
 from attrs import define, field, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.integer_states import (
+    integer_codes,
+    integer_types,
+    moved_state,
+)
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
-from polygraphy.domain.states.aligning import fit_state, padding, without_padding
+from polygraphy.domain.states.aligning import (
+    fit_state,
+    padding,
+    same_positions,
+    without_padding,
+)
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
@@ -162,9 +172,12 @@ class Drift:
     """Measures the effect of rounding over the steps: a party runs beside copies whose weights, and
     states in half precision, are perturbed by rounding errors."""
 
-    def __init__(self, party: Party, weights: float, states: float) -> None:
-        """Set the party, and the relative sizes of the perturbations."""
-        self._who, self._states = party, states
+    def __init__(
+        self, party: Party, weights: float, states: float, codes: Mapping[str, float]
+    ) -> None:
+        """Set the party, the relative sizes of the perturbations, and the value of an integer code
+        by state."""
+        self._who, self._states, self._codes = party, states, codes
         self._weights = weights
         self._runs: list[Run] | None = None
         self._seen: list[dict[str, float]] = []
@@ -186,7 +199,7 @@ class Drift:
                 self._runs = [Run(self._who, self._who.load(proto)) for proto in protos]
             for number, run in enumerate(self._runs):
                 run.advance()
-                if number and self._states:
+                if number and (self._states or self._codes):
                     self._move_states(run, number)
         except REFUSALS:
             self._runs = self._runs or []
@@ -211,14 +224,15 @@ class Drift:
         return move_weights(self._who.model.proto, self._weights, seed)
 
     def _move_states(self, run: Run, seed: int) -> None:
-        """Change the states of a run slightly, by random factors."""
+        """Change the states of a run slightly: by random factors, and by part of an integer code if
+        either party keeps integers.
+        """
         draw = np.random.default_rng([seed, run.at])
         for name, value in run.memory.states.items():
-            if is_float(value) and value.size:
-                moves = draw.uniform(-0.5, 0.5, value.shape) * self._states
-                run.memory.states[name] = (value.astype(np.float32) * (1 + moves)).astype(
-                    value.dtype
-                )
+            if value.size and (is_float(value) or name in self._codes):
+                moves = draw.uniform(-0.5, 0.5, value.shape)
+                code = self._codes.get(name)
+                run.memory.states[name] = moved_state(value, moves, self._states, code)
 
 
 def rms(value: Any, expected: Any) -> float:
@@ -279,12 +293,14 @@ class Judge:
             epsilons.append(_LEVEL_4)
         epsilon = max((precision_of(dtype).epsilon for dtype in states), default=0.0)  # type: ignore[union-attr]
         moved = reference if reference.has_weights else candidate
-        drift = Drift(moved, max([*epsilons, 2.0**-23]), epsilon)
+        codes = integer_codes(sides, moved)
+        drift = Drift(moved, max([*epsilons, 2.0**-23]), epsilon, codes)
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
         precision = coarsest(types)
         coarse = [
             *(titles.rounded_weights(dtype) for dtype in weights),
             *(f"a {dtype} cache" for dtype in dict.fromkeys(states)),
+            *map(titles.integer_cache, dict.fromkeys(integer_types(sides))),
             *([titles.COARSE_ACTIVATIONS] if 4 in {*levels[0], *levels[1]} else []),
         ]
         return Judge(
@@ -327,6 +343,8 @@ class Judge:
                 continue
             value = _read(self.own.feeds[at], name, values[0][name], hidden[0])
             expected = _read(self.right.feeds[at], other_name, values[1][other_name], hidden[1])
+            if name == self.own.plan.roles.judged and self.own.plan.is_decoder:
+                value, expected = same_positions(value, expected, self.own.plan.roles.axis)
             off = self.judge(at, name, other_name, value, expected)
             if off is not None:
                 differing[name] = off

@@ -39,10 +39,9 @@ from polygraphy.ports.diagnosing import (
     SuspectedParty,
     dequantize_model,
     find_quantized_operands,
-    graph_with_weights,
     requantize_model,
 )
-from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
 
 _LEFT = 0.25
@@ -96,7 +95,8 @@ class Quantized:
         there."""
         if not self._operands:
             return
-        pairing = pair_graphs(graph_with_weights(dequantize_model(self._model)), self._graph)
+        dequantized = open_model(dequantize_model(self._model), as_it_is=True)
+        pairing = pair_graphs(dequantized.graph, self._graph)
         model, reference = pairing.model, pairing.reference
         ops = {node.label: node.op for node in model.operations.values()}
         places = {node.label: index for index, node in reference.operations.items()}

@@ -35,14 +35,12 @@ from polygraphy.domain.diagnosis.twins import (
 )
 from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model.description import Model
-from polygraphy.domain.model.graph import Node, Origin
+from polygraphy.domain.model.graph import Graph, Node, Origin
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     Decision,
     Exporter,
     OpenedProgram,
-    describe_with_weights,
 )
 
 _ALIKE = 0.5
@@ -81,9 +79,8 @@ class _File:
         """Set the model, and a correct export with its tensors."""
         self._case, self._program, self._again = case, comparison.program, again
         self._feed, self._expected = comparison.feed, comparison.expected
-        self._model: Model = describe_with_weights(case.model.proto)
-        self._twin: Model = describe_with_weights(again.model.proto)
-        self._nodes = computing_nodes(self._twin.graph)
+        self._graph, self._twin = case.model.graph, again.model.graph
+        self._nodes = computing_nodes(self._twin)
         self._pairs: dict[str, str] | None = None
 
     def result(self) -> StepOutcome:
@@ -92,7 +89,7 @@ class _File:
         """
         if (trained := self._find_training()) is not None:
             return Found(DiagnosisResult(FAULT, [trained]), self._case)
-        differences = compare_twins(self._model.graph, self._twin.graph)
+        differences = compare_twins(self._graph, self._twin)
         if not differences:
             return Skip("the file is the export")
         if branch := self._find_other_branch(differences):
@@ -119,7 +116,7 @@ class _File:
 
     def _find_training(self) -> Culprit | None:
         """Return the nodes that compute as in training, if only the file has them."""
-        trained = [node for node in self._model.graph.nodes if _trains(node, self._model)]
+        trained = [node for node in self._graph.nodes if _trains(node, self._graph)]
         if not trained or any(_trains(node, self._twin) for node in self._nodes):
             return None
         ops = ", ".join(dict.fromkeys(node.op for node in trained))
@@ -182,9 +179,8 @@ class _File:
                     )
                 except PolygraphyException:  # Not every example is valid.
                     continue
-                other_model = describe_with_weights(example_model.proto)
                 # Keys are positions in the correct export, so it comes second.
-                apart = compare_twins(other_model.graph, self._twin.graph)
+                apart = compare_twins(example_model.graph, self._twin)
                 if unlike(spots, apart) or (has_other_nodes and apart.has_other_nodes):
                     notes.append(steps.example_changes(len(apart.spots), apart.has_other_nodes))
                     return apart
@@ -204,8 +200,8 @@ class _File:
         if not any(decision.follows_data for decision in decided):
             return []
         with self._case.attempt(titles.OTHER_BRANCH) as notes:
-            for model, decision in self._other_branches(decided):
-                twin_differences = compare_twins(self._model.graph, model.graph)
+            for graph, decision in self._other_branches(decided):
+                twin_differences = compare_twins(self._graph, graph)
                 if not _explains(twin_differences, differences, decision is not None):
                     continue
                 notes.append(steps.same_nodes(decision.text if decision else ""))
@@ -221,7 +217,7 @@ class _File:
 
     def _other_branches(
         self, decided: Sequence[Decision]
-    ) -> Iterator[tuple[Model, Decision | None]]:
+    ) -> Iterator[tuple[Graph, Decision | None]]:
         """Yield exports of the program in which Python takes another decision, each with its
         statement; those for other examples come first.
 
@@ -231,32 +227,32 @@ class _File:
         sizes = self._again.exporter.sizes
         tried = 0
         for feed in (*other_examples(self._feed, sizes), *_scale_examples(self._feed)):
-            export = self._describe_export(feed, self._again.exporter)
+            export = self._export_graph(feed, self._again.exporter)
             if export is None:
                 continue
             decision = self._first_other_decision(decided, feed)
             yield export, decision
             between = self._example_between(feed, export)
             if between is not None:
-                exported_model = self._describe_export(between, self._again.exporter)
-                if exported_model is not None:
-                    yield exported_model, decision or self._first_other_decision(decided, between)
+                exported_graph = self._export_graph(between, self._again.exporter)
+                if exported_graph is not None:
+                    yield exported_graph, decision or self._first_other_decision(decided, between)
         for single_decision in (decision for decision in decided if decision.follows_data):
             for outcome in single_decision.others:
                 if (tried := tried + 1) > _MOST_BRANCHES:
                     return
                 exporter = evolve(self._again.exporter, decides=(single_decision, outcome))
-                exported_model = self._describe_export(self._feed, exporter)
-                if exported_model is not None:
-                    yield exported_model, single_decision
+                exported_graph = self._export_graph(self._feed, exporter)
+                if exported_graph is not None:
+                    yield exported_graph, single_decision
 
-    def _describe_export(self, feed: Feed, exporter: Exporter) -> Model | None:
+    def _export_graph(self, feed: Feed, exporter: Exporter) -> Graph | None:
         """Return the description of an export; None if the exporter fails."""
         try:
             export, *_ = export_for_example(self._program, feed, exporter)
         except PolygraphyException:  # Not every example is valid.
             return None
-        return describe_with_weights(export.proto)
+        return export.graph
 
     def _first_other_decision(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
         """Return the first statement that decides differently for another example; None if none
@@ -282,11 +278,11 @@ class _File:
             None,
         )
 
-    def _example_between(self, feed: Feed, model: Model) -> Feed | None:
+    def _example_between(self, feed: Feed, graph: Graph) -> Feed | None:
         """Return the example for which the exporter should write as many nodes as the file has, if
         the number of nodes grows with the example as it does for another one.
         """
-        counts = [len(computing_nodes(model.graph)) for model in (self._twin, model, self._model)]
+        counts = [len(computing_nodes(one)) for one in (self._twin, graph, self._graph)]
         if counts[0] == counts[1]:
             return None
         share = (counts[2] - counts[0]) / (counts[1] - counts[0])
@@ -360,7 +356,7 @@ class _File:
         remedy = Remedy(None, False, note or remedies.KEEP_NUMBER)
         readers = [*{spot.node.label: spot.node for spot in spots}.values()]
         culprit = self._culprit(readers, "constant", facts, remedy, EXPORTER, origin)
-        holders = [node for node in self._model.graph.nodes if first.name in node.outputs]
+        holders = [node for node in self._graph.nodes if first.name in node.outputs]
         if not holders:
             return culprit
         return evolve(
@@ -440,7 +436,7 @@ class _File:
         """Return the first node of the model after nodes that it lacks."""
         names = {name for position in missing for name in self._nodes[position].outputs}
         counts: dict[str, list[Node]] = {}
-        for node in computing_nodes(self._model.graph):
+        for node in computing_nodes(self._graph):
             counts.setdefault(node.op, []).append(node)
         seen_values: dict[str, int] = {}
         for position, node in enumerate(self._nodes):
@@ -450,7 +446,7 @@ class _File:
             seen_values[node.op] = index + 1
             if names & set(node.inputs) and index < len(counts.get(node.op, ())):
                 return [counts[node.op][index]]
-        return computing_nodes(self._model.graph)[-1:]
+        return computing_nodes(self._graph)[-1:]
 
     def _operation(self, position: int) -> tuple[str, str]:
         """Return the program operation, and its line, of a node of the correct export; both empty
@@ -464,7 +460,7 @@ class _File:
         first: Node | None = next((node for node in nodes if node.operator != "getitem"), None)
         if first is not None:
             return first.operator, nearest_origin(self._program.nodes, first)
-        return "", str(node.origin or "") or self._next_line(node)
+        return "", self._next_line(node)
 
     def _next_line(self, node: Node) -> str:
         """Return the line of the first program operation that follows a node of the correct export;
@@ -617,7 +613,7 @@ def _negate(array: Any) -> Any:
     return -array if is_float(array) else np.flip(array) // 3 if array.dtype.kind in "iu" else array
 
 
-def _trains(node: Node, model: Model) -> bool:
+def _trains(node: Node, graph: Graph) -> bool:
     """Return whether a node runs in training mode."""
     if node.op in _RANDOM:
         return True
@@ -625,9 +621,7 @@ def _trains(node: Node, model: Model) -> bool:
         return bool(node.attribute("training_mode"))
     if node.op != "Dropout" or len(node.inputs) < 3:
         return False
-    weight = next(
-        (weight for weight in model.graph.all_weights if weight.name == node.inputs[2]), None
-    )
+    weight = graph.constants.get(node.inputs[2])
     return (
         weight is not None and weight.values is not None and bool(np.any(np.asarray(weight.values)))
     )

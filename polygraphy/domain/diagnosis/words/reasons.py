@@ -652,7 +652,8 @@ def states_differ_in_kind(step: int, position: int) -> str:
     """
     return (
         f"Step {step} (position {position}) is the first that differs. The states of the model and"
-        " of the reference differ in shape, so that this step cannot be searched on equal states."
+        " of the reference differ in shape or data type, so that this step cannot be searched on"
+        " equal states."
     )
 
 

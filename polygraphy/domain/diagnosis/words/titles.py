@@ -61,6 +61,11 @@ HIDDEN_POSITIONS = "positions that the mask hides"
 COARSE_ACTIVATIONS = "8-bit activations (accuracy_level 4)"
 
 
+def integer_cache(dtype: str) -> str:
+    """Return the description of a cache that holds integers."""
+    return f"a cache quantized to {dtype}"
+
+
 def rounded_weights(dtype: str) -> str:
     """Return the description of weights that are rounded to a data type."""
     return f"weights rounded to {dtype}"
