@@ -83,6 +83,8 @@ measured).
 
 def is_suspect(site: Site, loss: SiteLoss) -> bool:
     """Return whether a parameter of a site is wrong."""
+    if site.scheme is not None and site.scheme.has_invalid_scale:
+        return loss.loss > 0  # A weight may be all zeros.
     if site.kind == "bias":
         return site.scheme is not None and loss.loss > _BIAS_LOSS
     if site.read is not None:
@@ -121,7 +123,7 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
         return PAIR
     if site.kind == "bias":
         return _bias_cause(site)
-    if scheme is None or best is None:
+    if scheme is None or best is None or scheme.has_invalid_scale:
         return SCALE
     if site.codes is not None and scheme.block and (cause := _block_cause(site, scheme, best)):
         return cause

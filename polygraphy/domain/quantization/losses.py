@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,8 @@ def _loss_with_other_zero(array: Array, site: Site) -> float | None:
     assert scheme is not None
     if scheme.stored.minifloat is not None or not scheme.is_per_tensor or not array.size:
         return None
+    if scheme.has_invalid_scale:
+        return None
     stored, scale = scheme.stored, float(np.ravel(scheme.scale)[0])
     ends = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
     zeros = (stored.least - ends[0] / scale, stored.most - ends[1] / scale)
@@ -154,7 +157,8 @@ def weight_loss(site: Site) -> SiteLoss | None:
     if not counted.size:
         return SiteLoss(0.0, 0.0, 0.0, spread)
     lost, possible = (
-        _rms_along(one - exact, axes)[counted] / sizes[counted] for one in (values, least)
+        np.nan_to_num(_rms_along(one - exact, axes)[counted] / sizes[counted], nan=inf)
+        for one in (values, least)
     )
     at = int(np.argmax(lost / np.maximum(possible, 1e-6)))
     loss, smallest = float(lost[at]), float(possible[at])
@@ -254,9 +258,13 @@ def _rms(array: Array) -> float:
 
 
 def _relative(error: Array, array: Array) -> float:
-    """Return the RMS of an error relative to that of an array."""
+    """Return the RMS of an error relative to that of an array; infinite if the error is not
+    finite.
+    """
     with np.errstate(all="ignore"):
         size, off = _rms(array), _rms(error)
+    if not np.isfinite(off):
+        return inf
     return off / size if size else float(off > 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def measure_losses(
             loss = activation_loss(site, sample_elements(arrays[number], axis=by_channel))
             if number in errors:
                 # A Relu that is gone: what its input becomes counts.
-                total_error = float(np.sqrt(np.mean(errors[number])))
+                total_error = float(np.nan_to_num(np.sqrt(np.mean(errors[number])), nan=inf))
                 loss = evolve(loss, loss=total_error, replaces_relu=True)
         elif site.kind != "activation":
             loss = weight_loss(site)

@@ -88,6 +88,15 @@ class Scheme:
         """Return whether all elements share one scale."""
         return bool(self.scale.size == 1)
 
+    @property
+    def has_invalid_scale(self) -> bool:
+        """Return whether a scale is not finite, or the only one is not positive. Of several, some
+        may be 0, for zeros, or negative, as quantizers of blocks write them.
+        """
+        if not np.all(np.isfinite(self.scale)):
+            return True
+        return self.is_per_tensor and bool(np.all(self.scale <= 0))
+
     def codes(self, array: Any) -> Array:
         """Return the codes of an array, as float64."""
         array = np.asarray(array, np.float64)

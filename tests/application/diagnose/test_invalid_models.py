@@ -178,3 +178,12 @@ def test_a_node_that_reads_the_shape_of_an_invalid_node_is_not_named() -> None:
         w=np.ones((2, 3, 1, 1), F),
     )
     assert blamed(model, OnnxrtParty(), OnnxParty())["nodes"] == ["a"]
+
+
+def test_many_nodes_that_break_one_rule_are_one_culprit() -> None:
+    steps = " ".join(f"a{n + 1} = Abs(a{n}) y{n} = Gelu(a{n})" for n in range(12))
+    makes = ", ".join(f"float[2] y{n}" for n in range(12))
+    model = model_of(f"(float[2] a0) => ({makes}) {{ {steps} }}")
+    culprit = blamed(model, OnnxrtParty(), OnnxParty())
+    assert culprit["nodes"] == ["y0"]
+    assert facts_of(culprit)["same_violation"]["nodes"] == [f"y{n}" for n in range(1, 12)]

@@ -71,6 +71,8 @@ def with_weight(model: onnx.ModelProto, name: str, change: Callable[[Any], Any])
         ("r1_s", lambda scale: scale * np.float32(15), "wide range"),
         ("r1_z", lambda zero: np.int8(100), "zero point"),
         ("w2_s", lambda scale: scale * np.float32(0.2), "scale"),
+        ("w2_s", lambda scale: scale * np.float32(np.nan), "scale"),
+        ("r1_s", lambda scale: scale * np.float32(0), "scale"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_its_cause(

@@ -184,7 +184,7 @@ def is_same_scheme(scheme: Scheme, other_scheme: Scheme) -> bool:
     """Return whether two schemes store numbers in the same way."""
     return bool(
         scheme.scale.shape == other_scheme.scale.shape
-        and numpy.allclose(scheme.scale, other_scheme.scale, rtol=1e-5)
+        and numpy.allclose(scheme.scale, other_scheme.scale, rtol=1e-5, equal_nan=True)
         and numpy.array_equal(scheme.zero_point, other_scheme.zero_point)
     )
 

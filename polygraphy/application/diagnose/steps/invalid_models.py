@@ -4,7 +4,9 @@ accused, the model and the data have to follow the ONNX specification.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from attrs import evolve, frozen
@@ -60,6 +62,8 @@ _INDEXED = frozenset(
 """Operators whose second input holds indices, which few devices check."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 """How a model is sanitized: declared types alone, then constants as well."""
+_MANY = 8
+"""More nodes than this that break the same rule are one culprit."""
 
 
 @frozen
@@ -95,6 +99,7 @@ def blame_model(found: Found, request: Request) -> Found:
     if not broken:
         return found
     culprits: list[Culprit] = []
+    find_remedy = _sanitizing(case, feeds)
     unknown: list[_ModelViolation] = []
     for culprit in found.result.culprits:
         nodes = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
@@ -103,7 +108,7 @@ def blame_model(found: Found, request: Request) -> Found:
         elif not nodes[0].is_known:
             unknown += nodes[:1]
         elif all(fact.tensor != culprit.tensor for fact in culprits if fact.party in (MODEL, DATA)):
-            culprits.append(_describe(case, nodes[0], culprit.facts, feeds))
+            culprits.append(_describe(case, nodes[0], culprit.facts, find_remedy))
         else:
             at = next(i for i, one in enumerate(culprits) if one.tensor == culprit.tensor)
             refusals = [fact for fact in culprit.facts if fact.kind == "refusal"]
@@ -131,11 +136,31 @@ def diagnose_invalid_model(
     if not broken:
         return None
     facts = [evidence.refusal(_refusing(case, error), str(error))]
-    culprits = [
-        _describe(case, one, facts if number == 0 else [], feeds)
-        for number, one in enumerate(broken)
-    ]
+    culprits, find_remedy = [], _sanitizing(case, feeds)
+    for number, (one, others) in enumerate(_group_by_rule(case, broken)):
+        culprit = _describe(case, one, facts if number == 0 else [], find_remedy)
+        if others:
+            names = [case.model.nodes[other.node.index].label for other in others]
+            culprit = evolve(culprit, facts=[*culprit.facts, evidence.same_violation(names)])
+        culprits.append(culprit)
     return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def _group_by_rule(
+    case: Case, broken: Sequence[_ModelViolation]
+) -> Iterator[tuple[_ModelViolation, Sequence[_ModelViolation]]]:
+    """Yield violations. If many nodes of one operator break the same rule, as with a wrong opset,
+    yield the first one, with the others.
+    """
+    rules: dict[tuple[str, str], list[_ModelViolation]] = {}
+    for one in broken:
+        rule = re.sub(r"'[^']*'|[\d(),x ]+", "", one.node.message)
+        rules.setdefault((case.model.nodes[one.node.index].operator, rule), []).append(one)
+    for same in rules.values():
+        if len(same) > _MANY:
+            yield same[0], same[1:]
+        else:
+            yield from ((one, ()) for one in same)
 
 
 def _without_followers(case: Case, broken: Sequence[_ModelViolation]) -> list[_ModelViolation]:
@@ -168,7 +193,8 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     _add_values(case, case.parties[0], requested_indices, values)
     broken = [index for index in _find_broken(case, indexed, values) if index.is_known]
     runs = [evidence.accepts_more(case.parties[0].name)]
-    culprits = [_describe(case, index, runs, request.feeds) for index in broken]
+    find_remedy = _sanitizing(case, request.feeds)
+    culprits = [_describe(case, index, runs, find_remedy) for index in broken]
     return Found(DiagnosisResult(FAULT, culprits), case) if culprits else found
 
 
@@ -203,7 +229,10 @@ def _is_backend(case: Case, culprit: Culprit) -> bool:
 
 
 def _describe(
-    case: Case, broken: _ModelViolation, facts: Sequence[Fact], feeds: Sequence[Feed]
+    case: Case,
+    broken: _ModelViolation,
+    facts: Sequence[Fact],
+    find_remedy: Callable[[], Remedy],
 ) -> Culprit:
     """Return the culprit for a violation of the specification.
 
@@ -211,7 +240,7 @@ def _describe(
         case: what is diagnosed.
         broken: what does.
         facts: what was seen of it.
-        feeds: the data on which a repaired model has to work.
+        find_remedy: returns the remedy for a model that is invalid.
     """
     node = case.model.nodes[broken.node.index]
     notes = [
@@ -219,7 +248,7 @@ def _describe(
         for fact in facts
         if fact.kind in ("refusal", "runs", "accepts_more")
     ]
-    remedy = Remedy() if broken.is_of_data else _sanitize_remedy(case, feeds)
+    remedy = Remedy() if broken.is_of_data else find_remedy()
     if broken.is_of_data:
         party, cause = DATA, DATA
     else:
@@ -230,6 +259,11 @@ def _describe(
     notes = [evidence.breaks_specification(broken.node.message), *notes]
     tensor = next(iter(node.makes), None)
     return Culprit([node.label], tensor, party, cause, None, notes, remedy, node.operator)
+
+
+def _sanitizing(case: Case, feeds: Sequence[Feed]) -> Callable[[], Remedy]:
+    """Return a function that looks for a remedy once, however many nodes are invalid."""
+    return cache(lambda: _sanitize_remedy(case, feeds))
 
 
 def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import in_percent, quote_all, some_of
+from polygraphy.domain.tensors.naming import count_text, in_percent, quote_all, some_of
 
 # Measured: the value of a tensor, and the one that was expected.
 _PROBLEMS = {
@@ -347,6 +347,13 @@ def part_refused(nodes: int) -> str:
 def no_part_refused() -> str:
     """Return the fact that no part is refused by itself."""
     return "It refuses no part of the model by itself."
+
+
+@fact
+def same_violation(nodes: Sequence[str]) -> str:
+    """Return the fact that other nodes break the same rule of the specification."""
+    names = quote_all(nodes[:3])
+    return f"It is one of {count_text(len(nodes) + 1, 'node')} that break this rule: {names}, ..."
 
 
 @fact

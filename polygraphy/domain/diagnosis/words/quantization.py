@@ -245,6 +245,13 @@ def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
     changed = count_text(changed_elements(site), "element")
     text = _CAUSES[cause].format(cut=in_percent(loss.cut), changed=changed)
     channel = "" if loss.channel is None else f" in channel {loss.channel}"
+    if site.scheme is not None and site.scheme.has_invalid_scale:
+        scales = np.ravel(site.scheme.scale)
+        worst = scales[~np.isfinite(scales)] if not np.all(np.isfinite(scales)) else scales
+        return (
+            f"A scale is {worst[0]:g}, which is not a positive number: {site.kind}"
+            f" {_plain(site.name)!r} ({site.format})."
+        )
     return (
         f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {in_percent(loss.loss)}"
         f" of its RMS{channel}; {in_percent(loss.least)} is possible with these bits."

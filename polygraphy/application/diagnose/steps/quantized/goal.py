@@ -116,8 +116,8 @@ class _GoalSearch:
         before = self._judge(self._comparison.values)
         with case.attempt("goal") as notes:
             notes.append(words.metric_value(goal.name, before, goal.within, len(self._feeds)))
-        if (early := self._result_without_search(before)) is not None:
-            return Found(early, case)
+        if isinstance(early := self._answer_without_search(before), Found):
+            return early
         model = self._open_model()
         with case.attempt("sites") as notes:
             notes.append(words.sites_found(model.sites))
@@ -133,9 +133,8 @@ class _GoalSearch:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         self._runs.start_search()
-        saturated = self._saturated_result(model, before)
-        if saturated is not None:
-            return Found(saturated, case)
+        if isinstance(saturated := self._explain_by_saturation(model, before), Found):
+            return saturated
         plain = self._run(case.model.proto, plain=True)
         judge = self._judge(plain)
         if judge <= max(goal.within, reduced(before)) and self._is_closer(plain):
@@ -149,18 +148,19 @@ class _GoalSearch:
             return Unexplained(why, ends=True)  # A backend is at fault.
         return self._result(model, before)
 
-    def _result_without_search(self, before: float) -> DiagnosisResult | None:
+    def _answer_without_search(self, before: float) -> StepOutcome:
         """Return the result if the model reaches the goal, or the search does not fit into memory;
-        None if the search can begin.
+        else a skip.
         """
         goal = self._goal
         if before <= goal.within:
-            return DiagnosisResult(AGREE, reason=words.goal_reached(goal.name, before, goal.within))
+            reason = words.goal_reached(goal.name, before, goal.within)
+            return Found(DiagnosisResult(AGREE, reason=reason), self._case)
         if (missing := missing_memory(self._case)) is None:
-            return None
+            return Skip("the search can begin")
         weights = describe_weights(self._case, self._comparison.pair, *missing)
         value = words.goal_missed(goal.name, before, goal.within)
-        return DiagnosisResult(INCONCLUSIVE, reason=f"{value} {weights}")
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=f"{value} {weights}"), self._case)
 
     def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
         """Return the diagnosis of the floating-point model if it also differs from its
@@ -262,20 +262,20 @@ class _GoalSearch:
         own = self._judge(self._comparison.values, self._rms)
         return self._judge(values, self._rms) <= _CLOSER * own
 
-    def _saturated_result(self, model: QuantizedModel, before: float) -> DiagnosisResult | None:
-        """Return the result that 8-bit products saturate on this CPU; None if exact products are as
-        inaccurate."""
+    def _explain_by_saturation(self, model: QuantizedModel, before: float) -> StepOutcome:
+        """Return the result that 8-bit products saturate on this CPU; a skip if exact products are
+        as inaccurate."""
         exact = getattr(self._party, "with_exact_products", lambda: None)()
         if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
-            return None
+            return Skip("the backend has no exact products")
         proto = self._case.model.proto
         compute = exact.load(proto)
         values: list[Values] = [compute(feed) for feed in self._feeds]
         if _are_equal(values, self._comparison.values):
-            return None  # As on every CPU with VNNI.
+            return Skip("products are exact, as on every CPU with VNNI")
         after = self._judge(values)
         if after > max(self._goal.within, reduced(before)) or not self._is_closer(values):
-            return None
+            return Skip("exact products are as inaccurate")
         nodes: list[str] = []
         codes = find_code_tensors(proto)
         if codes.tensors:
@@ -294,7 +294,7 @@ class _GoalSearch:
         culprit = Culprit(
             nodes, None, self._party.name, "saturation", None, [fact], remedy, *ops[:1]
         )
-        return DiagnosisResult(FAULT, [culprit])
+        return Found(DiagnosisResult(FAULT, [culprit]), self._case)
 
     def _quantize_again(
         self,
@@ -434,7 +434,7 @@ class _GoalSearch:
         curve = curve_at(search, (1, 2, 4, 8))
         tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}
-        if {"activation", "weight"} <= kinds:
+        if {"activation", "weight"} <= kinds and self._runs.time_left() > 0:
             weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
             tried[words.FLOAT] = self._judge(switches.run(weights))
         reason = words.diffuse(self._goal.name, before, self._goal.within, curve, tried, search)

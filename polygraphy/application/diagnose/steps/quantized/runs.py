@@ -45,6 +45,7 @@ class GoalRuns:
         self._metric: Metric = goal.metric or self.rms
         self._limit = self.allowed = inf if goal.seconds is None else goal.seconds
         self._start = time.perf_counter()
+        self._metric_seconds = 0.0
 
     def judge(self, values: Sequence[Values], metric: Metric | None = None) -> float:
         """Return a metric of the outputs.
@@ -61,6 +62,7 @@ class GoalRuns:
             outputs, expected_outputs = (
                 _copy_outputs(outputs) for outputs in (outputs, expected_outputs)
             )
+        start = time.perf_counter()
         try:
             returned = metric(outputs, expected_outputs)
             value = float(returned)
@@ -68,6 +70,8 @@ class GoalRuns:
             if is_given:
                 raise errors.metric_raises(self.goal.name, error) from error
             raise
+        if is_given:
+            self._metric_seconds = time.perf_counter() - start
         if isinstance(returned, (bool, np.bool_)):
             raise errors.metric_returns_boolean(self.goal.name)
         if np.isnan(value):
@@ -83,10 +87,11 @@ class GoalRuns:
         return values
 
     def time_left(self) -> float:
-        """Return the seconds of `--budget` that are left, negative if it took longer; infinite
-        without it.
+        """Return the seconds of `--budget` that are left before the user's metric is called once
+        more, negative if it took longer; infinite without it.
         """
-        return self._limit - (time.perf_counter() - self._start)
+        spent = time.perf_counter() - self._start
+        return self._limit - spent - self._metric_seconds
 
     def start_search(self) -> None:
         """Note that the time that is left is for the search."""
