@@ -5,6 +5,7 @@ few nodes must stay in floating point.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -135,8 +136,11 @@ class _GoalSearch:
         self._runs.start_search()
         if isinstance(saturated := self._explain_by_saturation(model, before), Found):
             return saturated
-        plain = self._run(case.model.proto, plain=True)
-        judge = self._judge(plain)
+        try:
+            plain = self._run(case.model.proto, plain=True)
+            judge = self._judge(plain)
+        except BackendError:
+            judge = inf  # Without rewrites, it refuses the model.
         if judge <= max(goal.within, reduced(before)) and self._is_closer(plain):
             # A rewrite may rely on parameters that fit together: they may be why.
             repair = find_repair(case, self._runs, model, self._losses(model), before)
@@ -269,8 +273,11 @@ class _GoalSearch:
         if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
             return Skip("the backend has no exact products")
         proto = self._case.model.proto
-        compute = exact.load(proto)
-        values: list[Values] = [compute(feed) for feed in self._feeds]
+        try:
+            compute = exact.load(proto)
+            values: list[Values] = [compute(feed) for feed in self._feeds]
+        except BackendError:
+            return Skip("the backend refuses exact products")  # ORT 1.32, on some models.
         if _are_equal(values, self._comparison.values):
             return Skip("products are exact, as on every CPU with VNNI")
         after = self._judge(values)
@@ -385,7 +392,11 @@ class _GoalSearch:
             # The backend has the last word on what is enough, or nearly so.
             if value <= _NEARLY * within and len(on) < len(every) and checked < _CHECKED:
                 checked += 1
-                value = self._judge(self._run(model.float_at_sites(sorted(set(every) - set(on)))))
+                try:
+                    values = self._run(model.float_at_sites(sorted(set(every) - set(on))))
+                except BackendError:
+                    return inf  # No mixed model that the backend refuses is an answer.
+                value = self._judge(values)
             return value
 
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
