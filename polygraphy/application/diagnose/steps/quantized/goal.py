@@ -5,6 +5,7 @@ few nodes must stay in floating point.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -116,8 +117,8 @@ class _GoalSearch:
         before = self._judge(self._comparison.values)
         with case.attempt("goal") as notes:
             notes.append(words.metric_value(goal.name, before, goal.within, len(self._feeds)))
-        if (early := self._result_without_search(before)) is not None:
-            return Found(early, case)
+        if isinstance(early := self._answer_without_search(before), Found):
+            return early
         model = self._open_model()
         with case.attempt("sites") as notes:
             notes.append(words.sites_found(model.sites))
@@ -133,11 +134,13 @@ class _GoalSearch:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         self._runs.start_search()
-        saturated = self._saturated_result(model, before)
-        if saturated is not None:
-            return Found(saturated, case)
-        plain = self._run(case.model.proto, plain=True)
-        judge = self._judge(plain)
+        if isinstance(saturated := self._explain_by_saturation(model, before), Found):
+            return saturated
+        try:
+            plain = self._run(case.model.proto, plain=True)
+            judge = self._judge(plain)
+        except BackendError:
+            judge = inf  # Without rewrites, it refuses the model.
         if judge <= max(goal.within, reduced(before)) and self._is_closer(plain):
             # A rewrite may rely on parameters that fit together: they may be why.
             repair = find_repair(case, self._runs, model, self._losses(model), before)
@@ -149,18 +152,19 @@ class _GoalSearch:
             return Unexplained(why, ends=True)  # A backend is at fault.
         return self._result(model, before)
 
-    def _result_without_search(self, before: float) -> DiagnosisResult | None:
+    def _answer_without_search(self, before: float) -> StepOutcome:
         """Return the result if the model reaches the goal, or the search does not fit into memory;
-        None if the search can begin.
+        else a skip.
         """
         goal = self._goal
         if before <= goal.within:
-            return DiagnosisResult(AGREE, reason=words.goal_reached(goal.name, before, goal.within))
+            reason = words.goal_reached(goal.name, before, goal.within)
+            return Found(DiagnosisResult(AGREE, reason=reason), self._case)
         if (missing := missing_memory(self._case)) is None:
-            return None
+            return Skip("the search can begin")
         weights = describe_weights(self._case, self._comparison.pair, *missing)
         value = words.goal_missed(goal.name, before, goal.within)
-        return DiagnosisResult(INCONCLUSIVE, reason=f"{value} {weights}")
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=f"{value} {weights}"), self._case)
 
     def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
         """Return the diagnosis of the floating-point model if it also differs from its
@@ -262,20 +266,23 @@ class _GoalSearch:
         own = self._judge(self._comparison.values, self._rms)
         return self._judge(values, self._rms) <= _CLOSER * own
 
-    def _saturated_result(self, model: QuantizedModel, before: float) -> DiagnosisResult | None:
-        """Return the result that 8-bit products saturate on this CPU; None if exact products are as
-        inaccurate."""
+    def _explain_by_saturation(self, model: QuantizedModel, before: float) -> StepOutcome:
+        """Return the result that 8-bit products saturate on this CPU; a skip if exact products are
+        as inaccurate."""
         exact = getattr(self._party, "with_exact_products", lambda: None)()
         if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
-            return None
+            return Skip("the backend has no exact products")
         proto = self._case.model.proto
-        compute = exact.load(proto)
-        values: list[Values] = [compute(feed) for feed in self._feeds]
+        try:
+            compute = exact.load(proto)
+            values: list[Values] = [compute(feed) for feed in self._feeds]
+        except BackendError:
+            return Skip("the backend refuses exact products")  # ORT 1.32, on some models.
         if _are_equal(values, self._comparison.values):
-            return None  # As on every CPU with VNNI.
+            return Skip("products are exact, as on every CPU with VNNI")
         after = self._judge(values)
         if after > max(self._goal.within, reduced(before)) or not self._is_closer(values):
-            return None
+            return Skip("exact products are as inaccurate")
         nodes: list[str] = []
         codes = find_code_tensors(proto)
         if codes.tensors:
@@ -294,7 +301,7 @@ class _GoalSearch:
         culprit = Culprit(
             nodes, None, self._party.name, "saturation", None, [fact], remedy, *ops[:1]
         )
-        return DiagnosisResult(FAULT, [culprit])
+        return Found(DiagnosisResult(FAULT, [culprit]), self._case)
 
     def _quantize_again(
         self,
@@ -385,7 +392,11 @@ class _GoalSearch:
             # The backend has the last word on what is enough, or nearly so.
             if value <= _NEARLY * within and len(on) < len(every) and checked < _CHECKED:
                 checked += 1
-                value = self._judge(self._run(model.float_at_sites(sorted(set(every) - set(on)))))
+                try:
+                    values = self._run(model.float_at_sites(sorted(set(every) - set(on))))
+                except BackendError:
+                    return inf  # No mixed model that the backend refuses is an answer.
+                value = self._judge(values)
             return value
 
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:

@@ -14,6 +14,7 @@ from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers, PowerSum, measure_powers
 from polygraphy.domain.quantization.rules import Rules
 from polygraphy.ports.diagnosing import QuantizedModel, SuspectedParty
+from polygraphy.ports.running import input_metadata
 
 Judge = Callable[[Sequence[Values]], float]
 
@@ -73,7 +74,7 @@ def _load_switches(
     # A backend with a lower precision chooses what to round by the graph, and sees less through If.
     is_lazy = getattr(party, "lowers_to", None) is None
     proto = model.add_switches(requantizes=requantizes, is_lazy=is_lazy)
-    name: str = proto.graph.input[-1].name
+    *_, name = input_metadata(proto)
     try:
         return name, party.load(proto)
     except (BackendError, ModelError):
