@@ -10,7 +10,6 @@ from polygraphy.domain.diagnosis.fused import (
     is_open_trace,
     nodes_behind_fused,
     region,
-    is_open_trace,
     trace_suspects,
 )
 from polygraphy.domain.diagnosis.pairing import pair_graphs
