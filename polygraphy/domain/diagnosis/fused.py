@@ -260,11 +260,11 @@ def _trace_folded(
         if has_lost_bias and not _is_of_norm(suspect, pairing, model, norms[0]):
             return evolve(suspect, nodes=bare, cause="structure")
         scaled = tuple(i for i in indexes if _is_own_bias(suspect, pairing, model, i, norms[0]))
-        with_bias = tuple(index for index in indexes if len(model.nodes[index].inputs) > 2)
-        if scaled or not with_bias or _scales_offset(suspect, pairing, model, norms[0]):
+        own_biases = [index for index in indexes if len(model.nodes[index].inputs) > 2]
+        if scaled or not own_biases or _scales_offset(suspect, pairing, model, norms[0]):
             return evolve(suspect, nodes=scaled or norms)
         # A bias of the convolution and an offset of the normalization add to the same number.
-        return evolve(suspect, nodes=tuple(sorted({*with_bias, *norms})))
+        return evolve(suspect, nodes=tuple(sorted({*own_biases, *norms})))
     epsilon = _folding_epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
         change = changes.other_folded_epsilon(_NORMS, epsilon)
