@@ -52,17 +52,16 @@ class OtherVersions:
         Args:
             requested_values: the versions that were asked; see `Evidence`.
         """
-        found_problems = dict(self.problems)
+        problems = dict(self.problems)
         for party, paths in self.paths.items():
             for version, path in paths:
                 problem = requested_values.get(party, {}).get(version)
                 if problem == "":
-                    found_problems.pop(path, None)
-                elif problem is not None and path in found_problems:
-                    found_problems[path] = problem
+                    problems.pop(path, None)
+                elif problem is not None and path in problems:
+                    problems[path] = problem
         return [
-            f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".")
-            for path, why in found_problems.items()
+            f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".") for path, why in problems.items()
         ]
 
 

@@ -29,15 +29,15 @@ def region(model: Graph, tensor: str, kept_names: Iterable[str]) -> tuple[int, .
         kept_names: the tensors that the other graph has as well.
     """
     known_names = set(kept_names) - {tensor}
-    found_region: set[int] = set()
+    nodes: set[int] = set()
     waiting = [tensor]
     while waiting:
         name = waiting.pop()
         index = model.computed.get(name)
-        if index is not None and index not in found_region and name not in known_names:
-            found_region.add(index)
+        if index is not None and index not in nodes and name not in known_names:
+            nodes.add(index)
             waiting += filter(None, model.nodes[index].inputs)
-    return tuple(sorted(found_region))
+    return tuple(sorted(nodes))
 
 
 def nodes_behind_fused(model: Graph, fused: Graph, index: int) -> tuple[int, ...]:

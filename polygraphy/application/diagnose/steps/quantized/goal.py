@@ -65,15 +65,18 @@ _RANKING = 0.4
 _MOST_SETS = 100_000
 """At most so many sets are run if the user gives the time."""
 _LEAST_SEARCH = 0.3
-"""The share of `--budget` that sets get at least."""
+"""The least share of `--budget` for the search of sets. Chosen, not measured."""
 _EXACT = 1e-3
-"""Without quantization the model may differ from its reference by this share of the rms."""
+"""Without quantization, the model may differ from its reference by this share of the RMS: more
+than float32 rounding accumulates to, and less than 8 bits lose."""
 _CLOSER = 0.75
-"""A backend is at fault if its outputs have at most this share of the error in another way."""
+"""A backend is at fault if its error is at most this share when it runs differently. Chosen, not
+measured."""
 _NEARLY = 1.05
-"""A set is run in the backend if the model with switches is above the target by less than this."""
+"""A set is run in the backend if the model with switches is at most this factor above the target.
+Chosen, not measured."""
 _CHECKED = 60
-"""So many sets are run in the backend at most."""
+"""Most sets that are run in the backend."""
 _SHARED, _SHARED_RATIO = 0.05, 4.0
 """One scale for all channels is reported if the worst channel loses more than this share, and so
 many times what it would lose with its own scale.
@@ -81,7 +84,8 @@ many times what it would lose with its own scale.
 _AGAIN, _LEAST_AGAIN = 60.0, 10.0
 """Seconds after which the quantizer is stopped, and the least if the user gives the time."""
 _FEW = 8
-"""So many nodes are named even if they are more than half of all."""
+"""Up to this number, nodes are named even if they are more than half of all. Chosen, not measured.
+"""
 
 
 def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome:
