@@ -130,7 +130,8 @@ class Comparing:
             return ("new" if verdict == "passed" else verdict), summary
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             saved = str(Path(folder) / "base.json")
-            words = [str(before), self._backends[0], *self._data, "--save-outputs", saved, "-qq"]
+            first = self._first_backend()
+            words = [str(before), *first, *self._data, "--save-outputs", saved, "-qq"]
             if self._polygraphy(words):
                 return "error", "The model of the base does not run."
             return self._run(name, ["--load-outputs", saved])
@@ -158,8 +159,16 @@ class Comparing:
             return "error", f"It ended with exit code {code}: see the log of the step. {summary}"
         return verdict, summary
 
+    def _starts(self) -> list[int]:
+        """Return where the words of each backend begin."""
+        return [at for at, word in enumerate(self._backends) if word in _FLAGS]
+
     def _compares_backends(self) -> bool:
-        return len([word for word in self._backends if word in _FLAGS]) > 1
+        return len(self._starts()) > 1
+
+    def _first_backend(self) -> list[str]:
+        """Return the words of the first backend, with its options."""
+        return self._backends[: [*self._starts()[1:], len(self._backends)][0]]
 
     def _stem(self, name: str) -> str:
         """Return the path of a model's reports without extension, of which none exists."""
@@ -184,7 +193,7 @@ class Comparing:
 
 
 _REPORTS = ("json", "xml", "html")
-_FLAGS = ("--onnxrt", "--onnx", "--trt", "--tf", "--torch", "--pluginref", "--openvino")
+_FLAGS = ("--onnxrt", "--onnx", "--trt", "--tf", "--torch", "--pluginref", "--openvino", "--runner")
 
 
 def main() -> int:
@@ -206,6 +215,9 @@ def main() -> int:
     lines = ["| model | result | details |", "| --- | --- | --- |"]
     lines += [f"| {' | '.join(map(text_of, row))} |" for row in rows]
     write_summary(lines if rows else [f"No model matches {text_of(' '.join(patterns))}."])
+    if not rows:
+        text = f"No model matches {' '.join(patterns)}, so nothing was compared."
+        print(f"::warning title=Polygraphy::{escape_controls(text)}")
     return int(any(verdict not in _PASSED for _, verdict, _ in rows))
 
 

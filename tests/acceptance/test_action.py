@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -201,6 +202,34 @@ def test_a_step_in_which_git_fails_does_not_pass(repository: Path) -> None:
     shutil.rmtree(repository / ".git" / "objects")
     (repository / ".git" / "objects").mkdir()
     assert step(repository, MODELS="models/same.onnx")[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("backends", "first", "compares"),
+    [
+        ("--onnxrt --providers cuda --onnx", ["--onnxrt", "--providers", "cuda"], True),
+        ("--runner 'a=--onnxrt -v' --runner b=--onnx", ["--runner", "a=--onnxrt -v"], True),
+        ("--onnxrt --iterations 2", ["--onnxrt", "--iterations", "2"], False),
+    ],
+)
+def test_the_base_runs_with_the_first_backend_and_its_options(
+    backends: str,
+    first: list[str],
+    compares: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("POLYGRAPHY_ACTION_BACKENDS", backends)
+    script = runpy.run_path(str(ROOT / "action" / "compare_models.py"))
+    ran: list[list[str]] = []
+    script["Comparing"]._polygraphy = lambda _, words: ran.append(words) or 1
+    (tmp_path / "base").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in ("m.onnx", "base/m.onnx"):
+        Path(name).touch()
+    script["Comparing"](tmp_path / "base", tmp_path, {"m.onnx"}).row("m.onnx")
+    assert ran[0][1 : len(first) + 1] == first
+    assert script["Comparing"](None, tmp_path, set())._compares_backends() == compares
 
 
 def test_a_changed_model_that_was_not_fetched_does_not_pass(repository: Path) -> None:

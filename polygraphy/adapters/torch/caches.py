@@ -36,11 +36,15 @@ class CacheEntry:
         name: the input.
         layer: the number of its layer.
         part: ``keys``, ``values`` or ``cumulative_length``.
+        parameter: the parameter of `forward` that it is part of; empty for the cache.
+        path: its indices in that parameter, as exporters write them into its name.
     """
 
     name: str
-    layer: int
-    part: str
+    layer: int = 0
+    part: str = ""
+    parameter: str = ""
+    path: Sequence[int] = ()
 
 
 def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
@@ -51,10 +55,25 @@ def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
         return ()
     parameters = inspect.signature(model.forward).parameters
     others = [name for name in names if name not in parameters]
+    nested = () if _uses_transformers(model) else tuple(_nested_entries(parameters, names))
+    if nested and len(nested) == len(others):
+        return nested
     is_encoder = any("encoder" in name or "cross" in name for name in others)
     if _cache_parameter(model) is None or is_encoder or not others:
         return ()
     return tuple(_entries(others))
+
+
+def _nested_entries(parameters: Mapping[str, Any], names: Sequence[str]) -> Iterator[CacheEntry]:
+    """Yield the inputs that are elements of a nested parameter: `states_0_1` of `states`."""
+    lists = [name for name in parameters if name not in names]
+    for name in names:
+        for parameter in lists:
+            found = re.fullmatch(rf"{re.escape(parameter)}((?:[_.]\d+)+)", name)
+            if found:
+                path = tuple(int(number) for number in re.findall(r"\d+", found[1]))
+                yield CacheEntry(name, parameter=parameter, path=path)
+                break
 
 
 def _cache_parameter(model: Any) -> str | None:
@@ -104,11 +123,30 @@ class FlatCacheModule:
                 parameters = inspect.signature(model.forward).parameters
                 if "use_cache" in parameters:
                     values["use_cache"] = True
-                values[_cache_parameter(model) or ""] = _cache_of(model, cached)
+                nested = {entry: cached.pop(entry) for entry in entries if entry.parameter}
+                for parameter in dict.fromkeys(entry.parameter for entry in nested):
+                    tensors_in = {
+                        entry.path: tensor
+                        for entry, tensor in nested.items()
+                        if entry.parameter == parameter
+                    }
+                    values[parameter] = _nest(tensors_in)
+                if cached:
+                    values[_cache_parameter(model) or ""] = _cache_of(model, cached)
                 result = model(**values)
                 return tuple(_tensors_of(result, entries))
 
         return Flat()
+
+
+def _nest(tensors: Mapping[Sequence[int], Any]) -> Any:
+    """Return tensors as nested lists, by their indices."""
+    if () in tensors:
+        return tensors[()]
+    groups: dict[int, dict[Sequence[int], Any]] = {}
+    for path, tensor in tensors.items():
+        groups.setdefault(path[0], {})[path[1:]] = tensor
+    return [_nest(group) for _, group in sorted(groups.items())]
 
 
 def _cache_of(model: Any, cached: Mapping[CacheEntry, Any]) -> Any:

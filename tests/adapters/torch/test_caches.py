@@ -72,6 +72,17 @@ def test_layers_go_by_their_number() -> None:
     assert outputs == [[2], [10, 1], [13], [12, 1], [15]]
 
 
+def test_a_nested_parameter_gets_the_inputs_that_its_name_and_their_numbers_name() -> None:
+    class Nested(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, past: Any, context: Any) -> Any:
+            return x, [[a + 1 for a in pair] for pair in past], [c * 2 for c in context]
+
+    names = ("x", "past_0_0", "past_0_1", "past_1_0", "past_1_1", "context_1", "context_0")
+    feed = {name: np.float32([place]) for place, name in enumerate(names)}
+    outputs = [value.tolist() for _, value in TorchProgram(Nested()).run(feed)]
+    assert outputs == [[0], [2], [3], [4], [5], [12], [10]]
+
+
 def test_a_cache_among_outputs_is_its_tensors() -> None:
     cache = Layers()
     cache.update(torch.ones(1), torch.zeros(1), 0)

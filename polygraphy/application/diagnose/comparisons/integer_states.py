@@ -5,16 +5,13 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from polygraphy.domain.states.pairs import CONSTANT, StatePair
 from polygraphy.domain.states.plan import StatePlan
 from polygraphy.domain.tensors.precision import is_float
-
-if TYPE_CHECKING:
-    from polygraphy.application.diagnose.comparisons.step_runs import Party
 
 _INTEGERS = ("int8", "uint8", "int4", "uint4")
 _CODES = 127
@@ -24,14 +21,25 @@ _CHANGE = 1.5
 all codes change by one, which is twice as much, in RMS, as rounding causes."""
 
 
-def integer_types(parties: Sequence[Party]) -> Iterator[str]:
+class PlannedParty(Protocol):
+    """A party whose states are planned."""
+
+    @property
+    def plan(self) -> StatePlan:
+        """Return the states and inputs of its model."""
+
+    def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
+        """Return the matching state of another plan; None if there is none."""
+
+
+def integer_types(parties: Sequence[PlannedParty]) -> Iterator[str]:
     """Yield the data type of each state that is kept as integer codes."""
     for party in parties:
         for pair in _integer_states(party.plan):
             yield f"{party.plan.inputs[pair.input].dtype}"
 
 
-def integer_codes(parties: Sequence[Party], moved: Party) -> Mapping[str, float]:
+def integer_codes(parties: Sequence[PlannedParty], moved: PlannedParty) -> Mapping[str, float]:
     """Return the value of one code by the states of a party, if either party keeps integers; 0 if
     it is unknown.
     """
