@@ -198,8 +198,8 @@ def _draw_pair(
 ) -> None:
     """Draw the line of a pair of runs, with gaps at unknown and non-finite differences."""
     depth = _depths(names, rows)
-    found_rows = [getattr(row, kind) for row in rows]
-    values = np.array([np.nan if value is None else value for value in found_rows], np.float64)
+    errors = [getattr(row, kind) for row in rows]
+    values = np.array([np.nan if value is None else value for value in errors], np.float64)
     values = np.where(np.isfinite(values), np.clip(values, 0, _FARTHEST), np.nan)
     axis.plot(depth, values, marker=".", linewidth=1, color=color, label=name)
     above = axis.get_xaxis_transform()

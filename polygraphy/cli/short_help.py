@@ -152,9 +152,9 @@ def topic_help(description: Description, topic: str) -> str:
     chosen = [group for group in groups if any(word in group[0].lower() for word in words)]
     if not chosen:
         chosen = [
-            (title, explanation, found_entries)
+            (title, explanation, matching)
             for title, explanation, entries in groups
-            if (found_entries := tuple(entry for entry in entries if word in entry[0].lower()))
+            if (matching := tuple(entry for entry in entries if word in entry[0].lower()))
         ]
     return command_help((name, usage, text, tuple(chosen))) if chosen else ""
 

@@ -12,9 +12,10 @@ from polygraphy.domain.sizes import Sizes, elements_of, in_words, pieces_of
 from polygraphy.domain.tensors.aliases import Array
 
 _MANY = 16
-"""Fewer elements may be equal by chance."""
+"""Fewer elements can be equal by chance. Chosen, not measured."""
 _STEP = 1.01
-"""Two quantized sides may decide for neighboring steps, which differ by rounding themselves."""
+"""Steps by which two quantized sides may differ, if they decide for neighboring steps: one, plus
+rounding."""
 
 
 @frozen
@@ -93,7 +94,7 @@ def are_near(value: Array, reference: Array, parts: Sequence[PartRounding], labe
 def _largest(value: Array, reference: Array) -> float:
     """Return the largest error; NaN if there is a NaN."""
     wide = np.float64 if np.float64 in (value.dtype, reference.dtype) else np.float32
-    found_largest = 0.0
+    size = 0.0
     with np.errstate(invalid="ignore", over="ignore"):
         for pieces in pieces_of(value, reference):
             array, expected_array = (np.asarray(piece, wide) for piece in pieces)
@@ -102,10 +103,10 @@ def _largest(value: Array, reference: Array) -> float:
                 largest = float(
                     np.where(array == expected_array, 0, np.abs(array - expected_array)).max()
                 )
-            found_largest = max(found_largest, largest) if not np.isnan(largest) else largest
-            if np.isnan(found_largest):
+            size = max(size, largest) if not np.isnan(largest) else largest
+            if np.isnan(size):
                 break
-    return found_largest
+    return size
 
 
 class Limits:

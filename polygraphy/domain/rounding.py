@@ -50,39 +50,41 @@ from polygraphy.domain.tensors.precision import (
 ComputedIn = tuple["str | None", "str | None"]
 
 GROWTH = 16.0
-"""How many epsilons one operator may be off: what 1024 roundings in a row, of half an epsilon each
-and independent of each other, add up to, which is the square root of 1024 times half an epsilon.
-"""
+"""Epsilons by which one operator may be off. 1024 independent roundings in a row, of half an
+epsilon each, add up to the square root of 1024 times half an epsilon."""
 BESIDE = 1.5
-"""How many times what rounding was seen to do is explained by it: the one free number."""
+"""Multiple of the measured effect of rounding that is accepted: the only free number, measured in
+`decisions.md`."""
 _NEAR = 3.0
-"""So many times differ from each other what pairs of values show that are computed so."""
+"""If a pair of runs falls short by less than this factor, further pairs are drawn. `decisions.md`
+shows pairs that differ by this factor."""
 MOST = 5.0
 ADDS_UP = "The differences are accumulated rounding."
 ROUNDED = "The differences are within the precision of the outputs."
-"""Of outputs that are within what is explained of the types in which they are computed."""
+"""The verdict on outputs within the rounding limit of the types in which they are computed."""
 LARGE = 1e-3
-"""However sensitive a model is, so many times what is usual, or so much of the size of an output
-where that is more, is all that is explained: beyond, its outputs are of no use.
-"""
+"""Limit of accumulated rounding relative to the size of an output, if that is more than `MOST`
+times the usual limit: a more sensitive model is of no use. Chosen, not measured."""
 FLIPS = 0.01
-"""The share of whole numbers that may change where a coarse type decides between nearly equal ones,
-such as classes or steps."""
+"""Share of integers, such as classes or steps, that may change if a coarse type decides between
+nearly equal numbers. Chosen, not measured."""
 WIDE = ("float64", "float32", TF32)
 """Types in which what adds up along a model is seen by moving its tensors."""
 NOISE = 64.0
-"""How many times what moving the inputs of a node by an ulp does is still explained by rounding."""
+"""Multiple of the effect of moving a node's inputs by one ulp that rounding explains. Chosen, not
+measured."""
 
 _COARSE = 2.0**-11
-"""From this epsilon on, a type decides otherwise between what is nearly equal."""
+"""Types with at least this epsilon decide differently between nearly equal numbers: float16,
+bfloat16 and coarser ones."""
 _MOVED = 2.0
-"""By how many epsilons numbers are moved, to be sure of another number."""
+"""Epsilons by which numbers are moved, so that each becomes another number."""
 _BLOCK = 1 << 16
-"""Elements that are looked at together: so judging a tensor takes little memory beside it."""
+"""Elements that are compared at a time, so that comparing a tensor takes little memory."""
 _MOST_ROWS = 4096
-"""Of more rows, an order is not searched."""
+"""With more rows, no order is searched."""
 _SWAPPED = 2
-"""So few rows may change places in any type: two that are equally good."""
+"""Rows that may swap places in any type: two with nearly equal scores."""
 
 
 WHOLE = Layout(is_pure=True)
@@ -100,7 +102,7 @@ class Rounding:
         atol: how large absolute differences may become, in the output's own unit; of several parts
             in the one where that is most.
         origin: how the data type is known, in words.
-        parts: what it explains of each part of the output; empty if it is judged as one.
+        parts: the limits of the parts of the output; empty if it is judged as a whole.
         labels: by element the number of its part, of length 1 along axes along which that is the
             same; None if there are no parts.
         lowered: how one side computes operators on float32 tensors, if that is why.
@@ -125,7 +127,7 @@ class Rounding:
             magnitude: the root of the mean square of the reference. Where that is less than the
                 data type resolves in full, the smallest number that it does stands for it.
             origin: how the data type is known, in words.
-            is_bounded: whether the elements lie between -1 and 1 by nature, so that they are as
+            is_bounded: whether the elements lie between -1 and 1 by definition, so that they are as
                 precise as 1 is, however small they are.
         """
         rtol = GROWTH * precision.epsilon
@@ -143,9 +145,9 @@ class Rounding:
         `share` times this limit."""
         return self.allowing([share] * max(1, len(self.parts)))
 
-    def allowing(self, seen_values: Sequence[float]) -> Rounding:
+    def allowing(self, errors: Sequence[float]) -> Rounding:
         """Return the same as `adding_up`, from a factor for each part."""
-        shares = [allowance(share, self.rtol) for share in seen_values]
+        shares = [allowance(share, self.rtol) for share in errors]
         if max(shares) <= 1:
             return self
         why = f"{self.origin}, accumulated along the model"
@@ -211,7 +213,7 @@ def in_parts(
         name: the output.
         arrays: the output and its reference, of one shape.
         layout: how it is put together; None if nobody knows.
-        is_bounded: whether all elements lie between -1 and 1 by nature.
+        is_bounded: whether all elements lie between -1 and 1 by definition.
         is_quantized: whether both sides are quantized: a step may be decided differently.
     """
     precision = precision_of(rounding.dtype)
@@ -262,8 +264,8 @@ def rounding_between_runs(
     Args:
         runs: what was computed; more than two are only asked for if they may matter.
         name: the output.
-        rounding: what is explained of it.
-        excess: how many times that it is off.
+        rounding: the error that rounding explains.
+        excess: the error as a multiple of that.
     """
     if rounding is None or rounding.dtype not in (*WIDE, *HALF):
         return 0.0
@@ -278,14 +280,14 @@ def rounding_between_runs(
     return between_runs
 
 
-def by_part(found_deviation: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
+def by_part(measured: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
     """Return the parts of an output that exceed their rounding limit: number, limit for that part
-    alone, and error as a multiple of it."""
-    if not rounding.parts or len(found_deviation.excesses) != len(rounding.parts):
-        return [(0, rounding, found_deviation.excess)]
+    alone, and the error as a multiple of it."""
+    if not rounding.parts or len(measured.excesses) != len(rounding.parts):
+        return [(0, rounding, measured.excess)]
     return [
         (number, rounding.only(number), excess)
-        for number, excess in enumerate(found_deviation.excesses)
+        for number, excess in enumerate(measured.excesses)
         if excess > 1
     ]
 
@@ -294,8 +296,8 @@ def allowance(share: float, rtol: float) -> float:
     """Return the factor for the rounding limit, at least 1, from measured accumulated rounding.
 
     Args:
-        share: how many times what is usual rounding was seen to do, in every tensor of the model.
-        rtol: what is usual, as a fraction.
+        share: the measured rounding error as a multiple of the usual one, of every tensor.
+        rtol: the usual limit, as a fraction of the size of the output.
     """
     return max(1.0, min(BESIDE * share, _largest_share(rtol))) if np.isfinite(share) else 1.0
 
@@ -326,7 +328,7 @@ def rounding_between(
     Args:
         arrays: an output and its reference, of one shape.
         compute_types: the data types in which they were computed; None where not known.
-        is_bounded: whether the elements lie between -1 and 1 by nature.
+        is_bounded: whether the elements lie between -1 and 1 by definition.
         threads: most threads to use.
         name: the output.
         layout: how it is put together (default: as one); None if nobody knows.
@@ -375,9 +377,9 @@ class Deviation:
         largest: the largest absolute error.
         relative: the same, divided by the root mean square of the reference.
         where: the index of the worst element.
-        value: what it is.
-        expected: what it is in the reference.
-        broken: how many elements are NaN or infinite on one side alone.
+        value: its value.
+        expected: its value in the reference.
+        broken: number of elements that are NaN or infinite in only one of the two.
         part: the part with the worst element, such as ``scores (output[:, 4:6])``; "" if the
             output is judged as one. Of several outputs, the one that is off most, or its part.
         excesses: the excess of each part; empty if it is judged as one.
@@ -431,7 +433,7 @@ def _number(value: Any) -> str:
 
 
 _OTHER = Deviation(np.inf, 1.0, 1, np.inf, np.inf)
-"""Of what cannot be compared."""
+"""The deviation of values that cannot be compared."""
 
 
 def deviation(
@@ -447,14 +449,14 @@ def deviation(
     """Return the deviation of a tensor, or of sequences and maps of tensors, from a reference.
 
     Args:
-        value: what is judged.
-        reference: what it should be.
-        noise: per element, what moving its inputs was seen to do to it.
-        rounding: what rounding explains (default: what it explains of their own data type).
-        rtol: what is explained, as a fraction of each element and of the size of all, instead.
-        is_bounded: whether the elements lie between -1 and 1 by nature.
-        is_sorted: whether the rows are in the order of a score, so that those that are nearly as
-            good may have changed places.
+        value: the computed value.
+        reference: the expected value.
+        noise: for each element, the measured effect of moving the inputs.
+        rounding: the error that rounding explains (default: in the data type of the values).
+        rtol: the error that is explained instead, relative to each element and to the size of all.
+        is_bounded: whether the elements lie between -1 and 1 by definition.
+        is_sorted: whether the rows are sorted by a score, so that rows with nearly equal scores
+            may have swapped places.
     """
     if isinstance(value, (list, tuple, dict)) or isinstance(reference, (list, tuple, dict)):
         kind = {"rounding": rounding, "rtol": rtol, "is_bounded": is_bounded}

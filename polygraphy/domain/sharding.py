@@ -41,7 +41,7 @@ class AttentionLayer:
         q: the tensor that is multiplied by K.
         gather_kv: whether each device gets all of K and V.
         gather_q: whether each device gets all of Q.
-        replace: the node that takes its place; None to leave it as it is.
+        replace: the node that takes its place; None to keep the node.
     """
 
     q: str

@@ -31,23 +31,27 @@ from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.parts import Layout, UnresolvedError, label_parts, place_of
 
 FAR = 16.0
-"""A constant fills if it is so many times larger than any other element."""
+"""A constant is a fill value if it is this factor larger than any other element. Chosen, not
+measured."""
 _NEAR_FILL = 1 / 128
-"""A mask that is added, and not filled in, leaves its constant within so much."""
+"""Share of the constant within which elements of an added mask lie. Chosen, not measured."""
 _MATTERS = 0.1
-"""Constants are left out if their tolerance covers this share of the size of the rest."""
+"""Constants are left out if their tolerance exceeds this share of the size of the other elements.
+Chosen, not measured."""
 _MOST_FILLS = 4
 _USUAL_FILL = 1e4
-"""Powers of ten from this one on are usual in masks, and the largest numbers of data types."""
+"""Powers of ten from this one on, and the largest numbers of data types, are usual in masks."""
 _LARGEST = (65504.0, 3.3895314e38, 3.4028235e38, 1.7976931348623157e308)
 _BY_CHANCE = 0.01
-"""How often a few elements are smaller by chance than is assumed."""
+"""Probability that a few elements are smaller by chance than assumed. Chosen, not measured."""
 _MANY = 32
-"""From so many elements on, their root mean square is their size."""
+"""With at least this number of elements, their root mean square is their size."""
 _ONE_SIGN, _FEW_ZEROS = 0.95, 0.25
-"""What cancels has both signs, or zeros: not so many of one sign, or so few zeros."""
+"""Values in which terms cancel have both signs, or zeros: a smaller share of one sign, or a larger
+share of zeros. Chosen, not measured."""
 _RESOLVED = 1 / 16
-"""What is smaller than so many epsilons of the whole is too small to be left of its terms."""
+"""Elements below this multiple of the epsilon of the whole are too small to be a difference of its
+terms. Chosen, not measured."""
 _DEEPEST = 4
 _BLOCK = 1 << 16
 
@@ -60,7 +64,7 @@ class PartSize:
         name: the tensor that it was computed as; "" if that is not known.
         where: its place, as an index of the output; "" if it has none.
         size: in units of the output.
-        floor: what is explained at least.
+        floor: the least error that is explained.
         is_bounded: whether the elements lie between -1 and 1 by nature.
         step: the size of a quantization step behind the join; 0 if there is none.
     """
@@ -96,7 +100,7 @@ def sizes_of(
         name: the output.
         arrays: the output and its reference, of one shape.
         layout: how it is put together; None if nobody knows.
-        rtol: what is explained as a fraction of an element.
+        rtol: the error that is explained, as a fraction of an element.
         epsilon: that of the data type in which it was computed.
         has_steps: whether that is a quantized one, whose steps are of the same size.
     """
@@ -153,7 +157,7 @@ def _single_sizes(
         name: the output.
         arrays: the output and its reference.
         leaf: the one part that it has.
-        limits: what is explained as a fraction of an element, and the epsilon of its type.
+        limits: the error that is explained, relative to an element, and the epsilon of its type.
         is_known: whether a graph says so.
     """
     value, reference = arrays

@@ -136,9 +136,9 @@ def suspicious_tactics(
     for replay in good:
         for name, algorithm in replay.items():
             harmless.setdefault(name, set()).add(algorithm)
-    found_values: dict[str, dict[Algorithm, None]] = {}
+    tactics_by_layer: dict[str, dict[Algorithm, None]] = {}
     for replay in bad:
         for name, algorithm in replay.items():
             if algorithm not in harmless.get(name, ()):
-                found_values.setdefault(name, {})[algorithm] = None
-    return {name: tuple(algorithms) for name, algorithms in found_values.items()}
+                tactics_by_layer.setdefault(name, {})[algorithm] = None
+    return {name: tuple(algorithms) for name, algorithms in tactics_by_layer.items()}

@@ -1,4 +1,4 @@
-"""Functions that extend lazy loaders, and methods that leave their object as it is."""
+"""Functions that extend lazy loaders, and methods that leave their object unchanged."""
 
 from __future__ import annotations
 

@@ -143,15 +143,15 @@ def match_keys(keys: Iterable[str], targets: Sequence[str]) -> tuple[dict[str, s
     """Return the key (a name or pattern) of each target that one matches, and the keys without a
     match. An equal key has priority over patterns.
     """
-    found_names: dict[str, str] = {}
+    matches: dict[str, str] = {}
     idle = []
     for key in sorted(keys, key=contains_wildcard):
         matched = [target for target in targets if target == key or fnmatchcase(target, key)]
         if not matched:
             idle.append(key)
         for target in matched:
-            found_names.setdefault(target, key)
-    return found_names, idle
+            matches.setdefault(target, key)
+    return matches, idle
 
 
 def check_sequence_contains(
@@ -177,16 +177,14 @@ def check_sequence_contains(
     Raises:
         UsageError: there is a complaint, and no `log_func`.
     """
-    held_items, wanted = unique_list(sequence), unique_list(items)
+    present, wanted = unique_list(sequence), unique_list(items)
     name_alone, where = items_name or "items", name or "the sequence"
-    missing = (
-        [item for item in wanted if item not in held_items] if check_missing is not False else []
-    )
-    extra = [item for item in held_items if item not in wanted] if check_extra is not False else []
+    missing = [item for item in wanted if item not in present] if check_missing is not False else []
+    extra = [item for item in present if item not in wanted] if check_extra is not False else []
     for text, wrong in (("not found", missing), ("not expected", extra)):
         if not wrong:
             continue
-        message = f"These {name_alone} were {text} in {where}: {wrong}. It contains: {held_items}."
+        message = f"These {name_alone} were {text} in {where}: {wrong}. It contains: {present}."
         if log_func is None:
             raise UsageError(message)
         log_func(message)

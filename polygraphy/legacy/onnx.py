@@ -169,7 +169,7 @@ def mark_by_op_type(model: ModelProto, op_types: Iterable[str]) -> ModelProto:
     """Set the outputs of a model to those of nodes of some types, in place, and return the model.
 
     Args:
-        model: the model, which stays as it is where no node is of these types.
+        model: the model, which is not changed if no node has these types.
         op_types: types of operators, in any case.
 
     Returns:

@@ -65,8 +65,8 @@ def mark_outputs(network: Any, outputs: Iterable[str]) -> None:
     tensors = tensors_of(network)
     chosen: list[str] = []
     for word in outputs:
-        found_matching = matching([word], tensors)
-        chosen += [name for name in tensors if name in found_matching]
+        matches = matching([word], tensors)
+        chosen += [name for name in tensors if name in matches]
     _mark(network, [tensors[name] for name in dict.fromkeys(chosen)])
 
 
@@ -156,12 +156,10 @@ def _range_of(profile: Any, tensor: Any) -> Any:
     """Return the minimum, the optimum and the maximum shape, or value, of an input."""
     if hasattr(profile, "get_shape"):
         ask = profile.get_shape_input if tensor.is_shape_tensor else profile.get_shape
-        found_value: Any = [tuple(value) for value in ask(tensor.name)]
+        ranges: Any = [tuple(value) for value in ask(tensor.name)]
     else:
-        found_value = tuple((profile or {}).get(tensor.name, ()))
-    return (
-        found_value if len(found_value) == 3 and any(map(len, found_value)) else (None, None, None)
-    )
+        ranges = tuple((profile or {}).get(tensor.name, ()))
+    return ranges if len(ranges) == 3 and any(map(len, ranges)) else (None, None, None)
 
 
 def get_metadata_from_engine(engine: Any, context: Any, mode: Any) -> TensorMetadata:

@@ -51,10 +51,10 @@ def entry_points_of(group: str) -> list[EntryPoint]:
         return []
     from importlib.metadata import entry_points
 
-    found_values: dict[str, EntryPoint] = {}
+    points_by_name: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
-        found_values.setdefault(entry.name, entry)
-    return [found_values[name] for name in sorted(found_values)]
+        points_by_name.setdefault(entry.name, entry)
+    return [points_by_name[name] for name in sorted(points_by_name)]
 
 
 def package_of(entry: EntryPoint) -> str:

@@ -188,8 +188,8 @@ class Requirement:
 
     def accepts(self, installed: str) -> bool:
         """Return whether an installed version is accepted."""
-        found_version = version(installed)
-        return all(test(found_version, wanted) for test, wanted in self._conditions)
+        installed_version = version(installed)
+        return all(test(installed_version, wanted) for test, wanted in self._conditions)
 
     def package(self, name: str | None = None) -> str:
         """Return the requirement for the installer; the package has the name of the module, or

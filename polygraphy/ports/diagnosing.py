@@ -92,7 +92,7 @@ class NarrowModels(Protocol):
         """Return a model prepared for running in a narrower type.
 
         Args:
-            model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+            model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
             dtype: the narrower type, such as `DataType.FLOAT16`.
             only: the names of the nodes that compute in it (default: all that can).
 
@@ -299,7 +299,7 @@ class OpenedProgram(Protocol):
 
         Args:
             feed: arrays by the names of the model.
-            keep: takes every tensor that an operation makes, as it is made, with its name.
+            keep: receives the name and value of each tensor when it is computed.
 
         Raises:
             BackendError: it cannot be run.
@@ -470,7 +470,7 @@ def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
     """Return a quantized ``onnx.ModelProto`` with its quantization sites.
 
     Args:
-        model: the model; it stays as it is.
+        model: the model, which is not changed.
         references: the model that it was made of, and other forms of that, for its weights.
     """
 

@@ -145,7 +145,7 @@ class OpenModel(Protocol):
         Args:
             values: by tensor, an array of its type. Each becomes an input of the model in place of
                 what its node makes, which becomes an output.
-            checked: whether a tensor of which the model states another shape stays as it is.
+            checked: whether a tensor keeps a different shape that the model states.
 
         Returns:
             The model, and by tensor the name of that output.
@@ -262,7 +262,7 @@ def open_model(model: Any, *, as_it_is: bool = False) -> OpenModel:
     returns one.
 
     Args:
-        model: it stays as it is.
+        model: it is not changed.
         as_it_is: whether calls of functions stay, and nodes where they are.
 
     Raises:
@@ -276,7 +276,7 @@ def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredModel:
     """Return the structure of a model, layer by layer.
 
     Args:
-        model: its path, the model itself (an ``onnx.ModelProto``, which stays as it is), or a
+        model: its path, the model itself (an ``onnx.ModelProto``, which is not changed), or a
             loader, which makes a model that is changed.
         exclude_outputs: names and patterns of tensors that are not compared.
 
@@ -292,7 +292,7 @@ def open_reducible(model: Any, data_loader: Any = None) -> ReducibleModel:
     """Return a model prepared for a search for the part that fails.
 
     Args:
-        model: it stays as it is.
+        model: it is not changed.
         data_loader: where the data come from with which it is run, if it has to be
             (default: generated).
     """
@@ -329,7 +329,7 @@ def move_weights(model: Any, epsilon: float, seed: int) -> Any:
     of itself, at random, like after rounding.
 
     Args:
-        model: an ``onnx.ModelProto``; it stays as it is.
+        model: an ``onnx.ModelProto``; it is not changed.
         epsilon: the epsilon of a data type.
         seed: of the random numbers.
     """

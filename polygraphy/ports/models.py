@@ -82,7 +82,7 @@ class ModelReports(Protocol):
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
         """Show which eligible weights are sparse."""
 
-    def differences(self, found_differences: Sequence[Difference]) -> None:
+    def differences(self, differences: Sequence[Difference]) -> None:
         """Show the differences between two models; nothing if there are none."""
 
     def outline(self, title: str, outline: Outline) -> None:

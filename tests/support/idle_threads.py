@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import onnxruntime
-
 __all__ = ["let_threads_sleep"]
 
 _ENTRY = "session.intra_op.allow_spinning"
@@ -18,6 +16,10 @@ _ENTRY = "session.intra_op.allow_spinning"
 
 def let_threads_sleep() -> None:
     """Create all sessions of this process, and of its forks, with threads that sleep."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return  # As where TensorRT alone is tested.
     create = onnxruntime.InferenceSession.__init__
 
     def create_with_sleeping_threads(

@@ -257,12 +257,12 @@ def _tensor_texts(tensor: TensorReport, report: DataReport, values: Texts) -> It
 def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
     """Yield the texts about the percentiles and the histogram of a tensor."""
     if tensor.peculiarities:
-        found_name = ", ".join(
+        numbers = ", ".join(
             f"{peculiarity.what}: {peculiarity.count}"
             + (f" (first at {peculiarity.first})" if peculiarity.count else "")
             for peculiarity in tensor.peculiarities
         )
-        yield _INDENT + f"{one_line(tensor.name)} | {found_name} of {tensor.summary.size} elements"
+        yield _INDENT + f"{one_line(tensor.name)} | {numbers} of {tensor.summary.size} elements"
     if report.detail.statistics:
         yield _INDENT + f"{one_line(tensor.name)} | Percentiles: {percentiles(tensor.summary)}"
     if tensor.histogram is not None:

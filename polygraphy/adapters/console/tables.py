@@ -303,44 +303,44 @@ _MOST = 20
 """Samples that are shown one by one."""
 
 
-def sample_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
+def sample_lines(samples: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about the samples of two runs.
 
     Args:
-        found_values: a result of the kind ``samples``.
+        samples: a result of the kind ``samples``.
     """
-    for sentence in sample_sentences(found_values):
+    for sentence in sample_sentences(samples):
         yield from wrap_text(sentence, 2)
-    shown_samples = found_values["changed"][:_MOST]
-    if not shown_samples:
+    listed = samples["changed"][:_MOST]
+    if not listed:
         return
-    wrong = [value["right"] is not None and not value["right"][0] for value in shown_samples]
+    wrong = [value["right"] is not None and not value["right"][0] for value in listed]
     sides = [
-        Column(one_line(party), [one_line(value["answers"][at]) for value in shown_samples])
-        for at, party in enumerate(found_values["parties"])
+        Column(one_line(party), [one_line(value["answers"][at]) for value in listed])
+        for at, party in enumerate(samples["parties"])
     ]
-    labels = Column("label", [one_line(value["label"]) for value in shown_samples])
-    names = Column("", [one_line(value["name"]) for value in shown_samples])
+    labels = Column("label", [one_line(value["label"]) for value in listed])
+    names = Column("", [one_line(value["name"]) for value in listed])
     yield ""
     yield from (line for line, _ in draw_table("changed", names, [labels, *sides], wrong, None))
-    if (hidden := len(found_values["changed"]) - len(shown_samples)) > 0:
+    if (hidden := len(samples["changed"]) - len(listed)) > 0:
         yield f"  ... and {count_text(hidden, 'more sample')}, see --report."
 
 
-def step_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
+def step_lines(steps: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about the steps of two runs: a sentence if all agree, else a table.
 
     Args:
-        found_values: a result of the kind ``steps``.
+        steps: a result of the kind ``steps``.
     """
     from polygraphy.domain.states.comparing import step_table, steps_in_words
 
-    for sentence in steps_in_words(found_values):
+    for sentence in steps_in_words(steps):
         yield from wrap_text(sentence, 2)
-    rows = found_values["rows"]
-    if found_values["first_wrong"] is None or not rows:
+    rows = steps["rows"]
+    if steps["first_wrong"] is None or not rows:
         return
-    titles, table = step_table(found_values)
+    titles, table = step_table(steps)
     columns = [
         Column(one_line(title), [one_line(row[at]) for row in table], is_number=title not in _TEXTS)
         for at, title in enumerate(titles)

@@ -242,14 +242,12 @@ def _suspects(every: Sequence[OutputRow]) -> list[Node]:
     return list({id(node): node for node in nodes}.values())
 
 
-def _profile_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
+def _profile_lines(profile: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the table of a profile."""
     from polygraphy.adapters.console.profiles import profile_lines
     from polygraphy.domain.profiling.table import table_in
 
-    return profile_lines(
-        table_in(found_values), found_values["sort"], found_values["shown"], columns()
-    )
+    return profile_lines(table_in(profile), profile["sort"], profile["shown"], columns())
 
 
 def _line_with_label(label: str, text: str) -> str:

@@ -125,7 +125,7 @@ def conv_transpose(
     _check_channels(x.shape[1], w.shape[0], group, w.shape[1] * group)
     kernel = w.shape[2:]
     dilations, strides = axis_values(dilations, rank, 1), axis_values(strides, rank, 1)
-    added, given_indices = axis_values(output_padding, rank, 0), axis_values(pads, 2 * rank, 0)
+    added, padding = axis_values(output_padding, rank, 0), axis_values(pads, 2 * rank, 0)
     full = [
         (count - 1) * stride + (size - 1) * dilation + 1 + extra_padding
         for count, stride, size, dilation, extra_padding in zip(
@@ -134,7 +134,7 @@ def conv_transpose(
     ]
     slices = {}
     for axis, size in enumerate(full):
-        begin, end = given_indices[axis], size - given_indices[rank + axis]
+        begin, end = padding[axis], size - padding[rank + axis]
         if output_shape or auto_pad.startswith("SAME"):
             if output_shape:
                 wanted = output_shape[axis - rank]

@@ -197,11 +197,9 @@ def reduce(name: str) -> Callable[..., Array]:
         **_: Any,
     ) -> Array:
         """Return the reduced array in the type of the input."""
-        given_axes = (
-            [int(axis) for axis in np.ravel(axes_input)] if axes_input is not None else axes
-        )
-        if given_axes:
-            over = tuple(positive(axis, x.ndim) for axis in given_axes)
+        axis_list = [int(axis) for axis in np.ravel(axes_input)] if axes_input is not None else axes
+        if axis_list:
+            over = tuple(positive(axis, x.ndim) for axis in axis_list)
         else:
             over = () if noop_with_empty_axes else tuple(range(x.ndim))
         exact = {"i": np.int64, "u": np.uint64}.get(x.dtype.kind, np.float64)

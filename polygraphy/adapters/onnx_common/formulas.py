@@ -405,12 +405,12 @@ def _gru(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> li
 def _lstm(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> list[Array]:
     """Return the next hidden and cell states of an LSTM cell."""
     w, r, b, p = cell
-    (f, g, h), (old, kept_now), size = functions, now, len(now[0])
+    (f, g, h), (old, state), size = functions, now, len(now[0])
     gates = w @ x + r @ old + b[: 4 * size] + b[4 * size :]
     input_gate, out, forget, new = (gates[gate * size : (gate + 1) * size] for gate in range(4))
-    entering = f(input_gate + p[:size] * kept_now)
-    staying = 1 - entering if given.get("input_forget") else f(forget + p[2 * size :] * kept_now)
-    inside = staying * kept_now + entering * g(new)
+    entering = f(input_gate + p[:size] * state)
+    staying = 1 - entering if given.get("input_forget") else f(forget + p[2 * size :] * state)
+    inside = staying * state + entering * g(new)
     return [f(out + p[size : 2 * size] * inside) * h(inside), inside]
 
 

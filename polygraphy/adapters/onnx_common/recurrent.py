@@ -223,11 +223,11 @@ def lstm(
     def step(way: int, now: Array, states: list[Array], functions: list[_Function]) -> list[Array]:
         """Return the next states of one direction."""
         (old, cell), (f, g, h) = states, functions
-        used_f = f(now @ wi[way].T + old @ ri[way].T + pi[way] * cell + bi[way])
+        forget_gate = f(now @ wi[way].T + old @ ri[way].T + pi[way] * cell + bi[way])
         array = f(now @ wf[way].T + old @ rf[way].T + pf[way] * cell + bf[way])
         if input_forget:
-            array = 1 - used_f
-        new = array * cell + used_f * g(now @ wc[way].T + old @ rc[way].T + bc[way])
+            array = 1 - forget_gate
+        new = array * cell + forget_gate * g(now @ wc[way].T + old @ rc[way].T + bc[way])
         out = f(now @ wo[way].T + old @ ro[way].T + po[way] * new + bo[way])
         return [out * h(new), new]
 

@@ -457,7 +457,9 @@ def _install_hint(wanted: str) -> str:
         name = module.removeprefix("onnxruntime_ep_")
         if short and short in name:
             return f"A plugin for it is installed: add --provider-library {name}={module}."
-    package = next((found_name for sign, found_name in _PACKAGES if sign in wanted.lower()), None)
+    package = next(
+        (package_name for sign, package_name in _PACKAGES if sign in wanted.lower()), None
+    )
     if package is None:
         return ""
     return f"Install a build with this provider: python -m pip install {package}"

@@ -70,7 +70,7 @@ def measure(
     """Return the ranges of some tensors, measured by running a model on all data.
 
     Args:
-        model: whose tensors; it stays as it is.
+        model: whose tensors; it is not changed.
         tensors: names of tensors of numbers.
         data: feed dictionaries; casts that lose nothing are made. A data loader that does not know
             the inputs (its `input_metadata` is None) is given their metadata.

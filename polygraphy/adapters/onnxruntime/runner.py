@@ -200,15 +200,15 @@ class BoundRuns:
             bound.places.pop(name, None)
             bound.binding.bind_cpu_input(name, array)
             return array
-        address, found_shape, input_shape = where
-        if not prod(found_shape):  # What is empty may have no address.
+        address, bound_shape, input_shape = where
+        if not prod(bound_shape):  # What is empty may have no address.
             bound.places.pop(name, None)
-            empty = np.empty(found_shape, expected.dtype.numpy())
+            empty = np.empty(bound_shape, expected.dtype.numpy())
             bound.binding.bind_cpu_input(name, empty)
             return input_shape, empty
-        if bound.places.get(name) != (address, found_shape):
+        if bound.places.get(name) != (address, bound_shape):
             self._device.check_readable(address, self._gpu)
-            self._bind_address(bound, name, expected, address, found_shape)
+            self._bind_address(bound, name, expected, address, bound_shape)
         return input_shape
 
     def _bind_address(
@@ -258,11 +258,11 @@ class _Input:
         """Raise InputError for data of another type, whose bytes would be misread."""
         if dtype in self._allowed:
             return
-        found_dtype = DataType.from_dtype(dtype)
-        if found_dtype != self.dtype:
+        given_dtype = DataType.from_dtype(dtype)
+        if given_dtype != self.dtype:
             raise InputError(
                 f"Input {name!r} must have data type {self.dtype}, but the data have the"
-                f" unexpected dtype {found_dtype}."
+                f" unexpected dtype {given_dtype}."
             )
         self._allowed.add(dtype)
 

@@ -157,7 +157,7 @@ def _nodes_with_times(tables: Sequence[Sequence[_Row]], *, is_sorted: bool) -> l
 
 def _keys(table: Iterable[_Row]) -> Iterator[tuple[str, str, int]]:
     """Yield name, operator and occurrence of each row, because truncated names may be equal."""
-    seen_values: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for row in table:
-        count = seen_values[row.name, row.op] = seen_values.get((row.name, row.op), -1) + 1
+        count = counts[row.name, row.op] = counts.get((row.name, row.op), -1) + 1
         yield row.name, row.op, count

@@ -337,8 +337,8 @@ def stage_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
 def is_empty_file(path: str | Path) -> bool:
     """Return whether an existing file is empty."""
     with suppress(OSError):
-        found_stat = Path(path).stat()
-        return stat.S_ISREG(found_stat.st_mode) and found_stat.st_size == 0
+        file_stat = Path(path).stat()
+        return stat.S_ISREG(file_stat.st_mode) and file_stat.st_size == 0
     return False
 
 

@@ -107,5 +107,5 @@ def _difference(result: Any) -> float:
     """Return the largest difference of an output; infinity if it is unknown or one side is
     infinite.
     """
-    found_value = getattr(result, "max_absdiff", None)
-    return float("inf") if found_value is None else float(found_value)
+    largest_error = getattr(result, "max_absdiff", None)
+    return float("inf") if largest_error is None else float(largest_error)

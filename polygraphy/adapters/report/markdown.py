@@ -111,26 +111,26 @@ def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
             yield from ("", proof, "", _code(group["remedy"]))
 
 
-def _sample_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
+def _sample_lines(samples: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about samples, with those whose answer changed."""
     yield ""
-    yield " ".join(map(text_of, sample_sentences(found_values)))
-    changed = found_values["changed"][:_MOST_ROWS]
+    yield " ".join(map(text_of, sample_sentences(samples)))
+    changed = samples["changed"][:_MOST_ROWS]
     if changed:
         yield ""
         rows = ([value["name"], value["label"], *value["answers"]] for value in changed)
-        yield from _table(("sample", "label", *found_values["parties"]), rows)
-    if len(found_values["changed"]) > len(changed):
-        yield from ("", f"{len(found_values['changed']) - len(changed)} more in the JSON document.")
+        yield from _table(("sample", "label", *samples["parties"]), rows)
+    if len(samples["changed"]) > len(changed):
+        yield from ("", f"{len(samples['changed']) - len(changed)} more in the JSON document.")
 
 
-def _steps(found_values: Mapping[str, Any]) -> Iterator[str]:
+def _steps(steps: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about the first wrong step of a model with states, and the table of steps."""
     yield ""
-    yield " ".join(map(text_of, steps_in_words(found_values)))
-    if found_values["first_wrong"] is not None:
+    yield " ".join(map(text_of, steps_in_words(steps)))
+    if steps["first_wrong"] is not None:
         yield ""
-        titles, rows = step_table(found_values)
+        titles, rows = step_table(steps)
         yield from _table(tuple(titles), rows)
 
 

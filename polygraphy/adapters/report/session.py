@@ -106,10 +106,10 @@ def first_model(paths: Sequence[str]) -> Model | None:
             source = ModelSource(path, ignore_external_data=True)
             detail = Detail(layers=True, attrs=True, origins=True)
             try:
-                found_value = function_for(describe_file, "onnx")(source, detail)
+                described = function_for(describe_file, "onnx")(source, detail)
             except PolygraphyException:  # The report is about more than the model.
                 return None
-            return found_value if isinstance(found_value, Model) else None
+            return described if isinstance(described, Model) else None
     return None
 
 
@@ -136,12 +136,12 @@ class ReportsRecorder:
 
     def accuracy(self, results: AccuracyResults) -> None:
         """Record saved verdicts; comparisons are separate events."""
-        found_results = [
+        rows = [
             {"function": result.label, "parties": pair, "iterations": len(iterations)}
             for result in results
             for pair, iterations in result.read()
         ]
-        self._record_event("accuracy", comparisons=found_results)
+        self._record_event("accuracy", comparisons=rows)
 
     def environment(self, environment: Environment) -> None:
         """Record the sections about the environment."""
@@ -184,12 +184,12 @@ class ReportsRecorder:
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
         """Record the sparsity of weights."""
-        found_weights = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
-        self._record_event("sparsity", path=self._path, weights=found_weights)
+        rows = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
+        self._record_event("sparsity", path=self._path, weights=rows)
 
-    def differences(self, found_differences: Sequence[Difference]) -> None:
+    def differences(self, differences: Sequence[Difference]) -> None:
         """Record the differences between two models."""
-        self._record_event("differences", differences=found_differences)
+        self._record_event("differences", differences=differences)
 
     def outline(self, title: str, outline: Outline) -> None:
         """Record the outline of a model."""

@@ -409,7 +409,7 @@ def _attributes(op: Any) -> Iterator[Attribute]:
         if not name.startswith("_"):
             kind = value.WhichOneof("value")
             if kind == "list":
-                field = next((field for field, found_value in value.list.ListFields()), None)
+                field = next((field for field, field_value in value.list.ListFields()), None)
                 items = getattr(value.list, field.name) if field is not None else ()
                 parts = tuple(_attribute(field.name, item)[1] for item in items) if field else ()
                 yield Attribute(name, "strings" if _are_texts(parts) else "ints", parts)

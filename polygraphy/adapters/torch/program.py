@@ -215,7 +215,7 @@ class Exported:
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
         """Return every tensor that the program computes, by running it node by node."""
         computed: dict[str, Any] = {}
-        kept_keep = keep or computed.__setitem__
+        record = keep or computed.__setitem__
 
         class Recorder(torch.fx.Interpreter):  # type: ignore[misc, name-defined]
             """Records the result of each operation."""
@@ -224,7 +224,7 @@ class Exported:
                 """Return the result of a node, and record a copy of it."""
                 result = super().run_node(node)
                 if node.op == "call_function" and isinstance(result, torch.Tensor):
-                    kept_keep(node.name, result.clone())  # A later operation may overwrite it.
+                    record(node.name, result.clone())  # A later operation may overwrite it.
                 return result
 
         args, kwargs = self._arrange_inputs(tensors)
@@ -509,10 +509,10 @@ def _is_state(path: Path) -> bool:
         ):  # An archive, or a pickle of old releases.
             return False
     try:
-        found_value = torch.load(str(path), weights_only=True, map_location="meta")
+        loaded = torch.load(str(path), weights_only=True, map_location="meta")
     except Exception:  # pickle's, zipfile's and torch's own.
         return False
-    return isinstance(found_value, dict) and bool(found_value)
+    return isinstance(loaded, dict) and bool(loaded)
 
 
 def _newer_release(path: Path) -> str | None:

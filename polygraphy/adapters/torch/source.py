@@ -435,8 +435,8 @@ class OpenedModule(OpenedTorch):
     ) -> list[tuple[str, Any]]:
         if keep is None:
             return super().run(feed)
-        kept_keep = keep
-        self._record_operations(feed, lambda name, value: kept_keep(name, array_from(value)))
+        record = keep
+        self._record_operations(feed, lambda name, value: record(name, array_from(value)))
         return []
 
     def _compute_operation(self, name: str, known_values: Mapping[str, Any]) -> Any:
@@ -593,8 +593,8 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
         )
         if named[name] in names:
             names.remove(str(named[name]))
-    lost_names = [name for name in wanted if named[name] is None and name not in needless]
-    if lost_names or names:
+    unmatched = [name for name in wanted if named[name] is None and name not in needless]
+    if unmatched or names:
         reference_name = ", ".join(
             f"{name} {_describe_type(meta.dtype, meta.shape)}" for name, meta in wanted.items()
         )
@@ -602,7 +602,7 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
             f"{name} {_describe_type(array.dtype, array.shape)}" for name, array in feed.items()
         )
         if not names:
-            listed = ", ".join(map(repr, lost_names))
+            listed = ", ".join(map(repr, unmatched))
             raise InputError(
                 f"The model has no input for {listed} of the program: the exporter removed it, or"
                 " wrote the value from the example into the model.",
@@ -612,8 +612,8 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
             )
         raise InputError(
             f"The inputs of the program ({reference_name or 'none'}) and of the model"
-            f" ({text or 'none'}) differ: {', '.join(map(repr, lost_names or names))} of the"
-            f" {'program' if lost_names else 'model'} has no counterpart.",
+            f" ({text or 'none'}) differ: {', '.join(map(repr, unmatched or names))} of the"
+            f" {'program' if unmatched else 'model'} has no counterpart.",
             hint="Pass the program from which the model was exported. If its inputs are nested,"
             " save"
             " it with torch.export.save.",

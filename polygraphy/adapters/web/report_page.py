@@ -184,11 +184,11 @@ def _node(
     return start + drawn + Markup("</g>" if link is None else "</a>")
 
 
-def _node_class(found_pairs: Sequence[tuple[int, str]]) -> tuple[str, str]:
+def _node_class(errors: Sequence[tuple[int, str]]) -> tuple[str, str]:
     """Return the CSS class of a node in the drawing, and the text about its errors."""
-    if not found_pairs:
+    if not errors:
         return "unknown", "not compared"
-    level, words = max(found_pairs)
+    level, words = max(errors)
     return f"failed-{level}" if level else "passed", words
 
 
@@ -468,9 +468,9 @@ def _surrounding_cells(row: OutputRow) -> Mapping[str, Any] | None:
         return None
     start, index = around["start"], list(row.worst.element.index)
     lines = []
-    for line, (found_value, expected) in enumerate(zip(around["found"], around["expected"])):
+    for line, (actual, expected) in enumerate(zip(around["found"], around["expected"])):
         cells = []
-        for column, pair in enumerate(zip(found_value, expected)):
+        for column, pair in enumerate(zip(actual, expected)):
             offset = [line, column] if len(index) > 1 else [column]
             place = [
                 *start[: -len(offset)],

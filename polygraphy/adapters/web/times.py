@@ -22,13 +22,13 @@ _WIDTH = 200
 """Of a bar; the browser stretches it."""
 
 
-def times_table(found_values: Mapping[str, Any]) -> Mapping[str, Any]:
+def times_table(profile: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the texts and bars of a table.
 
     Args:
-        found_values: the document of a `ProfileTable`, with the order of its rows.
+        profile: the document of a `ProfileTable`, with the order of its rows.
     """
-    table = table_in(found_values)
+    table = table_in(profile)
     has_errors = any(row.error is not None for row in table.rows)
     numbers = {id(row): number for number, row in enumerate(table.rows, 1)}
     names = [side.runner for side in table.sides]
@@ -57,7 +57,7 @@ def times_table(found_values: Mapping[str, Any]) -> Mapping[str, Any]:
                 "inner": [*_inner_lines(row)],
                 "figures": [*_number_cells(row, is_pair=is_pair, has_errors=has_errors)],
             }
-            for row in table.sort_rows(found_values["sort"])
+            for row in table.sort_rows(profile["sort"])
         ],
     }
 

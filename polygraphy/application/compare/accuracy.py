@@ -293,7 +293,7 @@ def compare_accuracy(
         save_accuracy_path: where the results are saved, before a check of the stream that failed
             is raised; None for not at all.
         samples: what the iterations are: then it is reported which samples changed their answer,
-            and how often each run is right about those with labels; None for nothing.
+            and the accuracy of each run on those with labels; None for nothing.
 
     Raises:
         CheckFailedError: a check that a stream made on the way failed.

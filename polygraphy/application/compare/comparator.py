@@ -148,14 +148,13 @@ class Comparator:
                 weights are read a segment of layers at a time.
             data_loader: as of `run`.
             exclude_outputs: tensors that are not compared; names may be patterns.
-            memory_budget: how many bytes the tensors may take at any one time, beside what the
-                weights of the model do (default: a quarter of the free memory).
+            memory_budget: the most bytes of tensors in memory at a time, in addition to the
+                weights of the model (default: a quarter of the free memory).
             save_inputs_path: as of `run`.
             save_input_blob_path: as of `run`.
-            unmarked: whether every runner also runs the model as it is, once per iteration and as a
-                whole, and the model's own outputs come from there, which is so unless this is
-                False. Marking a tensor as an output keeps backends from some rewrites, and hides
-                their faults.
+            unmarked: whether every runner also runs the unmodified model as a whole, once per
+                iteration, and the model's own outputs come from that run (default: True). Marking
+                a tensor as an output prevents some rewrites of backends, and hides their faults.
 
         Returns:
             An iterator of results. Where the model does not fit at once, the results of an
@@ -230,7 +229,7 @@ class Comparator:
                 for a stream that `validate` checks: where an output is invalid, nothing is
                 returned.
             samples: what the iterations are: then it is reported which samples changed their
-                answer, and how often each run is right about those with labels.
+                answer, and the accuracy of each run on those with labels.
 
         Raises:
             CheckFailedError: an output of a stream that `validate` checks is invalid.

@@ -86,7 +86,7 @@ def _check_kinds(paths: tuple[str, str], stored: tuple[Stored, Stored]) -> None:
 
 
 def _pairs(
-    paths: tuple[str, str], expected: Sequence[str], found_names: Sequence[str]
+    paths: tuple[str, str], expected: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[int, int]]:
     """Return pairs of runs, as positions in both files, of candidate and reference.
 
@@ -95,19 +95,19 @@ def _pairs(
     """
     count = len(expected)
     if count == 1:
-        return [(count + index, 0) for index in range(len(found_names))]
-    if count != len(found_names):
+        return [(count + index, 0) for index in range(len(labels))]
+    if count != len(labels):
         raise UsageError(
-            f"{paths[0]} contains results of {count} runners, but {paths[1]} of {len(found_names)}:"
+            f"{paths[0]} contains results of {count} runners, but {paths[1]} of {len(labels)}:"
             " they cannot be paired.",
             hint="Compare files with the same number of runners, or use a reference with a single"
             " runner.",
         )
     for ours, reference_names in (
-        (expected, found_names),
+        (expected, labels),
         (
             [kind_of_runner(name) for name in expected],
-            [kind_of_runner(name) for name in found_names],
+            [kind_of_runner(name) for name in labels],
         ),
     ):
         if len(set(ours)) == count and set(ours) == set(reference_names):

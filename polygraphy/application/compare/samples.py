@@ -1,4 +1,4 @@
-"""Which samples changed their answer from one run to the other, and how often each is right."""
+"""The samples whose prediction changes between two runs, and the accuracy of both runs."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class Samples:
         listed = [paths] if isinstance(paths, str) else list(paths)
         if not listed:
             raise UsageError("There are no samples: set a path of data.")
-        found_files = {path: sample_files(path) for path in listed}
+        files_by_path = {path: sample_files(path) for path in listed}
         self.names: list[str] | None = None
-        if all(files is not None for files in found_files.values()):
-            pairs = [(path, name) for path in listed for name in found_files[path] or ()]
+        if all(files is not None for files in files_by_path.values()):
+            pairs = [(path, name) for path in listed for name in files_by_path[path] or ()]
             self.names = [_sample_name(path, file) for path, file in pairs]
         self.output = output
-        is_folder = len(listed) == 1 and found_files[listed[0]] not in (None, listed)
+        is_folder = len(listed) == 1 and files_by_path[listed[0]] not in (None, listed)
         self.labels = self._labels(listed[0] if is_folder else None, labels)
         misplaced = self.labels.misplaced_class() if self.labels else None
         if self.labels and misplaced is not None:

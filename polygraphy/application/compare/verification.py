@@ -59,7 +59,7 @@ def verify(
 
     Args:
         original: the model as it was.
-        edited: the model as it is.
+        edited: the edited model.
         data_loader: where the input data come from (default: generated).
         compare_func: a comparison function (default: `SimpleCompareFunc()`).
         advice: a command that tells more where outputs differ.
@@ -112,7 +112,7 @@ class _Pair:
 
     Attributes:
         original: the model as it was.
-        edited: the model as it is.
+        edited: the edited model.
         then: the inputs of the edited one.
         compute: computes it with rounding at every operator, if it is narrow.
         last: the data that it was given last.
@@ -278,10 +278,10 @@ class _HalfComparison(PairwiseCompareFunc):
             and deviation(value, expected, rounding=rounding).is_wrong
         ):
             value = in_order(value, expected, rounding)
-        found_deviation = deviation(value, expected, rounding=rounding)
-        if found_deviation.count and not found_deviation.is_wrong and not is_float(expected):
+        measured = deviation(value, expected, rounding=rounding)
+        if measured.count and not measured.is_wrong and not is_float(expected):
             G_LOGGER.info(
-                f"Output {name!r}: {found_deviation.count} of {expected.size} elements differ; a"
+                f"Output {name!r}: {measured.count} of {expected.size} elements differ; a"
                 " type this coarse can break that many ties differently."
             )
             return expected, expected
@@ -325,7 +325,7 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
     """Return whether a model runs, if there is nothing to compare it with.
 
     Args:
-        model: the model as it is.
+        model: the unmodified model.
         data_loader: where the input data come from (default: generated).
 
     Returns:

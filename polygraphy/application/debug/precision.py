@@ -85,18 +85,18 @@ def find_layers_to_raise(
         )
 
     if mode == "minimal":
-        found_ordered = smallest_good_set(ordered, test, is_ranked=is_ranked)
+        layers_to_raise = smallest_good_set(ordered, test, is_ranked=is_ranked)
     else:
         search = first_good if mode == "bisect" else first_good_in_order
         count = search(len(ordered), lambda count: test(ordered[:count]))
-        found_ordered = None if count is None else ordered[:count]
+        layers_to_raise = None if count is None else ordered[:count]
     iterations.finish()
-    if found_ordered is None:
+    if layers_to_raise is None:
         raise InconclusiveError(
             "No engine passes the check, not even with all layers in the higher precision.",
             hint="The cause may be something else, or the check is too strict.",
         )
-    names = [name for name in layers if name in set(found_ordered)]
+    names = [name for name in layers if name in set(layers_to_raise)]
     _tell(names, len(layers))
     return names
 
@@ -138,7 +138,7 @@ def find_nodes_to_keep(
     tells; the last line that is logged is the command that casts the model so.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+        model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
         path: where the model is, for that command.
         dtype: ``fp16`` or ``bf16``.
         iterations: checks each cast model (default: it is computed with rounding at every operator,

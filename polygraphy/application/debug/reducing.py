@@ -185,8 +185,8 @@ def reduce_end(
         )
         return Part(nodes, tuple(remaining_part.nodes[end] for end in ends), starts)
 
-    found_search = parts.run_search(partial(search, reach), part, suffix, len(reach))
-    return part(found_search.ends) if found_search.ends else remaining_part
+    result = parts.run_search(partial(search, reach), part, suffix, len(reach))
+    return part(result.ends) if result.ends else remaining_part
 
 
 def reduce_start(
@@ -211,8 +211,8 @@ def reduce_start(
             nodes, remaining_part.ends, tuple(sorted(turned.nodes[index] for index in starts))
         )
 
-    found_search = parts.run_search(partial(search, reach), part, suffix, len(reach))
-    return part(found_search.ends) if found_search.ends else remaining_part
+    result = parts.run_search(partial(search, reach), part, suffix, len(reach))
+    return part(result.ends) if result.ends else remaining_part
 
 
 def _nodes_of(part: Part, reach: Sequence[int], ends: Sequence[int]) -> Nodes:

@@ -24,11 +24,13 @@ from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import open_model
 
 _HOPS = (1, 2, 4, 8)
-"""How many nodes around a region are taken with it: what is rewritten may depend on them."""
+"""Distances in nodes around a region up to which nodes are added to a part: a rewrite may need its
+neighbors."""
 _SMALL = 60
-"""Nodes of a part in which every rewrite is tried alone."""
+"""Largest number of nodes of a part in which every rewrite is tried by itself."""
 _HEALED = 0.1
-"""A rewrite is at fault if without it at most this share of the error of a part is left."""
+"""A rewrite is at fault if at most this share of a part's error remains without it. Chosen, not
+measured."""
 
 Wrong = Callable[[Sequence[str]], float]
 """Returns how wrong a part is without some rewrites, in multiples of what rounding explains;
@@ -94,7 +96,7 @@ def prove_remedies(
     Args:
         case: what is diagnosed.
         culprits: who is to blame.
-        pairs: all data, with the outputs that are right; those first on which outputs are wrong.
+        pairs: all input sets with the correct outputs; sets with wrong outputs come first.
     """
     remedies = []
     with case.attempt("remedy") as result:

@@ -51,7 +51,8 @@ from polygraphy.ports.storage import write_text
 from polygraphy.python_command import safe_command
 
 _HOPS = (0, 1, 2, 4, 8)
-"""How many nodes around a culprit are taken with it: what is rewritten depends on them."""
+"""Distances in nodes around a culprit up to which nodes are added to its part: a rewrite may need
+its neighbors."""
 _OF_REWRITES = ("rewrite", "rounding")
 """Causes of which a party is free where it rewrites nothing."""
 _OF_PARTIES = ("kernel", "refusal")
@@ -206,7 +207,7 @@ def _failure(
     """Return the failure of a part of a model; None if it does not fail.
 
     Raises:
-        BackendError: what is right cannot be computed.
+        BackendError: the correct outputs cannot be computed.
         KeyError: a value is missing.
     """
     if not all(isinstance(value, np.ndarray) for value in part.feed.values()):

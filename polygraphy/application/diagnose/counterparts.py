@@ -38,25 +38,26 @@ from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty
 from polygraphy.ports.editing import open_model
 
 _TRIED = 8
-"""Tensors of either side that are tried as counterparts where they part."""
+"""Tensors of either model that are tried as counterparts where the models diverge."""
 _AHEAD = (12, 60)
-"""Nodes that are computed to see whether they are: an operation may become twenty-five."""
+"""Nodes that are computed to test a pair: an operation of a program can become 25 nodes."""
 _REPLACED = 64
-"""Weights of the program that are tried in place of one of the model."""
+"""Most weights of the program that are tried in place of one of the model."""
 _EXACTLY, _OF_BEFORE, _ENOUGH = 1e-4, 0.05, 1e-3
 """What others may leave of a difference: of the size of the tensor, and of the difference; and with
 how much of that no better one is looked for.
 """
 _CONSTANTS = 12
-"""Of so many numbers at most each is solved for."""
+"""Most constants that are solved for."""
 _NEWTON = 6
 """Steps of Newton's method; it doubles the number of right digits in each."""
 _FILLING = 1e4
-"""From this size on, a number that fills a tensor often stands for infinity."""
+"""A fill value of at least this size often stands for infinity: masks have -1e4, -65504 or -1e9."""
 _NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
 _ARITHMETIC = ("aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.pow")
 _TELLING = 4
-"""Of a tensor with fewer numbers, another constant explains whatever it is."""
+"""For tensors with fewer elements, another constant explains any difference. Chosen, not measured.
+"""
 
 
 class Counterparts:
@@ -75,7 +76,7 @@ class Counterparts:
 
         Args:
             case: the model, of which the first party makes the tensors.
-            program: what it was exported from.
+            program: the program that the model was exported from.
             feed: the data.
             expected: what the program returns, by the outputs of the model.
         """
@@ -331,7 +332,7 @@ def other_weights(
     Args:
         place: where.
         side: the model.
-        program: what it was exported from.
+        program: the program that the model was exported from.
         party: who computes.
         numbers: whether a number that the exporter wrote may be another one.
     """
@@ -538,13 +539,13 @@ class _Search:
         """
         if len(np.unique(self._place.values[1])) < _TELLING:
             return None
-        known_values: dict[float, bool] = {}  # Whether it is itself an operand.
+        operand_cache: dict[float, bool] = {}  # Whether it is itself an operand.
         for node, own_values in self._operations():
             written = [float(value) for value in _NUMBER.findall(node.attribute(ARGUMENTS, ""))]
             written += [float(np.reshape(x, -1)[0]) for x in own_values.values() if np.size(x) == 1]
             for number in written:
-                known_values[number] = (
-                    known_values.get(number, False) or node.operator in _ARITHMETIC
+                operand_cache[number] = (
+                    operand_cache.get(number, False) or node.operator in _ARITHMETIC
                 )
         single = [name for name in self._held if self._is_operand(name)]
         for name in single if len(single) <= _CONSTANTS else ():
@@ -552,12 +553,12 @@ class _Search:
             now = float(value.reshape(-1)[0])
             if any(
                 np.isclose(now, value, rtol=1e-6, atol=0)
-                for value in known_values
-                if known_values[value]
+                for value in operand_cache
+                if operand_cache[value]
             ):
                 continue  # It is the operator then.
-            found_values = [*self._likely_numbers(now, known_values), self._solve_number(name, now)]
-            candidates = _in_dtype(found_values, value.dtype)
+            numbers = [*self._likely_numbers(now, operand_cache), self._solve_number(name, now)]
+            candidates = _in_dtype(numbers, value.dtype)
             tries = [({name: np.full_like(value, x)}, x) for x in candidates]
             best = self._best(tries)
             if best is not None:

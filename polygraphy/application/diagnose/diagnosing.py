@@ -53,7 +53,7 @@ ORACLES: Sequence[Step[Request]] = (
     step_from("oracles.against_program", lambda case, request: request.program is not None),
     against_versions,
 )
-"""What is right, where it is given."""
+"""The reference, if one is given."""
 BETWEEN_BACKENDS: Step[Request] = step_from("oracles.between_backends")
 """What is taken if nothing is given, or a difference from it remains unexplained."""
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
@@ -107,7 +107,7 @@ def diagnose(
         data_loader: yields feed dictionaries (default: generated data, of several seeds and signs;
             beside saved results, those that a run makes up).
         reference: the correct model: its path, an ``onnx.ModelProto``, or a loader.
-        golden: files of results that are right, made with the data of `data_loader`; of outputs, or
+        golden: files of correct results, computed with the data of `data_loader`; of outputs, or
             better of all tensors.
         program: the program of a framework that the model was exported from, as
             `polygraphy.backend.pyt.TorchProgram`: it is right, and the party at fault may be the

@@ -113,7 +113,7 @@ class Compared:
     @property
     def names(self) -> set[str]:
         """Return the names of tensors that differ for any input set."""
-        return {name for found_set in self.sets for name in found_set}
+        return {name for deviations in self.sets for name in deviations}
 
     def worse(self, other_loss: Compared) -> Compared:
         """Return, for each input set, the larger difference of two comparisons on the same data."""

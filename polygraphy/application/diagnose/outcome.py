@@ -77,11 +77,11 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
         if not applies(case, comparison):
             return Skip(name)
         module, _, function = name.partition(":")
-        used_step: Step[T] = getattr(
+        exported: Step[T] = getattr(
             import_module(f"polygraphy.application.diagnose.{module}"),
             function or module.rpartition(".")[2],
         )
-        return used_step(case, comparison)
+        return exported(case, comparison)
 
     return step
 
@@ -99,10 +99,10 @@ def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
         if not applies(found, request):
             return found
         module, _, function = name.partition(":")
-        used_ending: Ending[T] = getattr(
+        exported: Ending[T] = getattr(
             import_module(f"polygraphy.application.diagnose.{module}"), function
         )
-        return used_ending(found, request)
+        return exported(found, request)
 
     return ending
 

@@ -39,7 +39,8 @@ from polygraphy.ports.diagnosing import SuspectedParty
 _STANDARD = "ai.onnx."
 """How the domains of the standard begin, beside the main one, which has no name in messages."""
 _OPERATORS = 6
-"""Where nodes of so many operators are refused alone, it is not for what they compute."""
+"""If nodes of this number of operators are refused by themselves, the operators are not the
+reason. Chosen, not measured."""
 
 
 def diagnose_refusals(
@@ -190,7 +191,7 @@ def find_refused_nodes(
 def _part_refusal_culprit(
     case: Case,
     party: SuspectedParty,
-    known_name: Trace,
+    trace: Trace,
     message: str,
     chosen: Sequence[int],
     part: Part | None,
@@ -202,18 +203,18 @@ def _part_refusal_culprit(
     Args:
         case: what is diagnosed.
         party: who refuses them.
-        known_name: what another one computed.
+        trace: what another one computed.
         message: what the party said.
         chosen: the nodes, by position.
         part: the part that they are; None if its inputs are not known.
         plain: whether the party runs that with nothing rewritten.
         others: further data, on which a remedy has to work as well.
     """
-    nodes, feeds = case.model.nodes, [known_name.feed, *others]
+    nodes, feeds = case.model.nodes, [trace.feed, *others]
     passes = refusal_passes(party, part) if part is not None and party.passes else []
     healed = passes and _runs_model(case, party, *feeds, whole=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
-        wider = refusal_passes(party, Part(case.model.given, known_name.feed))
+        wider = refusal_passes(party, Part(case.model.given, trace.feed))
         healed = bool(wider) and _runs_model(case, party, *others, whole=True, without=wider)
         passes = wider or passes
     is_whole = bool(healed)
@@ -224,7 +225,7 @@ def _part_refusal_culprit(
         command = case.command(party, plain=True)
     facts = [
         evidence.refusal(party.name, message),
-        evidence.runs(known_name.party.name),
+        evidence.runs(trace.party.name),
         evidence.part_refused(len(chosen)),
     ]
     if passes:
@@ -244,22 +245,20 @@ def _part_refusal_culprit(
 
 
 def _whole_refusal_culprit(
-    case: Case, party: SuspectedParty, known_case: Trace, message: str, other_name: Sequence[Feed]
+    case: Case, party: SuspectedParty, trace: Trace, message: str, feeds: Sequence[Feed]
 ) -> Culprit | None:
     """Return the reason for refusing a model although no part is refused; None unless it is a
     rewrite that can be disabled.
     """
-    passes = refusal_passes(party, Part(case.model.given, known_case.feed)) if party.passes else []
-    if not passes and not (
-        party.rewrites and _runs_model(case, party, known_case.feed, plain=True)
-    ):
+    passes = refusal_passes(party, Part(case.model.given, trace.feed)) if party.passes else []
+    if not passes and not (party.rewrites and _runs_model(case, party, trace.feed, plain=True)):
         return None
-    if not _runs_model(case, party, *other_name, whole=True, plain=not passes, without=passes):
+    if not _runs_model(case, party, *feeds, whole=True, plain=not passes, without=passes):
         return None
     command = case.command(party, plain=not passes, without=passes)
     facts = [
         evidence.refusal(party.name, message),
-        evidence.runs(known_case.party.name),
+        evidence.runs(trace.party.name),
         evidence.no_part_refused(),
         evidence.runs_without(passes, party.name),
     ]

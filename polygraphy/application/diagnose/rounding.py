@@ -43,7 +43,7 @@ from polygraphy.domain.tensors.facts import (
 from polygraphy.domain.tensors.precision import is_float, precision_of
 
 _GAIN = 30.0
-"""By how much a node makes errors larger that is ill-conditioned itself."""
+"""A node that amplifies errors by this factor is ill-conditioned. Chosen, not measured."""
 
 
 def rounding_accumulates(
@@ -98,7 +98,7 @@ def rounding_explains(
         case: what is diagnosed.
         feeds: the data.
         values: what the model makes of each of them.
-        expected: what is right, of the first of them or of all.
+        expected: the correct outputs, for the first feed or for all.
         by_steps: whether the steps of quantized types are rounding, as beside what is not
             quantized; else they may hide that a backend computes something else.
     """
@@ -108,13 +108,13 @@ def rounding_explains(
             if rounding is None or not (by_steps or rounding.dtype in (*WIDE, *HALF)):
                 return False
             is_sorted = is_ordered(case.facts, name)
-            found_deviation = deviation(
+            measured = deviation(
                 value[name], expected_values[name], rounding=rounding, is_sorted=is_sorted
             )
-            if found_deviation.is_wrong:
+            if measured.is_wrong:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
                 perturb_outputs = case.perturb_outputs(feed, rounding.dtype) if is_seen else ()
-                for _, limits, excess in by_part(found_deviation, rounding):
+                for _, limits, excess in by_part(measured, rounding):
                     runs = rounding_between_runs(perturb_outputs, name, limits, excess)
                     if excess > allowance(runs, limits.rtol):
                         return False
@@ -198,25 +198,21 @@ def _adds_up(case: Case, trace: Trace, name: str, difference: Deviation) -> bool
     )
 
 
-def _is_compute_type_rounding(case: Case, name: str, found_deviation: Deviation) -> bool:
+def _is_compute_type_rounding(case: Case, name: str, measured: Deviation) -> bool:
     """Return whether rounding to the compute type explains a deviation beyond rounding to the
     output's own type.
     """
     inside = precision_of(compute_dtype(case.facts, name) or "")
-    precision = precision_of(np.asarray(found_deviation.expected).dtype.name)
+    precision = precision_of(np.asarray(measured.expected).dtype.name)
     if inside is None or precision is None:
         return False
-    return found_deviation.excess * precision.epsilon <= inside.epsilon
+    return measured.excess * precision.epsilon <= inside.epsilon
 
 
-def relative_error(case: Case, output: str, found_deviation: Deviation) -> float:
+def relative_error(case: Case, output: str, measured: Deviation) -> float:
     """Return the error of an output relative to its size, or to the size it could have."""
     is_bounded = computing_op(case.model.graph, output) in BOUNDED
-    return (
-        min(found_deviation.relative, found_deviation.largest)
-        if is_bounded
-        else found_deviation.relative
-    )
+    return min(measured.relative, measured.largest) if is_bounded else measured.relative
 
 
 def _amplifier(case: Case, trace: Trace) -> Culprit | None:

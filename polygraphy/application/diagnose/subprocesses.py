@@ -33,9 +33,8 @@ T = TypeVar("T")
 _AT_ONCE = 16
 """Guesses for one process, which costs milliseconds; those beside a crash are made again."""
 _LONGEST, _TIMES = 60.0, 20
-"""A guess hangs after so many seconds, and so many times what the unchanged model takes: on a busy
-machine, both take longer.
-"""
+"""Seconds, and multiples of the time of the unchanged model, after which a guess is stopped: on a
+busy machine, both take longer."""
 
 
 class CarefulParty:
@@ -402,7 +401,7 @@ def _filter_guesses(
     while remaining_guesses:
         try:
             test = partial(_first_right, remaining_guesses, is_right)
-            found_index = _run_unless_it_hangs(
+            matching = _run_unless_it_hangs(
                 test, party, usual if len(remaining_guesses) == 1 else None
             )
         except BackendError:
@@ -411,10 +410,10 @@ def _filter_guesses(
                 yield from _filter_guesses(remaining_guesses[:half], is_right, party, usual)
                 yield from _filter_guesses(remaining_guesses[half:], is_right, party, usual)
             return
-        if found_index is None:
+        if matching is None:
             return
-        yield remaining_guesses[found_index]
-        remaining_guesses = remaining_guesses[found_index + 1 :]
+        yield remaining_guesses[matching]
+        remaining_guesses = remaining_guesses[matching + 1 :]
 
 
 def _run_unless_it_hangs(

@@ -28,7 +28,7 @@ _FORMULAS = "formulas"
 _WORDS = {_FORMULAS: titles.FORMULAS, "package": titles.REFERENCE_EVALUATOR}
 """What those are called who are only asked."""
 _FAR = 10.0
-"""How many times as far off a party has to be as the other to be wrong alone."""
+"""Only one party is wrong if its error is this multiple of the other's. Chosen, not measured."""
 
 
 @frozen

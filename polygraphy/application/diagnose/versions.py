@@ -52,17 +52,16 @@ class OtherVersions:
         Args:
             requested_values: the versions that were asked; see `Evidence`.
         """
-        found_problems = dict(self.problems)
+        problems = dict(self.problems)
         for party, paths in self.paths.items():
             for version, path in paths:
                 problem = requested_values.get(party, {}).get(version)
                 if problem == "":
-                    found_problems.pop(path, None)
-                elif problem is not None and path in found_problems:
-                    found_problems[path] = problem
+                    problems.pop(path, None)
+                elif problem is not None and path in problems:
+                    problems[path] = problem
         return [
-            f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".")
-            for path, why in found_problems.items()
+            f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".") for path, why in problems.items()
         ]
 
 
@@ -123,7 +122,12 @@ def compare_versions(case: Case, environments: OtherVersions, feeds: Sequence[Fe
     is_single = len(case.parties) == 1
     for party in case.parties:
         title = titles.OTHER_VERSIONS if is_single else titles.other_versions(party.name)
-        version = environments.versions.get(party.name, {})
+        if party.name not in environments.versions:
+            case.record_version(party.name)
+            with case.attempt(title) as notes:
+                notes.append(steps.CANNOT_CHANGE_VERSION)
+            continue
+        version = environments.versions[party.name]
         answer = _compare_party(case, party, version, feeds, title)
         outcome = answer if isinstance(answer, Unexplained) else outcome
     return outcome

@@ -39,35 +39,38 @@ from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
 ONE_STEP = 0.03
-"""The same of integers that are one off, where what comes before is computed in integers, too."""
+"""The same for integers that differ by one, behind other integer computations."""
 COARSELY = 0.15
-"""The same where a backend computes a function of integers by a table, as Softmax."""
+"""The same where a backend computes a function of integers by a table, such as Softmax."""
 _USUALLY = 0.1
-"""The share that such a table is off by in the mean, at most; few elements scatter around it."""
+"""Largest mean share of elements in which such a table differs; few elements scatter around it."""
 _STEPPING = MOVES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 """Operators that compute nothing but steps."""
 _WHOLE = 128
-"""A region of more nodes is no place: what they hand to each other is rounded otherwise."""
+"""A region with more nodes is not named: its nodes pass on values that are rounded differently."""
 _A_STEP = 1.01
-"""A step, and how the difference of two numbers is rounded that are one apart."""
+"""One step, plus the rounding of a difference of two numbers that are one step apart."""
 _STEP = 2.0**-7
 """A step of eight bits, relative to the size of a tensor."""
 _EVERYWHERE = 0.05
-"""The share from which on it is not as right."""
-SMALL = 1e-4
-"""What a node errs by for good reasons, such as an exponential that is approximated, relative to
-the element and to the size of all that it makes.
+"""With a larger share of different elements, a node is not equally correct. Chosen, not measured.
 """
+SMALL = 1e-4
+"""Error of a correct kernel, such as an approximated exponential, relative to the element and to
+the size of the tensor. Chosen, not measured."""
 _CODES = 1.01
-"""Steps between two codes that rounding does."""
+"""Difference in steps between two codes that rounding explains: one, plus the rounding of the
+difference."""
 _OF_ONE = 4.0
-"""Epsilons of 1 by which an approximation of a function is off whose values lie below that."""
+"""Epsilons of 1 by which the approximation of a function with smaller values may differ. Chosen,
+not measured."""
 _VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
 """Operators that make NaN of the weights at these places, if these are negative, or zero."""
 _SAMPLES = 4
 """Repetitions of a node that may fail intermittently, and perturbed runs that show rounding."""
 _FEW, _MANY = 3, 16
-"""A region of as many nodes is small; of more than the second is not made smaller."""
+"""A region with at most the first number of nodes is small; a region with more than the second is
+not reduced."""
 
 
 @frozen
@@ -144,10 +147,10 @@ def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> Deviati
     """Return the deviation of an operator's output, and whether approximations explain it."""
     if op in BOUNDED and is_float(expected):
         noise = noise + _OF_ONE * epsilon_of(expected.dtype) / NOISE
-    found_deviation = deviation(value, expected, noise)
-    if not found_deviation.is_wrong or deviation(value, expected, noise, rtol=SMALL).is_wrong:
-        return found_deviation
-    return evolve(found_deviation, is_usual=True)
+    measured = deviation(value, expected, noise)
+    if not measured.is_wrong or deviation(value, expected, noise, rtol=SMALL).is_wrong:
+        return measured
+    return evolve(measured, is_usual=True)
 
 
 def cumulative_deviations(case: Case, own_values: Values, expected: Values) -> dict[str, Deviation]:
@@ -189,11 +192,11 @@ def describe_first_error(
 def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
     """Return the nodes that a backend computes differently in isolation, without rewrites."""
     nodes = case.model.nodes
-    made_alone = compare_isolated_nodes(case, case.model, party, trace)
-    case.keep_errors(party.name, "isolated", made_alone.compared)
-    surviving = made_alone.compared.keys() | trace.feed.keys() | set(case.model.constants)
+    isolated = compare_isolated_nodes(case, case.model, party, trace)
+    case.keep_errors(party.name, "isolated", isolated.compared)
+    surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
     places: list[Place] = []
-    for name, new_deviation in made_alone.wrong:
+    for name, new_deviation in isolated.wrong:
         # What cannot be handed out, such as bfloat16, is computed with what reads it.
         region = region_before(case.model.graph, name, surviving)
         if any(place.region == region for place in places):
@@ -266,10 +269,10 @@ def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place)
     for size in range(2, len(region) if _FEW < len(region) <= _MANY else 0):
         for run in (region[i : i + size] for i in range(len(region) - size + 1)):
             nodes = [case.model.nodes[index] for index in run]
-            found_run = _compute_run(case, party, trace, run, plain=False)
-            if found_run is None or not found_run[0].is_wrong:
+            computed_run = _compute_run(case, party, trace, run, plain=False)
+            if computed_run is None or not computed_run[0].is_wrong:
                 continue
-            new_deviation, value = found_run
+            new_deviation, value = computed_run
             tensor = nodes[-1].makes[0]
             if _is_flip(new_deviation, nodes) or _is_step(case, new_deviation, nodes):
                 continue
@@ -329,12 +332,12 @@ def _wrong_regions(
         return []
     rewritten = open_model(executed)
     graph, nodes = case.model.graph, case.model.nodes
-    made_alone = compare_isolated_nodes(case, rewritten, party, trace)
+    isolated = compare_isolated_nodes(case, rewritten, party, trace)
     if level is None:
-        case.keep_errors(party.name, "rewritten", made_alone.compared)
-    surviving = made_alone.compared.keys() | trace.feed.keys() | set(case.model.constants)
+        case.keep_errors(party.name, "rewritten", isolated.compared)
+    surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
     places: list[Place] = []
-    for name, new_deviation in made_alone.wrong:
+    for name, new_deviation in isolated.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
         region = region_before(graph, name, read_by_region(rewritten.graph, name, surviving))
         within = [nodes[index] for index in region]
@@ -344,11 +347,11 @@ def _wrong_regions(
             or _is_step(case, new_deviation, within)
         ):
             continue
-        if _is_cut_off(case, name, made_alone.values[name], trace):
+        if _is_cut_off(case, name, isolated.values[name], trace):
             continue
         taking_part = missing_nodes(graph, region, rewritten.graph, name)
         explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
-            is_explained_by_rounding(case, region, name, made_alone.values[name], trace)
+            is_explained_by_rounding(case, region, name, isolated.values[name], trace)
         )
         # In half precision many numbers are equal, so that any of them may change places.
         jumps = any(nodes[index].jumps for index in region) and not any(

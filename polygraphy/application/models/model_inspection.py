@@ -480,7 +480,7 @@ def show_edited(original: Outline, model: Any) -> None:
 
     Args:
         original: what `show_original` returned.
-        model: the model as it is.
+        model: the unmodified model.
     """
     outline: Outline = outline_of(model)
     reports = resolve(ModelReports)

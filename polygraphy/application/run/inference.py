@@ -81,14 +81,14 @@ def _side_by_side(lanes: Sequence[Iterator[Step]], known_names: list[list[str]])
     step: Step = []
     for names, part in zip(known_names, parts):
         if part is not None:
-            found_names = [run[0] for run in part]
-            if names and names != found_names and _kinds(names) != _kinds(found_names):
+            runner_names = [run[0] for run in part]
+            if names and names != runner_names and _kinds(names) != _kinds(runner_names):
                 raise UsageError(
                     "The iterations of a stream have different runners: one has"
-                    f" {', '.join(found_names) or 'none'}, earlier ones {', '.join(names)}.",
+                    f" {', '.join(runner_names) or 'none'}, earlier ones {', '.join(names)}.",
                     hint="Compare iterations of the same runners, in the same order.",
                 )
-            names[:] = names or found_names
+            names[:] = names or runner_names
         step += part if part is not None else [(name, None) for name in names]
     return step
 

@@ -77,14 +77,12 @@ class MarkingEffect:
                 )
 
 
-def _by(found_value: Any) -> str:
+def _by(verdict: Any) -> str:
     """Return the clause that states how much a tensor differs."""
-    if isinstance(found_value, OutputCompareResult):
-        rounding = ", which may be rounding" if found_value.is_rounding else ""
-        return f" by up to {found_value.max_absdiff:.4g}{rounding}"
-    return (
-        f": {found_value.reason.rstrip('.')}" if isinstance(found_value, UncomparedResult) else ""
-    )
+    if isinstance(verdict, OutputCompareResult):
+        rounding = ", which may be rounding" if verdict.is_rounding else ""
+        return f" by up to {verdict.max_absdiff:.4g}{rounding}"
+    return f": {verdict.reason.rstrip('.')}" if isinstance(verdict, UncomparedResult) else ""
 
 
 class _Outputs(dict[str, Any]):
@@ -110,7 +108,7 @@ class WithUnmarked:
 
         Args:
             marked: runs the model with tensors marked as outputs.
-            unmarked: runs the model as it is.
+            unmarked: runs the unmodified model.
             exclude_outputs: outputs of the model that are not looked at unless they are marked;
                 names may be patterns.
         """
@@ -226,7 +224,7 @@ _WEIGHT_COPIES = 6
 is put together), in the bytes that it is handed over as, in what the backend parses of these, in
 its own tensors, and in the form that its kernels want."""
 _UNMARKED = -1
-"""Where the runner of the model as it is stands among those of the segments."""
+"""Where the runner of the unmodified model stands among those of the segments."""
 _SCRATCH = 32 << 20
 """What comparing takes, however large the tensors are."""
 
@@ -251,7 +249,7 @@ def stream_layerwise(
     where the budget has room for the weights of all.
 
     Backends compute some models otherwise when tensors are marked as outputs. So each runner also
-    runs the model as it is, once per iteration, and the model's own outputs are taken from there.
+    runs the unmodified model, once per iteration, and the model's own outputs are taken from there.
 
     Args:
         make_runners: per runner a function that makes it of a model.
@@ -325,7 +323,7 @@ class _RunnerState:
     loaded: dict[int, tuple[Runner, InputAdapter]] = Factory(dict)
     carried: dict[str, Any] = Factory(dict)
     own: Mapping[str, Any] = Factory(dict)
-    """The outputs of the model as it is, in this iteration."""
+    """The outputs of the unmodified model, in this iteration."""
     effect: MarkingEffect = Factory(MarkingEffect)
     runtimes: list[float] = Factory(list)
     runtime: float | None = None

@@ -238,8 +238,8 @@ def _rows_in(path: str) -> dict[str, Mapping[str, Any]]:
     """Return the rows in the document of an earlier sweep, by name."""
     try:
         document = json.loads(read_text(path))
-        found_items = [value for value in document["results"] if value["kind"] == "sweep"]
-        rows = found_items[0]["rows"]
+        sweeps = [value for value in document["results"] if value["kind"] == "sweep"]
+        rows = sweeps[0]["rows"]
         rows_in = {row["name"]: row for row in rows}
         if not all(isinstance(row["state"], str) for row in rows):
             raise TypeError("state")
@@ -315,17 +315,15 @@ class _Sweep:
     def read(self, cells: Sequence[PlannedCell]) -> None:
         """Load existing records; damaged ones are removed with a warning."""
         for cell in cells:
-            found_values = self._read(self._planned.job(cell))
-            if found_values is not None:
-                self._records[cell.key] = [found_values, *self._attempts(cell)]
+            record = self._read(self._planned.job(cell))
+            if record is not None:
+                self._records[cell.key] = [record, *self._attempts(cell)]
 
     def _attempts(self, cell: PlannedCell) -> list[Record]:
         """Return the records of the attempts of a cell."""
         attempts: list[Record] = []
-        while (
-            found_values := self._read(self._planned.job(cell, f".{len(attempts) + 2}"))
-        ) is not None:
-            attempts.append(found_values)
+        while (record := self._read(self._planned.job(cell, f".{len(attempts) + 2}"))) is not None:
+            attempts.append(record)
         return attempts
 
     def _read(self, job: Job) -> Record | None:
@@ -352,16 +350,14 @@ class _Sweep:
         """
         waiting = [cell for cell in cells if cell.key not in self._records]
         shared = {job.key: job for cell in waiting if (job := self._planned.reference_job(cell))}
-        found_values = {key: self._read(job) for key, job in shared.items()}
-        for key, record in found_values.items():
+        records = {key: self._read(job) for key, job in shared.items()}
+        for key, record in records.items():
             if again and record is not None and state_of(record)[0] in _OF_THE_MOMENT:
                 forget_record(shared[key].result)
-                found_values[key] = None
-        missing = [job for key, job in shared.items() if found_values[key] is None]
-        found_values.update(run("References", missing))
-        failed = {
-            key: state_of(record) for key, record in found_values.items() if record is not None
-        }
+                records[key] = None
+        missing = [job for key, job in shared.items() if records[key] is None]
+        records.update(run("References", missing))
+        failed = {key: state_of(record) for key, record in records.items() if record is not None}
         self._no_reference = {
             key: summary for key, (state, summary) in failed.items() if state != PASSED
         }
@@ -399,12 +395,10 @@ class _Sweep:
             for at, job in again.items():
                 if cells[at].key in self._ran_now:
                     forget_record(job.result)
-            found_values = {job.key: self._read(job) for job in again.values()}
-            found_values.update(
-                run("Times", [job for job in again.values() if not found_values[job.key]])
-            )
+            records = {job.key: self._read(job) for job in again.values()}
+            records.update(run("Times", [job for job in again.values() if not records[job.key]]))
             for at, job in again.items():
-                record = found_values[job.key]
+                record = records[job.key]
                 is_ours = record is not None and not self._is_foreign(record)
                 took = record.get("essence", {}).get("inference") if record and is_ours else None
                 times = [time for time in (slow_cells[at].inference, took) if time is not None]
@@ -488,9 +482,9 @@ class _Sweep:
         jobs: Mapping[int, Job],
     ) -> dict[int, Record]:
         """Return the records of jobs; those without a record are run."""
-        found_values = {at: self._read(job) for at, job in jobs.items()}
-        ran = run(label, [job for at, job in jobs.items() if found_values[at] is None])
-        records = {at: found_values[at] or ran.get(job.key) for at, job in jobs.items()}
+        read_records = {at: self._read(job) for at, job in jobs.items()}
+        ran = run(label, [job for at, job in jobs.items() if read_records[at] is None])
+        records = {at: read_records[at] or ran.get(job.key) for at, job in jobs.items()}
         return {at: record for at, record in records.items() if record is not None}
 
     def diagnose_cells(
@@ -504,15 +498,11 @@ class _Sweep:
         """
         failed = [cell for cell, row in zip(cells, rows) if row.state in _DIAGNOSED]
         jobs = {cell.key: self._planned.diagnosis(cell) for cell in failed}
-        found_values = {key: self._read(job) for key, job in jobs.items()}
+        records = {key: self._read(job) for key, job in jobs.items()}
         if run is not None:
-            values = run(
-                _DIAGNOSES, [job for key, job in jobs.items() if found_values[key] is None]
-            )
-            found_values.update(
-                (key, values[job.key]) for key, job in jobs.items() if job.key in values
-            )
-        return {key: record for key, record in found_values.items() if record is not None}
+            values = run(_DIAGNOSES, [job for key, job in jobs.items() if records[key] is None])
+            records.update((key, values[job.key]) for key, job in jobs.items() if job.key in values)
+        return {key: record for key, record in records.items() if record is not None}
 
     def row(self, cell: PlannedCell) -> Row:
         """Return the row of a cell."""

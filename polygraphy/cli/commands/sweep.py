@@ -228,12 +228,12 @@ def _read(path: str) -> Mapping[str, Any]:
 
     try:
         with open(path, "rb") as stream:  # noqa: PTH123
-            found_values: dict[str, Any] = tomllib.load(stream)
+            plan: dict[str, Any] = tomllib.load(stream)
     except OSError as error:
         raise CommandLineError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise CommandLineError(f"{path} is not a TOML file: {error}.") from None
-    return {key: _literals(value) for key, value in found_values.items()}
+    return {key: _literals(value) for key, value in plan.items()}
 
 
 def _literals(value: Any) -> Any:

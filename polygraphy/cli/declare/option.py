@@ -366,8 +366,8 @@ class Values:
 
     def __getitem__(self, group: type[G]) -> G:
         """Return a group of options, with defaults if the command lacks it."""
-        found_group: Any = self._groups.get(group)
-        return group() if found_group is None else found_group
+        group_values: Any = self._groups.get(group)
+        return group() if group_values is None else group_values
 
     def replace_groups(self, *groups: Options) -> Values:
         """Return the values with some groups replaced."""

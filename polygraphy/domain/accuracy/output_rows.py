@@ -33,11 +33,12 @@ Tensors = tuple["ComparedTensor | None", "ComparedTensor | None"]
 _BOTH = frozenset({"abs", "rel"})
 _VARIED = ("", "")
 _JUMP = 10.0
-"""How many times as far from its tolerance a layer is as all before it, if it is to blame."""
+"""A layer is to blame if its ratio of error to tolerance is this multiple of that of all layers
+before it. Chosen, not measured."""
 _HARMLESS = 0.1
-"""Below this part of a tolerance, errors are alike."""
+"""Ratios of error to tolerance below this count as equal. Chosen, not measured."""
 _WRONG = 1e6
-"""Above so many times the tolerance, errors are alike."""
+"""Ratios of error to tolerance above this count as equal. Chosen, not measured."""
 
 
 @frozen
@@ -46,13 +47,13 @@ class WorstIteration:
 
     Attributes:
         iteration: from 0; None for the average of all iterations.
-        excess: how many times the tolerance is needed: at most 1 where the output passed, infinite
-            where no tolerance would do; None where there is no telling.
+        excess: the error as a multiple of the tolerance: at most 1 if the output passed, infinite
+            if no tolerance is large enough; None if unknown.
         absolute: the largest absolute difference of this iteration, in the output's own unit; None
-            where none was computed.
+            if none was computed.
         relative: the largest relative difference of this iteration.
-        mismatched: how many elements differ by more than is tolerated; None where not counted.
-        size: how many elements were compared; None where not counted.
+        mismatched: number of elements beyond the tolerance; None if not counted.
+        size: number of compared elements; None if not counted.
         element: the element that exceeds its tolerance the most; None where none does.
         non_finite: how many elements are NaN, and how many infinite, on each side; counted only
             where a difference is not finite.
@@ -547,14 +548,14 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
     """Return a sentence that lists matching outputs that are empty or constant; empty if there are
     none.
     """
-    found_names = []
+    tolerances = []
     for row in rows:
         name, other_name = row.uniform
         if row.passed and (name or other_name):
             where = "" if name == other_name else f" in {parties[0 if name else 1]}"
-            found_names.append(f"{row.name!r} is {name or other_name}{where}")
-    it_matches = "its match says" if len(found_names) == 1 else "their matches say"
-    return f"{some_of(found_names, worded=str)}, so {it_matches} little." if found_names else ""
+            tolerances.append(f"{row.name!r} is {name or other_name}{where}")
+    it_matches = "its match says" if len(tolerances) == 1 else "their matches say"
+    return f"{some_of(tolerances, worded=str)}, so {it_matches} little." if tolerances else ""
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
@@ -573,9 +574,9 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
     if counts := _non_finite_words(worst, parties):
         return f"{name}: {counts}{where}{_equality(row)}"
     if worst.element is not None:
-        found_name, expected = brief_pair(worst.element.value, worst.element.reference)
+        actual, expected = brief_pair(worst.element.value, worst.element.reference)
         index = ",".join(map(str, worst.element.index))
-        return f"{name} at [{index}]: {found_name}, expected {expected}{where}{times}"
+        return f"{name} at [{index}]: {actual}, expected {expected}{where}{times}"
     if row.metric not in {"simple", ""}:
         return f"{name}: {row.metric} {brief(row.value)}{where}{times}"
     if worst.mismatched is not None:

@@ -19,7 +19,7 @@ class RoundingAnswer:
         rounding: the rounding limit.
         is_explained: whether the difference is within it.
         is_for_all: whether that holds for all outputs that failed.
-        ratio: how many times the limit the difference is; 1 if that is not known.
+        ratio: the difference as a multiple of the limit; 1 if unknown.
         is_accumulation: whether rounding can accumulate to so much along a model, and that was not
             measured.
     """

@@ -231,7 +231,8 @@ class SamplesCompared:
         interval: in which the share of those that agree lies, with a probability of 95%.
         changed: the others.
         metrics: where labels are known.
-        right_alone: how many samples only the first, and only the second, is right about.
+        right_alone: numbers of samples that only the first, and only the second, run predicts
+            correctly.
         p_value: how likely it is that such numbers differ so much by chance, by McNemar's test.
         classes: what the classes are called, by their numbers.
     """

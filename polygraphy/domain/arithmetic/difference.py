@@ -102,8 +102,8 @@ class KeptDifferences:
                 middle(low, high) if not math.isnan(last) else math.nan
                 for low, high, last in rows[:, [(size - 1) // 2, size // 2, -1]].tolist()
             ]
-            for differences, *found_values in zip(alike, medians[::2], medians[1::2]):
-                differences._medians = found_values[0], found_values[1]
+            for differences, *pair_medians in zip(alike, medians[::2], medians[1::2]):
+                differences._medians = pair_medians[0], pair_medians[1]
 
 
 def _mean(vector: Floats) -> float:
@@ -454,9 +454,9 @@ class Difference:
     def _survey(self, channels: Iterable[Channel], limit: Limit | None) -> list[MismatchRow]:
         """Return the mismatches of each block for a limit, and keep the extents of channels."""
         unknown = [channel for channel in channels if channel not in self._extents]
-        found_survey = survey(self._pair, unknown, limit, self.threads)
-        self._extents |= found_survey.extents
-        return found_survey.rows
+        summary = survey(self._pair, unknown, limit, self.threads)
+        self._extents |= summary.extents
+        return summary.rows
 
     def _extent(self, channel: Channel) -> Extent:
         """Return the extent of a channel; compute it at the first call."""
@@ -517,9 +517,9 @@ class Difference:
         stream = DifferenceStream(self._pair, *channels)
         self._keep(channels, summarize_stream(stream, quantiles, self.threads, watch))
 
-    def _keep(self, channels: Sequence[Channel], found_summaries: Sequence[Summary]) -> None:
+    def _keep(self, channels: Sequence[Channel], summaries: Sequence[Summary]) -> None:
         """Keep the summaries of channels, with their extents and order statistics."""
-        for channel, summary in zip(channels, found_summaries, strict=True):
+        for channel, summary in zip(channels, summaries, strict=True):
             self._summaries[channel] = summary
             self._extents[channel] = Extent.of(summary)
             self._ordered[channel] = Ordered(

@@ -137,9 +137,9 @@ def _finite_range(stream: Stream[Reader], threads: int) -> tuple[float, float] |
         return lambda start, stop: _block_range(reader.load(start, stop)[0])
 
     ranges = [
-        found_values
-        for found_values in blocks.scan(stream.size, make, threads)
-        if found_values is not None
+        block_range
+        for block_range in blocks.scan(stream.size, make, threads)
+        if block_range is not None
     ]
     if not ranges:
         return None

@@ -296,11 +296,11 @@ def _check_index_tuples(call: OperatorCall) -> Iterator[Violation]:
     for position in range(length):
         size = data[batch + position]
         if size is not None:
-            found_violations = [
+            violations = [
                 *_bad_indices(call, indices, values[..., position], size, batch + position)
             ]
-            if found_violations:
-                yield found_violations[0]
+            if violations:
+                yield violations[0]
                 return
 
 

@@ -38,10 +38,10 @@ def values_rule(
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield a violation if elements are out of range."""
         operand = call.input(position)
-        found_limits = limits(call)
-        if operand is None or operand.values is None or found_limits is None:
+        bounds = limits(call)
+        if operand is None or operand.values is None or bounds is None:
             return
-        low, high = found_limits
+        low, high = bounds
         values = np.asarray(operand.values).reshape(-1)
         if ignored and call.attributes.get(ignored) is not None:
             values = values[values != call.attributes[ignored]]

@@ -282,10 +282,10 @@ def judge_worst_part(
     value, reference = result.arrays
     if are_near(value, reference, rounding.parts, rounding.labels):
         return result
-    found_deviation = deviation(value, reference, rounding=rounding)
-    if not found_deviation.is_wrong:
+    measured = deviation(value, reference, rounding=rounding)
+    if not measured.is_wrong:
         return result
-    number = int(np.argmax(found_deviation.excesses))
+    number = int(np.argmax(measured.excesses))
     part = rounding.parts[number]
     broadcast = np.broadcast_to(rounding.labels == number, value.shape)
     explained = evolve(rounding, rtol=part.rtol, atol=part.atol, parts=(), labels=None)
@@ -329,10 +329,10 @@ def _with_accumulated_rounding(sides: tuple[Side, Side], rounding: Rounding) -> 
         if not rough:
             continue
         value, reference = (side.array for side in sides)
-        found_deviation = deviation(value, reference, rounding=rounding)
+        measured = deviation(value, reference, rounding=rounding)
         adding_up = [
             rounding_between_runs(rough, side.name, rounding.only(part), excess)
-            for part, excess in enumerate(found_deviation.excesses or (found_deviation.excess,))
+            for part, excess in enumerate(measured.excesses or (measured.excess,))
         ]
         if max(adding_up):
             return rounding.allowing(adding_up)

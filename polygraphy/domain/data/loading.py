@@ -147,12 +147,12 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
             continue
         _check_array(name, array)
         dtype, shape = metadata[name]
-        found_dtype = _dtype_of(array)
+        array_dtype = _dtype_of(array)
         wanted = DataType.from_dtype(dtype)
-        if wanted is not None and found_dtype != wanted:
+        if wanted is not None and array_dtype != wanted:
             raise InputError(
                 f"Input {name!r} must have data type {wanted}, but the data have the unexpected"
-                f" dtype {found_dtype}."
+                f" dtype {array_dtype}."
             )
         if not fits(array.shape, shape):
             raise _wrong_shape(name, array, shape)
@@ -260,21 +260,21 @@ def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
     loses values.
     """
     wanted = DataType.from_dtype(dtype)
-    found_dtype = _dtype_of(array)
-    if wanted is None or found_dtype == wanted or not isinstance(array, np.ndarray):
+    array_dtype = _dtype_of(array)
+    if wanted is None or array_dtype == wanted or not isinstance(array, np.ndarray):
         return array
-    if DataType.STRING in (wanted, found_dtype):
+    if DataType.STRING in (wanted, array_dtype):
         raise InputError(
-            f"Input {name!r} must have data type {wanted}, but the data have {found_dtype}."
+            f"Input {name!r} must have data type {wanted}, but the data have {array_dtype}."
         )
     cast = cast_if_representable(array, wanted)
     if cast is None:
         raise InputError(
-            f"Input {name!r} must have data type {wanted}, but the data have {found_dtype} and"
+            f"Input {name!r} must have data type {wanted}, but the data have {array_dtype} and"
             " values"
             f" that {wanted} cannot hold."
         )
-    notes.append(f"Input {name!r} was cast from {found_dtype} to {wanted}.")
+    notes.append(f"Input {name!r} was cast from {array_dtype} to {wanted}.")
     return cast
 
 

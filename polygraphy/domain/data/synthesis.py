@@ -443,7 +443,7 @@ def _lengths(model: TensorMetadata, overrides: TensorMetadata) -> dict[str, int]
     """Return the lengths of named dimensions in given shapes; ambiguous or unnamed ones are
     skipped.
     """
-    found_values: dict[str, set[int]] = {}
+    lengths_by_name: dict[str, set[int]] = {}
     for name, meta in overrides.items():
         stated = model[name].shape if name in model else None
         if stated is None or meta.shape is None or is_shape_dynamic(meta.shape):
@@ -452,9 +452,11 @@ def _lengths(model: TensorMetadata, overrides: TensorMetadata) -> dict[str, int]
             continue
         for dim, length in zip(stated, meta.shape):
             if isinstance(dim, str) and any(map(str.isalnum, dim)) and isinstance(length, int):
-                found_values.setdefault(dim, set()).add(length)
+                lengths_by_name.setdefault(dim, set()).add(length)
     return {
-        dim: length for dim, (length, *extra_lengths) in found_values.items() if not extra_lengths
+        dim: length
+        for dim, (length, *extra_lengths) in lengths_by_name.items()
+        if not extra_lengths
     }
 
 
@@ -533,7 +535,7 @@ def _expand_patterns(metadata: TensorMetadata, names: Sequence[str]) -> TensorMe
 
 def _match_input(name: str, names: Sequence[str]) -> str:
     """Return the input that a name matches; raise UnknownNameError if there is none."""
-    found_name = match_name(name, names)
-    if found_name is None:
+    matched = match_name(name, names)
+    if matched is None:
         raise UnknownNameError("Input", name, names)
-    return found_name
+    return matched

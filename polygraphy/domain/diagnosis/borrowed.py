@@ -19,7 +19,8 @@ from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
-"""Relative; weights that are as near as that were only folded otherwise."""
+"""Relative difference up to which two weights are equal except for how they were folded: a few
+float32 epsilons."""
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 MOVING = frozenset(
@@ -35,15 +36,18 @@ _COARSE = frozenset(
 _PARTIAL = frozenset({"Compress", "Gather", "GatherElements", "GatherND", "Slice", "Split", "TopK"})
 """Operators that read a part of a tensor: an equal part does not show that the rest is equal."""
 ALIKE = 1e-4
-"""What rounding adds up to until a tensor is made, relative to an element and the usual size."""
+"""Rounding that accumulates up to a tensor, relative to an element and to the usual size. Chosen,
+not measured."""
 _SPREAD = 20
-"""Multiples of `ALIKE` by which the numbers of an array have to differ."""
+"""Multiples of `ALIKE` by which the elements of an array must differ to identify it. Chosen, not
+measured."""
 _LOST: Mapping[str, Any] = {
     "Mul": np.multiply, "Add": np.add, "Div": np.divide, "Sub": np.subtract,
 }  # fmt: skip
 """Operators that may be missing, with a weight as the second operand."""
 _USUAL = 0.25
-"""The share of elements that are smaller than the usual size: masks are large, and many."""
+"""The quantile of the magnitudes that counts as the usual size: masks are large, and many. Chosen,
+not measured."""
 
 
 def variants_from_donor(
@@ -396,7 +400,7 @@ class Borders:
         another output that also exists in the reference.
 
         Args:
-            tensors: tensors that are right.
+            tensors: correct tensors.
             replaced: those that were taken from the reference, which says nothing about the nodes
                 that compute them in the model.
         """
@@ -408,11 +412,11 @@ class Borders:
             and name not in replaced
             and self._nodes[self._makers[name]].operator not in _COARSE
         ]
-        found_indices: set[int] = set()
+        makers: set[int] = set()
         while waiting:
             index = waiting.pop()
-            if index not in found_indices:
-                found_indices.add(index)
+            if index not in makers:
+                makers.add(index)
                 node = self._nodes[index]
                 is_part = node.operator in _PARTIAL and any(
                     name not in tensors for name in node.makes
@@ -424,11 +428,7 @@ class Borders:
                     for name in reads
                     if name in self._makers and name not in replaced
                 ]
-        return {
-            index
-            for index in found_indices
-            if not self._is_partly_equal(self._nodes[index], tensors)
-        }
+        return {index for index in makers if not self._is_partly_equal(self._nodes[index], tensors)}
 
     def _is_partly_equal(self, node: Node, tensors: Collection[str]) -> bool:
         """Return whether some outputs of a node are among the tensors and others are not."""

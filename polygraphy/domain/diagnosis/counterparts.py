@@ -75,12 +75,12 @@ def candidates(model: ModelTensors, reference: ReferenceTensors) -> Iterator[Can
                 continue
             matches = sorted(
                 (
-                    _penalty(node, value, other_node, theirs_value)
+                    _penalty(node, value, other_node, reference_value)
                     + _OTHER_INPUTS * (before[name] != before_twins.get(twin, frozenset())),
                     position,
                     twin,
                 )
-                for position, (twin, other_node, theirs_value) in enumerate(
+                for position, (twin, other_node, reference_value) in enumerate(
                     by_size.get(value.size, ())
                 )
                 if before[name] & before_twins.get(twin, frozenset())

@@ -21,13 +21,14 @@ EXPORTER = "exporter"
 """The party at fault where a model is not what its program computes."""
 
 _SAMPLED = 512
-"""A fingerprint has about so many elements of a tensor."""
+"""Approximate number of elements of a fingerprint."""
 _CLEARER = 10.0
-"""The second nearest tensor is so many times as far away, or the match is not clear."""
+"""A match is clear if the second nearest tensor is this multiple as far away. Chosen, not
+measured."""
 _SAME = 32
-"""Tensors of one value that are distinguished by what is around them."""
+"""Most tensors with equal values that are distinguished by their neighbors."""
 _AROUND = 64
-"""Tensors without a counterpart that are looked through for those that have one."""
+"""Most tensors without a counterpart that are passed on the way to neighbors that have one."""
 _RANK = 5
 """Axes of the largest tensors of which other orders are tried."""
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
@@ -92,7 +93,7 @@ def same_tensors(
     alike: dict[tuple[Any, str], list[str]] = {}
     for name, program_print in program_prints.items():
         alike.setdefault((program_print.shape, program_print.kind), []).append(name)
-    found_names: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     several: dict[str, list[str]] = {}
     for name, fingerprint in prints.items():
         if name in known_pairs:
@@ -106,15 +107,12 @@ def same_tensors(
             continue
         ranked = sorted(apart, key=lambda other_name: apart[other_name])
         if recorded_names.get(name) in apart:
-            found_names[name] = recorded_names[name]
+            pairs[name] = recorded_names[name]
         elif len(ranked) == 1 or apart[ranked[1]] > max(_CLEARER * apart[ranked[0]], 1e-6):
-            found_names[name] = ranked[0]
+            pairs[name] = ranked[0]
         else:
             several[name] = [*apart]
-    return (
-        _distinguish(prints, program_prints, {**known_pairs, **found_names}, several, graphs)
-        | found_names
-    )
+    return _distinguish(prints, program_prints, {**known_pairs, **pairs}, several, graphs) | pairs
 
 
 def _distinguish(
@@ -198,16 +196,16 @@ def operations(nodes: Sequence[Node], tensor: str, matched: Collection[str]) -> 
     the like belong to the operation whose result they read.
     """
     makers = Graph(nodes=tuple(nodes)).producers
-    found_operations: list[Node] = []
+    operators: list[Node] = []
     pending = [tensor]
     while pending:
         index = makers.get(pending.pop(0))
-        if index is None or nodes[index] in found_operations:
+        if index is None or nodes[index] in operators:
             continue
-        found_operations.append(nodes[index])
+        operators.append(nodes[index])
         is_part = nodes[index].operator == "getitem"
         pending += [name for name in nodes[index].reads if is_part or name not in matched]
-    return sorted(found_operations, key=nodes.index, reverse=True)
+    return sorted(operators, key=nodes.index, reverse=True)
 
 
 def nearest_origin(nodes: Sequence[Node], node: Node) -> str:

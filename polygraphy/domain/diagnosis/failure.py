@@ -24,11 +24,11 @@ class Failure:
         culprit: what is to blame.
         model: the part, as an ``onnx.ModelProto``.
         inputs: what it is fed with, by name, in the order of its inputs.
-        expected: what is right, by name, in the order of its outputs.
+        expected: the correct values, by name, in the order of its outputs.
         tolerances: by output how far it may be off; None where it has to be the same.
         party: who runs the model; the name of a backend.
         settings: how that party runs it: arguments of its loader that are not the default.
-        without: the rewrites without which it is right; none where that is not known.
+        without: the rewrites that must be disabled for correct outputs; empty if unknown.
         nodes: how many nodes of the whole model are in the part.
         said: what was seen, a sentence.
     """

@@ -19,10 +19,12 @@ Pair = tuple[Array, Array]
 """A tensor as it should be, and as it is in the narrower type."""
 
 _MANY_STEPS = 64
-"""An error of so many times the spacing of a type is more than rounding the operands explains."""
+"""An error of more spacings of the type than this is more than rounding the operands explains.
+Chosen, not measured."""
 
 _FEW = 3
-"""So many nodes that lose digits together are all named; of more, the one that loses most."""
+"""If at most this number of nodes lose digits together, all are named; else only the one that
+loses most."""
 
 ADDING = frozenset({"Add", "Clip", "Max", "Sub", "Sum"})
 """Operators that keep a number away from zero with a small constant."""

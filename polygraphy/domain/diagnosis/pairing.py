@@ -19,7 +19,7 @@ from polygraphy.domain.model.graph import (
 from polygraphy.domain.quantization.sites import is_coarse
 
 _MOST = 0.5
-"""From this share of tensors on that two models call alike, names say what belongs together."""
+"""With this share of equal tensor names, two models are paired by name. Chosen, not measured."""
 
 Key = Hashable
 
@@ -194,9 +194,9 @@ def _pair_forward(
     return forward
 
 
-def _inputs_known(side: Graph, node: Node, known_value: Any) -> bool:
+def _inputs_known(side: Graph, node: Node, is_paired: Any) -> bool:
     """Return whether all inputs of a node are weights or known."""
-    return all(not name or name in side.constants or name in known_value for name in node.inputs)
+    return all(not name or name in side.constants or name in is_paired for name in node.inputs)
 
 
 def _pair_backward(pairing: Pairing, key: Callable[[Graph, Node], Key]) -> bool:

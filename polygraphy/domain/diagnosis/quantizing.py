@@ -14,7 +14,8 @@ from polygraphy.domain.arithmetic.summary import root_mean_square
 OUTPUT = -1
 """The position of an operand that no node reads: an output of the model."""
 USUAL_LOSS = 0.15
-"""What quantizing a model to eight bits does to outputs at most, relative to their size."""
+"""Largest error from quantizing a model to eight bits, relative to the size of an output:
+`decisions.md` measures 0.004 to 0.11."""
 
 
 @frozen
@@ -43,15 +44,15 @@ def losses(operands: Iterable[QuantizedOperand], read: Callable[[str], Any]) -> 
         read: returns what an operand holds, by its name, where it is not quantized; None where that
             is not known.
     """
-    found_losses: dict[str, float] = {}
+    losses_by_name: dict[str, float] = {}
     known_values: dict[str, float] = {}
     for operand in operands:
         if operand.name not in known_values:
             known_values[operand.name] = _loss(operand, read(operand.name))
-        found_losses[operand.node] = max(
-            found_losses.get(operand.node, 0.0), known_values[operand.name]
+        losses_by_name[operand.node] = max(
+            losses_by_name.get(operand.node, 0.0), known_values[operand.name]
         )
-    return found_losses
+    return losses_by_name
 
 
 def rms_ratio(value: Any, reference: Any) -> float:

@@ -31,7 +31,7 @@ _NORMS = frozenset(
 _BOUNDS = 256
 """The longest axis of which all starts and ends are tried."""
 _RATIO = 1e-4
-"""Relative; ratios that differ by no more are one factor."""
+"""Relative difference up to which ratios are one factor. Chosen, not measured."""
 
 
 def solve_weights(

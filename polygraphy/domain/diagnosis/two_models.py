@@ -1,4 +1,4 @@
-"""In what a model differs from one that is right: what may be to blame."""
+"""The differences between a model and a correct one, which may be at fault."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ROUNDED_TYPES: tuple[Any, ...] = (np.float16, ml_dtypes.bfloat16)
 _LAYOUT = frozenset({"ReorderInput", "ReorderOutput"})
 """Operators by which ONNX Runtime changes the layout of images: no other model lacks them."""
 _DIGITS = 16
-"""Epsilons by which folded weights may differ."""
+"""Epsilons by which folded weights may differ: the rounding limit of one operator."""
 _TINY = 1e-2
-"""A number that is added to keep another away from zero is no larger where it is right."""
+"""Largest number that counts as an epsilon, which keeps a denominator away from zero."""
 _GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
 """Operators before which an epsilon is added."""
 
@@ -96,14 +96,14 @@ def suspects(pairing: Pairing) -> list[Suspect]:
         if pairing.model.nodes[index].op == pairing.reference.nodes[twin].op
     }
     same_operators = evolve(pairing, nodes=alike)
-    found_suspects = [
+    differences = [
         *_weights(same_operators),
         *_attributes(same_operators),
         *_operand_suspects(same_operators),
         *_output_suspects(pairing),
         *_presence_suspects(pairing),
     ]
-    return sorted(found_suspects, key=lambda suspect: suspect.nodes)
+    return sorted(differences, key=lambda suspect: suspect.nodes)
 
 
 def _weights(pairing: Pairing) -> Iterator[Suspect]:
@@ -280,13 +280,13 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
             ]
             if texts[0] == texts[1]:
                 continue
-            mine_value, value = (
+            own_value, value = (
                 None if attribute is None else attribute.value for attribute in (attribute, two)
             )
             yield Suspect(
                 (index,),
                 "epsilon" if name == "epsilon" else "attribute",
-                changes.other_attribute(node.op, name, mine_value, value),
+                changes.other_attribute(node.op, name, own_value, value),
                 twins=((index, other_node),),
                 attribute=name,
             )
@@ -299,21 +299,21 @@ def _bodies(
     reference.
     """
     inner = pair_graphs(attribute.value, reference_attribute.value, pairing)
-    found_suspects = suspects(inner)
-    if found_suspects:
+    inner_suspects = suspects(inner)
+    if inner_suspects:
         # A node that is another one is also missed beside its neighbors.
-        found_suspects = (
-            found_suspects[:1] if found_suspects[0].cause == "structure" else found_suspects
+        inner_suspects = (
+            inner_suspects[:1] if inner_suspects[0].cause == "structure" else inner_suspects
         )
-        names = [name for suspect in found_suspects for name in suspect_names(inner.model, suspect)]
+        names = [name for suspect in inner_suspects for name in suspect_names(inner.model, suspect)]
         op = pairing.model.nodes[twins[0]].op
         yield Suspect(
             (twins[0],),
-            found_suspects[0].cause,
-            changes.in_subgraph(found_suspects[0].change, op, pairing.model.nodes[twins[0]].label),
+            inner_suspects[0].cause,
+            changes.in_subgraph(inner_suspects[0].change, op, pairing.model.nodes[twins[0]].label),
             twins=(twins,),
             inner=tuple(dict.fromkeys(names)),
-            op=found_suspects[-1].op or inner.model.nodes[found_suspects[-1].nodes[-1]].op,
+            op=inner_suspects[-1].op or inner.model.nodes[inner_suspects[-1].nodes[-1]].op,
         )
 
 
@@ -601,14 +601,14 @@ class _Plan:
 
 def outer_tensors(node: Node) -> list[str]:
     """Return the outer tensors that the subgraphs of a node read."""
-    found_values: dict[str, None] = {}
+    tensors: dict[str, None] = {}
     for graph in node.graphs:
         names = {tensor.name for tensor in graph.inputs}
         names |= {weight.name for weight in graph.weights}
         names |= {name for inner in graph.nodes for name in inner.outputs}
         for inner in graph.nodes:
-            found_values.update(
+            tensors.update(
                 dict.fromkeys(n for n in (*inner.inputs, *outer_tensors(inner)) if n not in names)
             )
-        found_values.update(dict.fromkeys(t.name for t in graph.outputs if t.name not in names))
-    return [name for name in found_values if name]
+        tensors.update(dict.fromkeys(t.name for t in graph.outputs if t.name not in names))
+    return [name for name in tensors if name]

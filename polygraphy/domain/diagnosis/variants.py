@@ -168,7 +168,7 @@ _TABLES = frozenset({"Gather", "GatherElements", "GatherND", "Where", "Compress"
 _TREES = ("nodes_", "tree_roots", "target_", "class_", "leaf_")
 """Attributes that hold the branches of trees: with other integers a tree may never end."""
 CLOSE = 1e-4
-"""The error of what a variant computes that rounding explains, as a share of the RMS."""
+"""Error of a variant that rounding explains, as a share of the RMS. Chosen, not measured."""
 LARGEST_RANK = 4
 """Axes of the largest tensors whose orders and sets of axes are tried."""
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
@@ -260,8 +260,8 @@ def _numbers(node: Node) -> Iterator[Variant]:
 def with_number(node: Node, name: str, value: float) -> Variant:
     """Return a node with one numeric attribute changed."""
     attribute = node.attribute(name)
-    shown_number = None if attribute is None else float(attribute)
-    change = changes.other_attribute(node.op, name, shown_number, float(f"{value:.3g}"))
+    attribute_number = None if attribute is None else float(attribute)
+    change = changes.other_attribute(node.op, name, attribute_number, float(f"{value:.3g}"))
     return Variant(_NUMBERS[name][0], change, with_attribute(node, name, "float", value))
 
 

@@ -450,7 +450,8 @@ def _levels(sizes: Array) -> Array:
 
 
 _FAR_ABOVE = 16.0
-"""Slices that are multiplied by numbers so many times larger are another part."""
+"""Slices that are multiplied by a number this factor larger are another part. Chosen, not
+measured."""
 
 
 def _is_one(layout: Layout) -> bool:

@@ -43,12 +43,12 @@ def region_before(graph: Graph, tensor: str, surviving: Collection[str]) -> list
 def nodes_after_inputs(graph: Graph, inputs: Collection[str]) -> set[int]:
     """Return the positions of the nodes that depend on inputs, not on weights alone."""
     fed = set(inputs)
-    found_indices: set[int] = set()
+    positions: set[int] = set()
     for index, node in enumerate(graph.nodes):
         if not fed.isdisjoint(node.reads):
             fed.update(node.makes)
-            found_indices.add(index)
-    return found_indices
+            positions.add(index)
+    return positions
 
 
 def read_by_region(graph: Graph, tensor: str, surviving: Collection[str]) -> set[str]:

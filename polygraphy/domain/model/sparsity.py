@@ -221,12 +221,12 @@ def _prune(array: Array, result: Array) -> None:
     is_tie = (low == high) & (low != 0)  # Zeros may be kept as well: they are zero.
     tied = size[:, is_tie] if is_tie.any() else None
     # What is kept is at least as large as the larger one in the middle: all bits are set there.
-    kept_count = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
-    kept_count >>= np.iinfo(array.dtype).bits - 1
+    kept = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
+    kept >>= np.iinfo(array.dtype).bits - 1
     if tied is not None:
-        kept_count[:, is_tie] = -_larger_half(tied).astype(array.dtype)
+        kept[:, is_tie] = -_larger_half(tied).astype(array.dtype)
     for index in range(GROUP):
-        np.bitwise_and(array[:, index], kept_count[index], out=result[:, index])
+        np.bitwise_and(array[:, index], kept[index], out=result[:, index])
 
 
 def _larger_half(size: Array) -> Array:

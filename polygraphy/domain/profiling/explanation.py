@@ -22,14 +22,14 @@ from polygraphy.domain.profiling.table import (
 from polygraphy.domain.tensors.naming import count_text, join_words
 
 _ENOUGH = 0.8
-"""Share of the difference that is explained before the sentence ends."""
+"""Share of the difference that is explained before the sentence ends. Chosen, not measured."""
 _MOST_CAUSES = 3
 _NOTABLE = 0.2
 """Share of the difference above which a cause in the other direction is named, and below which
-causes explain nothing.
-"""
+causes explain nothing. Chosen, not measured."""
 _UNCLEAR = 0.1
-"""Share of a run above which a difference within the spread means that the runs vary too much."""
+"""Share of a run above which a difference within the spread means that the runs vary too much.
+Chosen, not measured."""
 _OP_COUNT = 3
 _SIGMAS = 3.0
 _ERROR_OF_MEDIAN = 1.86

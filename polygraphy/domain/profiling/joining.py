@@ -198,8 +198,14 @@ class _Joining:
         not exactly one.
         """
         readers = self.readers.get(tensor, [])
-        found_nodes = [self.nodes[index] for index in readers if self.nodes[index].operator in ops]
-        return found_nodes[0].makes[0] if len(found_nodes) == 1 and found_nodes[0].makes else None
+        readers_of_type = [
+            self.nodes[index] for index in readers if self.nodes[index].operator in ops
+        ]
+        return (
+            readers_of_type[0].makes[0]
+            if len(readers_of_type) == 1 and readers_of_type[0].makes
+            else None
+        )
 
     def _is_executed(self, tensor: str) -> bool:
         """Return whether an executed node of its own computes an activation."""
@@ -256,7 +262,7 @@ class _Joining:
     def _find_origins(self) -> dict[int, list[int]]:
         """Return by executed node the positions of the nodes that the backend names."""
         named = {node.label: index for index, node in enumerate(self.nodes)}
-        found_origins = {}
+        origin_of = {}
         for index, executed in enumerate(self.executed):
             origins: list[int] = []
             for name in executed.origins or self._names_of(executed):
@@ -266,8 +272,8 @@ class _Joining:
                     if at is not None and at not in origins:
                         origins.append(at)
             if origins:
-                found_origins[index] = origins
-        return found_origins
+                origin_of[index] = origins
+        return origin_of
 
     def _names_of(self, executed: ExecutedNode) -> list[str]:
         """Return the nodes or tensors in the name of an executed node with unknown tensors."""

@@ -11,9 +11,9 @@ from polygraphy.domain.profiling.table import NODES, OUTSIDE, UNKNOWN, time_text
 from polygraphy.domain.tensors.naming import join_words
 
 _SLOWER = 1.25
-"""By which factor nodes that took longer than before are slower."""
+"""A node is slower if it takes this multiple of the earlier time. Chosen, not measured."""
 _NOTABLE = 0.01
-"""Share of the run below which a difference is not reported."""
+"""Share of the run below which a difference is not reported. Chosen, not measured."""
 _SPREADS = 3
 _KEPT = 0.001
 """Share of the run above which the time of a row is kept."""

@@ -18,9 +18,8 @@ _SHARES = (1.0, 0.9, 0.7)
 Chosen, not measured.
 """
 _SYMMETRIC_COST = 2.5
-"""A symmetric range may lose so many times as much, where the model has symmetric ranges
-(chosen, not measured).
-"""
+"""A symmetric range may lose this multiple of the least loss, if the model has symmetric ranges
+(chosen, not measured)."""
 _DEAD = 1e-3
 """A channel whose rms is less than this share of that of the weight counts for nothing: chosen, not
 measured.

@@ -16,7 +16,7 @@ class Requantization:
 
     Attributes:
         producer: which quantizer, as in `QuantizedModel`.
-        reference: the ``onnx.ModelProto`` in floating point; it stays as it is.
+        reference: the ``onnx.ModelProto`` in floating point; it is not changed.
         model: the quantized one, whose ranges are used.
         sites: its sites.
         feeds: inputs, for quantizers that cannot do without.

@@ -29,13 +29,15 @@ _MANY, _PROBED = 40, (1.0, 0.5, 0.25, 0.1)
 loss of these shares of the target.
 """
 _SHARE = 0.5
-"""The share of the remaining runs that sets of one size may take."""
+"""The share of the remaining runs that sets of one size may take. Chosen, not measured."""
 _HOPELESS = 4.0
-"""A set that is predicted to be so many times above the target is not tried."""
+"""A set is not tried if its predicted error is this multiple of the target. Chosen, not measured.
+"""
 _PREDICTIONS = 1500
 """Sets that are predicted for each set that may be run: some seconds for 200 runs."""
 _GREEDY = 2.0
-"""Other sets of a size may be predicted so many times better than one that grew node by node."""
+"""Other sets of a size may be predicted to be better than one that grew node by node by at most
+this factor. Chosen, not measured."""
 
 
 class OutOfRunsError(Exception):
@@ -153,9 +155,9 @@ class SetSearch:
             for size in range(1, most):
                 if size < len(self._path) and self._is_hopeless(self._path[size], _GREEDY):
                     continue
-                found_index, is_complete = self._search_size(size)
-                if found_index is not None:
-                    kept_names = self._name(self._smaller(found_index))
+                smallest, is_complete = self._search_size(size)
+                if smallest is not None:
+                    kept_names = self._name(self._smaller(smallest))
                     break
                 if is_complete and proven == size - 1:
                     proven = size

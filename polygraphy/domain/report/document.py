@@ -124,7 +124,7 @@ class Party:
     Attributes:
         name: what it is called, such as ``onnxrt``, or ``onnxrt (2)`` for the next of its kind.
         run: name of the runner with number and time, as in files of results.
-        inputs: what it was fed with.
+        inputs: the arrays of its inputs.
         outputs: what it gave in the first iteration.
         times: of its inferences; None where it does not measure them.
         error: why it failed, where the others went on; None where it did not.
@@ -499,9 +499,9 @@ class Recorder:
                 is_wanted = len(known_values) < _FIRST or excess > max(
                     value for value, _ in known_values.values()
                 )
-            found_values = look(answer) if is_wanted else None
-            if found_values is not None:
-                known_values[name] = excess, found_values
+            details = look(answer) if is_wanted else None
+            if details is not None:
+                known_values[name] = excess, details
 
     def samples_compared(self, compared: SamplesCompared) -> None:
         """Record the table of samples."""

@@ -318,14 +318,12 @@ def _validity(document: Document) -> Iterator[Check]:
     """Yield the check of each validated output."""
     for validity in document.validation:
         bad = {what: validity[what] for what in ("nan", "inf") if validity[what]}
-        found_name = ", ".join(
-            f"{count} of {validity['size']} {name}" for name, count in bad.items()
-        )
+        names = ", ".join(f"{count} of {validity['size']} {name}" for name, count in bad.items())
         yield Check(
             f"validation of {validity['runner']}",
             validity["name"],
             FAILED if bad else PASSED,
-            f"Non-finite elements: {found_name}." if bad else "",
+            f"Non-finite elements: {names}." if bad else "",
         )
 
 
@@ -350,16 +348,16 @@ def _result_checks(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
                 yield Check("differences", f"{value['what']} {value['name']}", FAILED, message)
 
 
-def _steps(found_values: Mapping[str, Any]) -> Check:
+def _steps(steps: Mapping[str, Any]) -> Check:
     """Return the check of two runs over steps, with their table if a step differs."""
-    group = " vs. ".join(short_names(found_values["parties"]))
-    if found_values["first_wrong"] is None:
+    group = " vs. ".join(short_names(steps["parties"]))
+    if steps["first_wrong"] is None:
         return Check(group, "steps", PASSED)
     from polygraphy.domain.states.comparing import step_table, steps_in_words
 
-    titles, rows = step_table(found_values)
+    titles, rows = step_table(steps)
     lines = [" | ".join(cells) for cells in (titles, *rows)]
-    return Check(group, "steps", FAILED, "\n".join([*steps_in_words(found_values), *lines]))
+    return Check(group, "steps", FAILED, "\n".join([*steps_in_words(steps), *lines]))
 
 
 _OF_CELLS = {"passed": PASSED, "failed": FAILED, "crashed": FAILED, "error": ERROR,

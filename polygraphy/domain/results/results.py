@@ -504,10 +504,10 @@ def _count(predicate: np.ufunc, array: np.ndarray[Any, Any]) -> tuple[int, tuple
     flat = array.reshape(-1)
     count, first = 0, None
     for start in range(0, flat.size, _BLOCK):
-        found_predicate = predicate(flat[start : start + _BLOCK])
-        in_block = int(np.count_nonzero(found_predicate))
+        matches = predicate(flat[start : start + _BLOCK])
+        in_block = int(np.count_nonzero(matches))
         if in_block and first is None:
-            first = start + int(found_predicate.argmax())
+            first = start + int(matches.argmax())
         count += in_block
     return count, (
         None if first is None else tuple(int(i) for i in np.unravel_index(first, array.shape))

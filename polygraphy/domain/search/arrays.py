@@ -24,11 +24,11 @@ _MOST = 4_000_000
 _BEST = 24
 """Elements that are tried as the only one that differs."""
 _LIKE = 0.25
-"""The effect of the only element that differs resembles the whole difference at least so much: a
-large change of it has another effect than a small one.
-"""
+"""Least similarity between the effect of one element and the whole difference: a large change has
+another effect than a small one. Chosen, not measured."""
 _PROMISING = 0.95
-"""Of a change of the only element that differs, at most so much of the error is left."""
+"""Largest share of the error that may remain after a change of the only element that differs.
+Chosen, not measured."""
 _ROUNDS = 12
 _DAMPING = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """What is added to the squares of the effects, relative to the largest: far from the result, a

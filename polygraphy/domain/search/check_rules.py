@@ -70,7 +70,7 @@ _BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|<[^<>]*>")
 _WORD = re.compile(r"[A-Za-z]{2,}[.:,;]?")
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit))(?::|$)", re.M)
 _ALIKE = 0.7
-"""Messages with so large a share of common words are about the same."""
+"""Messages with at least this share of common words mean the same. Chosen, not measured."""
 
 
 GUESSED = " compared with "

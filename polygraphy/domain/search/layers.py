@@ -13,7 +13,7 @@ from itertools import accumulate
 from attrs import Factory, frozen
 
 SHARE = 4
-"""Tensors take one part in so many of the free memory, unless a budget is given."""
+"""One part in this number of the free memory is used for tensors, unless a budget is given."""
 
 
 @frozen
@@ -167,9 +167,9 @@ class _Walk:
         """Return for each position whether the model can be cut in front of that layer."""
         alive = [0] * (len(self._layers) + 1)
         for name in fixed:
-            made_by = self._made_by.get(name)
-            if made_by is not None and name in self._last_read:
-                alive[made_by + 1] += 1
+            maker = self._made_by.get(name)
+            if maker is not None and name in self._last_read:
+                alive[maker + 1] += 1
                 alive[self._last_read[name] + 1] -= 1
         return [count == 0 for count in accumulate(alive)]
 
@@ -223,8 +223,8 @@ class _Walk:
 
     def _is_alive(self, name: str, cut: int) -> bool:
         """Return whether a tensor is computed before a cut and read after it."""
-        made_by = self._made_by.get(name)
-        return made_by is not None and made_by < cut <= self._last_read.get(name, -1)
+        maker = self._made_by.get(name)
+        return maker is not None and maker < cut <= self._last_read.get(name, -1)
 
     def _size(self, name: str) -> int:
         """Return the size of a tensor; the default if it is unknown."""

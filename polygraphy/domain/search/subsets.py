@@ -91,20 +91,20 @@ def bisect_batch(
     Returns:
         What was computed by name, and the names of the others, in order.
     """
-    found_values: dict[str, T] = {}
+    answers: dict[str, T] = {}
     failed: list[str] = []
     pending = [list(names)] if names else []
     while pending:
         chosen = pending.pop()
         values = compute(chosen)
         if values is not None:
-            found_values.update(values)
+            answers.update(values)
         elif len(chosen) == 1:
             failed += chosen
         else:
             middle = len(chosen) // 2
             pending += [chosen[middle:], chosen[:middle]]
-    return found_values, failed
+    return answers, failed
 
 
 def smallest_good_set(
@@ -250,6 +250,6 @@ def _next_question(
     try:
         search(answer)
     except _OpenQuestion as asked:
-        found_question: Q = asked.question
-        return found_question
+        pending: Q = asked.question
+        return pending
     return None

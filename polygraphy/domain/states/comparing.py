@@ -279,13 +279,13 @@ def _join_rows(group: Sequence[StepRow]) -> StepRow:
     )
 
 
-def step_table(found_values: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def step_table(steps: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the table of the steps of two runs as texts: the titles of its columns, and its rows.
 
     Args:
-        found_values: the document of `StepsCompared`.
+        steps: the document of `StepsCompared`.
     """
-    parties = short_names(found_values["parties"])
+    parties = short_names(steps["parties"])
     titles = ["step", "position", "error", "KL", *(f"token {party}" for party in parties)]
     rows = [
         [
@@ -300,7 +300,7 @@ def step_table(found_values: Mapping[str, Any]) -> tuple[list[str], list[list[st
             row["state"],
             "passed" if row["passed"] else "failed",
         ]
-        for row in found_values["rows"]
+        for row in steps["rows"]
     ]
     return [*titles, "first different state", "verdict"], rows
 
@@ -315,18 +315,18 @@ def _figure(value: Any) -> str:
     return f"{value:.2g}" if isinstance(value, (int, float)) else str(value or "")
 
 
-def steps_in_words(found_values: Mapping[str, Any]) -> Iterator[str]:
+def steps_in_words(steps: Mapping[str, Any]) -> Iterator[str]:
     """Yield sentences about the steps of two runs, of the document of `StepsCompared`."""
-    rows = found_values["rows"]
-    left, right = short_names(found_values["parties"])
-    wrong = found_values["first_wrong"]
+    rows = steps["rows"]
+    left, right = short_names(steps["parties"])
+    wrong = steps["first_wrong"]
     if wrong is None:
         errors = [row["error"] for row in rows if isinstance(row["error"], float)]
         kls = [row["kl"] for row in rows if isinstance(row["kl"], float)]
         figures = [f"largest error {max(errors):.2g}"] if errors else []
         figures += [f"KL {max(kls):.2g}"] if kls else []
         end = f", {', '.join(figures)}" if figures else ""
-        count = found_values["steps"]
+        count = steps["steps"]
         agree = "The step agrees" if count == 1 else f"All {count} steps agree"
         yield (
             f"{agree} (positions 0 to {rows[-1]['position']}{end})."
@@ -338,18 +338,18 @@ def steps_in_words(found_values: Mapping[str, Any]) -> Iterator[str]:
         text = f", beginning with {text!r}" if text else ""
         where = f"position {wrong['position']}{text}"
         yield f"Step {wrong['first']} is the first that differs ({where})."
-    for row in found_values["ties"]:
+    for row in steps["ties"]:
         first, second = row["tokens"]
         yield (
             f"Near tie in step {row['first']}, position {row['position']}: token {first} in"
             f" {left}, {second} in {right}; margin {row['margin']:.2g}, error"
             f" {row['error']:.2g}, both within rounding."
         )
-    if found_values["differing_states"]:
-        names = some_of(found_values["differing_states"])
+    if steps["differing_states"]:
+        names = some_of(steps["differing_states"])
         yield f"Not counted, because all outputs of later steps agree: state {names}."
-    if found_values.get("last_states"):
-        names, extra = some_of(found_values["last_states"]), found_values["steps"] + 1
+    if steps.get("last_states"):
+        names, extra = some_of(steps["last_states"]), steps["steps"] + 1
         yield (
             f"No step reads {names} of the last step: --steps {extra} shows whether they matter."
         )

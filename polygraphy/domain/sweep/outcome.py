@@ -30,7 +30,7 @@ _JUDGED = (PASSED, FAILED, INCONCLUSIVE, FLAKY)
 
 _EXIT_FAILED, _EXIT_BROKEN, _EXIT_INCONCLUSIVE = 1, 3, 4
 _SLOWER = 1.25
-"""By which factor an inference that took longer than before is slower."""
+"""An inference is slower if it takes this multiple of the earlier time. Chosen, not measured."""
 _LONGEST = 160
 _VERDICTS = {0: PASSED, 1: FAILED, 4: INCONCLUSIVE}
 

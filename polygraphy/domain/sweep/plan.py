@@ -72,8 +72,8 @@ class ReferenceRow:
 
     def model_for(self, model: str) -> str:
         """Return the path of the reference model for a model."""
-        found_models = (self.models[key] for key in self.models if fnmatchcase(model, key))
-        return next(found_models, model)
+        models = (self.models[key] for key in self.models if fnmatchcase(model, key))
+        return next(models, model)
 
 
 @frozen

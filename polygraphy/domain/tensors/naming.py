@@ -55,11 +55,11 @@ def matching(
     Raises:
         UnknownNameError: a word means none of the known names.
     """
-    found_matches: set[str] = set()
+    accepted: set[str] = set()
     for word in words:
         name = match_name(word, known_names)
         if name is not None:
-            found_matches.add(name)
+            accepted.add(name)
             continue
         matches = {
             name
@@ -68,8 +68,8 @@ def matching(
         }
         if not matches:
             raise UnknownNameError(text, word, known_names)
-        found_matches |= matches
-    return found_matches
+        accepted |= matches
+    return accepted
 
 
 def matching_any(words: Iterable[str], known_names: Collection[str]) -> set[str]:

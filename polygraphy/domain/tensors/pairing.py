@@ -13,9 +13,8 @@ from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 _CLOSE = 1e-3
-"""Tensors whose elements differ by no more than this share of the largest one, or by the epsilon of
-their data type, are the same.
-"""
+"""Tensors are equal if their elements differ by at most this share of the largest one, or by the
+epsilon of their data type. Chosen, not measured."""
 
 FindOutput = Callable[[str, int, "dict[str, object]"], str | Sequence[str] | None]
 

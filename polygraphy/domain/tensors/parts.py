@@ -152,12 +152,12 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
     Raises:
         UnresolvedError: the shape does not tell where the parts are.
     """
-    found_values: dict[str, tuple[int, Layout]] = {}
+    labels_by_name: dict[str, tuple[int, Layout]] = {}
 
     def number(leaf: Layout) -> int:
         """Return the number of the part that a leaf belongs to."""
         key = leaf.origin or leaf.name
-        indices = found_values.setdefault(key, (len(found_values), leaf))
+        indices = labels_by_name.setdefault(key, (len(labels_by_name), leaf))
         if indices[1] != leaf:  # Another piece of the same tensor, by its own name.
             changed = evolve(
                 indices[1],
@@ -168,8 +168,8 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
                 step=max(indices[1].step, leaf.step),
                 fills=tuple(dict.fromkeys((*indices[1].fills, *leaf.fills))),
             )
-            found_values[key] = indices[0], changed
-        if len(found_values) > _MOST_PARTS:
+            labels_by_name[key] = indices[0], changed
+        if len(labels_by_name) > _MOST_PARTS:
             raise UnresolvedError
         return indices[0]
 
@@ -177,7 +177,7 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
         labels = _labels(layout, tuple(shape), number)
     except _MISLEADING as error:
         raise UnresolvedError from error
-    leaves = [leaf for _, leaf in found_values.values()]
+    leaves = [leaf for _, leaf in labels_by_name.values()]
     present = np.unique(labels) if len(leaves) > 1 else range(len(leaves))
     if len(present) == len(leaves):
         return labels, leaves

@@ -102,9 +102,7 @@ def is_exact(dtype: str) -> bool:
 
 def coarsest(names: Iterable[str]) -> Precision | None:
     """Return the data type with the largest epsilon; None if none is known."""
-    precisions = [
-        found_precision for name in names if (found_precision := precision_of(name)) is not None
-    ]
+    precisions = [entry for name in names if (entry := precision_of(name)) is not None]
     return max(precisions, key=lambda precision: precision.epsilon, default=None)
 
 

@@ -27,7 +27,7 @@ from polygraphy.adapters.onnxruntime.quantizing_again import (
 from polygraphy.application.diagnose.steps.quantized import runs, switches
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
+from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, UsageError
 from polygraphy.domain.quantization.causes import cause_of, is_suspect
 from polygraphy.domain.quantization.losses import weight_loss
 from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
@@ -300,6 +300,25 @@ def test_products_that_saturate_are_not_a_sensitive_node() -> None:
         diagnose(build_quantized(), [SaturatingParty()], FEEDS, reference=plain(), within=0.05)
     [culprit] = kept.culprits
     assert (kept.verdict, culprit["cause"], culprit["party"]) == ("fault", "saturation", "onnxrt")
+
+
+class RefusingParty(OnnxrtParty):
+    """Refuses a quantized model without saturation, and without rewrites."""
+
+    def load(self, model: Any, *, plain: bool = False, **options: Any) -> Any:
+        if self._has_exact_products or plain:
+            raise BackendError("refused", backend="onnxruntime")
+        return super().load(model, plain=plain, **options)
+
+
+def test_options_that_a_backend_refuses_do_not_end_the_search() -> None:
+    model, kept = (
+        with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.1)),
+        Kept(),
+    )
+    with bind(Findings, kept):
+        diagnose(model, [RefusingParty()], FEEDS, reference=plain(), within=0.05)
+    assert [culprit["cause"] for culprit in kept.culprits] == ["clipped range"]
 
 
 def test_a_metric_may_change_its_arrays() -> None:

@@ -122,13 +122,13 @@ class LogModelReports:
             )
         G_LOGGER.info(f"Finished checking {len(weights)} tensors. ")
 
-    def differences(self, found_differences: Sequence[Difference]) -> None:
+    def differences(self, differences: Sequence[Difference]) -> None:
         """Print the differences between two models."""
-        if not found_differences:
+        if not differences:
             say("The models are the same.")
             return
-        lines = (one_line(_difference(difference)) for difference in found_differences)
-        say("\n".join((f"{len(found_differences)} difference(s):", *lines)), G_LOGGER.ERROR)
+        lines = (one_line(_difference(difference)) for difference in differences)
+        say("\n".join((f"{len(differences)} difference(s):", *lines)), G_LOGGER.ERROR)
 
     def outline(self, title: str, outline: Outline) -> None:
         """Log the outline of a model."""

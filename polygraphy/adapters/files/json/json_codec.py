@@ -206,13 +206,13 @@ def encode_value(value: Any) -> Any:
     Raises:
         ContentError: objects of its type cannot be saved.
     """
-    found_names = Encoder.find(type(value))
-    if found_names is None:
+    encoder = Encoder.find(type(value))
+    if encoder is None:
         raise ContentError(
             f"an object of type {type(value).__name__!r} cannot be written as JSON",
             hint="Register one with polygraphy.json.Encoder.",
         )
-    marker, encode = found_names
+    marker, encode = encoder
     fields = encode(value)
     if not isinstance(fields, dict):
         return fields

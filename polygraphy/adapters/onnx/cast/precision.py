@@ -431,7 +431,7 @@ class _Convert(BaseLoader):
 
         Args:
             model: the model, or a loader that makes it.
-            copy: False to change a given model in place (default: it stays as it is).
+            copy: False to change a given model in place (default: it is not changed).
             keep_ops: operator types that stay in float32, besides those whose results depend on
                 the order or the exact value of their operands.
             keep_nodes: names of nodes that stay in float32; one without a name goes by those of

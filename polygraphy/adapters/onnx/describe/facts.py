@@ -167,9 +167,9 @@ class _Walk:
         if node.op_type == "MatMulNBits":
             level = attribute_named(node, "accuracy_level")
             return None if level is None else ACCURACY_LEVELS.get(level.i)
-        if (found_dtype := self._dtypes.get(node.op_type)) is not None:
+        if (fixed_dtype := self._dtypes.get(node.op_type)) is not None:
             self.lowered[node.op_type] = None
-        return found_dtype
+        return fixed_dtype
 
     def _output_type(self, node: NodeProto) -> str:
         """Return the data type of the result of a node, if the node alone determines it."""

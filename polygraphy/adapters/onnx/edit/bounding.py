@@ -110,7 +110,7 @@ class SetUpperBound(BaseLoadOnnxCopy):
             upper_bounds: the limit of each element of the operand that decides about the size, for
                 all tensors, or by name, where the empty name stands for all others. The name is
                 that of the tensor that becomes large, or of the operand.
-            copy: False to change a given model in place (default: it stays as it is).
+            copy: False to change a given model in place (default: it is not changed).
         """
         super().__init__(model, copy)
         self._bounds = upper_bounds

@@ -161,13 +161,19 @@ def alter_node(
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string", "strings"})
 
 
-def _is_same_value(held_value: Any, value: Any) -> bool:
+def _is_same_value(attribute_value: Any, value: Any) -> bool:
     """Return whether an attribute has a value."""
-    held_value = held_value.decode() if isinstance(held_value, bytes) else held_value
-    if isinstance(held_value, list):
-        held_value = [item.decode() if isinstance(item, bytes) else item for item in held_value]
-    return held_value is not None and (
-        list(held_value) == list(value) if isinstance(value, tuple) else held_value == value
+    attribute_value = (
+        attribute_value.decode() if isinstance(attribute_value, bytes) else attribute_value
+    )
+    if isinstance(attribute_value, list):
+        attribute_value = [
+            item.decode() if isinstance(item, bytes) else item for item in attribute_value
+        ]
+    return attribute_value is not None and (
+        list(attribute_value) == list(value)
+        if isinstance(value, tuple)
+        else attribute_value == value
     )
 
 
@@ -190,7 +196,7 @@ class CopyNodes(BaseLoader):
         """Set the model, the reference, and the nodes to copy.
 
         Args:
-            model: the model, which stays as it is, or a loader that makes it.
+            model: the model, which is not changed, or a loader that makes it.
             reference: the correct model: its path, an ``onnx.ModelProto``, or a loader.
             nodes: the names of nodes of `model`, an unnamed one by its first output, whose
                 differences go away (default: all differences do). Those in the body of a function
@@ -240,17 +246,17 @@ class CopyNodes(BaseLoader):
     def _select_differences(self, pairing: Pairing, graph: Any) -> list[Suspect]:
         """Return the differences that copying the selected nodes removes."""
         side = pairing.model
-        found_suspects = [(suspect, suspect_names(side, suspect)) for suspect in suspects(pairing)]
-        differing = {name for _, names in found_suspects for name in names}
+        named_suspects = [(suspect, suspect_names(side, suspect)) for suspect in suspects(pairing)]
+        differing = {name for _, names in named_suspects for name in names}
         if self._nodes is None:
-            if not found_suspects:
+            if not named_suspects:
                 raise UsageError("The models do not differ, so there is nothing to copy.")
             if stranger := describe_stranger(pairing):
                 raise UsageError(
                     f"The reference is a different model: {stranger}.",
                     hint="If you want to copy from it anyway, list the nodes with --nodes.",
                 )
-            return [suspect for suspect, _ in found_suspects]
+            return [suspect for suspect, _ in named_suspects]
         identities = {side.nodes[index].label for index in range(len(side.nodes))}
         for name in self._nodes:
             if name not in identities | differing:
@@ -258,7 +264,7 @@ class CopyNodes(BaseLoader):
                 raise UnknownNameError("Node", name, sorted(identities))
             if name not in differing:
                 raise UsageError(f"Node {name!r} is the same in both models.")
-        return [suspect for suspect, names in found_suspects if set(names) & set(self._nodes)]
+        return [suspect for suspect, names in named_suspects if set(names) & set(self._nodes)]
 
 
 def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:

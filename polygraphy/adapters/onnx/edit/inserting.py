@@ -88,13 +88,13 @@ class InsertNode(BaseLoader):
         graph = model.graph
         self._check_names(model)
         used_names = names_in_use(graph)
-        made_outputs = {value.name for value in graph.output}
+        graph_outputs = {value.name for value in graph.output}
         inputs, outputs = list(self._inputs), []
         for name in self._outputs:
             if name not in self._inputs:
                 _free_name(graph, name, used_names)
                 outputs.append(name)
-            elif name in made_outputs:
+            elif name in graph_outputs:
                 before = unique_name(f"{name}_before", used_names)
                 self._rename_producer(graph, name, before)
                 inputs = [before if input_name == name else input_name for input_name in inputs]
@@ -107,8 +107,8 @@ class InsertNode(BaseLoader):
         )
         for attribute, value in self._attrs.items():  # `make_node` sorts them.
             node.attribute.append(onnx.helper.make_attribute(attribute, value))
-        made_by = producers(graph)
-        position = max((made_by[name] + 1 for name in inputs if name in made_by), default=0)
+        makers = producers(graph)
+        position = max((makers[name] + 1 for name in inputs if name in makers), default=0)
         graph.node.insert(position, node)
         sort(graph)
         clean_model(model)

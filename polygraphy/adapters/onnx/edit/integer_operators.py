@@ -124,13 +124,13 @@ class _Rewriter:
         if operator.bias is not None and inputs[operator.bias]:
             yield self._rewrite_bias(node, inputs, operator, reads)
         result = self._float_name(node.output[0])
-        made_by = onnx.NodeProto()
-        made_by.op_type, made_by.name = operator.op, _original_name(node.name)
-        made_by.input[:], made_by.output[:] = reads, [result]
-        made_by.attribute.extend(
+        rewritten = onnx.NodeProto()
+        rewritten.op_type, rewritten.name = operator.op, _original_name(node.name)
+        rewritten.input[:], rewritten.output[:] = reads, [result]
+        rewritten.attribute.extend(
             attribute for attribute in node.attribute if attribute.name not in operator.dropped
         )
-        yield made_by
+        yield rewritten
         scale, zero = inputs[operator.output : operator.output + 2]
         if not zero and not scale:
             return

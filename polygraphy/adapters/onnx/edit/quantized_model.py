@@ -79,11 +79,13 @@ _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")
 _KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")
 """Quantizers that do not compensate in biases for the errors of weights."""
 _SMALL = 4096
-"""Constants of up to so many elements are decoded once: scales and zero points."""
+"""Constants with at most this number of elements are decoded once: scales and zero points."""
 _NAMED = 0.5
-"""A model that has less than this share of the tensors of its reference was renamed."""
+"""A model that has less than this share of the tensor names of its reference was renamed. Chosen,
+not measured."""
 _ALIKE = 0.5
-"""A weight of the reference may differ from the quantized one by this share of its rms."""
+"""A weight of the reference may differ from the quantized one by this share of its RMS. Chosen,
+not measured."""
 
 
 def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> QuantizedModel:
@@ -272,8 +274,8 @@ class QuantizedModel:
         like = Scheme("int8", numpy.float64(1), numpy.float64(0))
         scheme = scheme_of_range(like, array.min(), array.max(), symmetric=False)
         again = f"{self.sites[number].name}{_AGAIN}"
-        held_array = scheme.values(scheme.codes(array)).astype(self._pairs[number].kind)
-        add_weight(copy, onnx.numpy_helper.from_array(held_array), again)
+        rounded_array = scheme.values(scheme.codes(array)).astype(self._pairs[number].kind)
+        add_weight(copy, onnx.numpy_helper.from_array(rounded_array), again)
         at = f"{again}/on"
         nodes = copy.graph.node
         nodes.append(onnx.helper.make_node("Identity", [f"{SWITCHES}/{behind[0]}/on"], [f"{at}0"]))

@@ -23,9 +23,10 @@ onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
 _SIMILAR = 0.8
-"""A weight and its quantized form have at least this cosine similarity; unrelated ones, about 0."""
+"""Least cosine similarity between a weight and its quantized form; unrelated weights have about 0.
+Chosen, not measured."""
 _SAMPLE = 4096
-"""So many elements of a weight tell it from others."""
+"""Elements of a weight that are compared to distinguish it from others."""
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 _REGIONS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 """Operators on integers whose results nodes behind them scale."""

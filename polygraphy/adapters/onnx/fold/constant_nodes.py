@@ -133,17 +133,17 @@ class ConstantNodes:
         """Return the tensors whose values replace nodes, because other nodes read them. Nodes with
         too large outputs are kept."""
         used = {value.name for value in self.graph.output}
-        found_names: list[str] = []
+        constant_names: list[str] = []
         for index in range(len(self._nodes) - 1, -1, -1):
             node = self._nodes[index]
             if index in self._foldable and index not in self._kept:
                 names = [name for name in node.output[:] if name in used]
                 if not any(map(is_too_large, names)):
-                    found_names += reversed(names)
+                    constant_names += reversed(names)
                     continue
                 self._kept.add(index)
             used.update(tensors_read(node))
-        return found_names[::-1]
+        return constant_names[::-1]
 
     def nbytes(self, name: str, shape: Sequence[int] | None, kind: str | None) -> float | None:
         """Return the number of bytes that the value of a tensor would add to the model; None if

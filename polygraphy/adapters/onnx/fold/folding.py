@@ -147,7 +147,7 @@ class FoldConstants(BaseLoadOnnxCopy):
                 the one that failed is computed from.
             fold_shapes: whether shapes of tensors that are not constant are folded, where they are
                 known, as they are unless this is False.
-            copy: False to change a given model in place (default: it stays as it is).
+            copy: False to change a given model in place (default: it is not changed).
             error_ok: whether a model that cannot be folded further is passed on with a warning, as
                 it is unless this is False.
             size_threshold: values of more bytes than this are not put into the model.

@@ -93,10 +93,10 @@ class NodeInference:
         except ModelError as error:
             G_LOGGER.ultra_verbose(str(error))
             return {}
-        found_infer: dict[str, Shape] = {}
+        inferred_shapes: dict[str, Shape] = {}
         for value in inferred.graph.output:
             if value.type.tensor_type.HasField("shape"):
-                found_infer[value.name] = [
+                inferred_shapes[value.name] = [
                     (
                         dim.dim_value
                         if dim.HasField("dim_value")
@@ -104,7 +104,7 @@ class NodeInference:
                     )
                     for dim in value.type.tensor_type.shape.dim
                 ]
-        return found_infer
+        return inferred_shapes
 
     def _collect_functions(self, node: NodeProto) -> list[FunctionProto]:
         """Return the functions that a node calls, directly or indirectly."""

@@ -128,16 +128,16 @@ def common_shape(left: Shape | None, right: Shape | None) -> Shape | None:
     return [first if first == second else None for first, second in zip(left, right)]
 
 
-def merge_shapes(stated: Shape | None, found_indices: Shape | None) -> Shape | None:
+def merge_shapes(stated: Shape | None, inferred: Shape | None) -> Shape | None:
     """Return a declared and an inferred shape merged into one; None if they contradict each
     other.
     """
-    if stated is None or found_indices is None:
-        return found_indices if stated is None else stated
-    if len(stated) != len(found_indices):
+    if stated is None or inferred is None:
+        return inferred if stated is None else stated
+    if len(stated) != len(inferred):
         return None
     shapes: list[Element] = []
-    for first, second in zip(stated, found_indices):
+    for first, second in zip(stated, inferred):
         if isinstance(first, int) and isinstance(second, int) and first != second:
             return None
         shapes.append(first if isinstance(first, int) or second is None else second)
@@ -405,11 +405,11 @@ class GraphWalk:
             self._note_shape(name, shapes.get(name))
 
     def _has_computed(
-        self, node: NodeProto, found_values: Mapping[str, Shape], outputs: Sequence[str]
+        self, node: NodeProto, inferred_shapes: Mapping[str, Shape], outputs: Sequence[str]
     ) -> bool:
         """Compute small constant inputs of a node with unknown output shapes; return whether that
         succeeded."""
-        if all(static(found_values.get(name)) is not None for name in outputs):
+        if all(static(inferred_shapes.get(name)) is not None for name in outputs):
             return False
         names = [
             name
@@ -420,11 +420,11 @@ class GraphWalk:
         ]
         return bool(names) and self._compute(names)
 
-    def _note_shape(self, name: str, found_indices: Shape | None) -> None:
+    def _note_shape(self, name: str, inferred: Shape | None) -> None:
         """Record the shape of a tensor, merged with the known one; unknown dimensions get a
         name.
         """
-        shape = merge_shapes(self._shapes.get(name), found_indices)
+        shape = merge_shapes(self._shapes.get(name), inferred)
         if shape is not None:
             shape = [self._walk.new_name() if dim is None else dim for dim in shape]
         self._shapes[name] = shape
@@ -442,12 +442,12 @@ class GraphWalk:
         """
         if not self._failed.isdisjoint(names):
             return False
-        found_values = dict.fromkeys(names)
-        found_values.update(
+        results = dict.fromkeys(names)
+        results.update(
             (name, None) for name in self.nodes.cone(names) if is_short(self.shape(name))
         )
         try:
-            values = evaluate_constants(self.nodes.model_of(found_values), list(found_values))
+            values = evaluate_constants(self.nodes.model_of(results), list(results))
         except PolygraphyException as error:
             G_LOGGER.verbose(f"{', '.join(names)} cannot be computed: {error}")
             self._failed.update(names)

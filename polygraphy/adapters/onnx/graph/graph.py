@@ -41,11 +41,11 @@ def producers(graph: GraphProto) -> dict[str, int]:
     Raises:
         ModelError: several nodes make the same: which one is meant?
     """
-    made_by = {name: i for i, node in enumerate(graph.node) for name in node.output[:] if name}
+    makers = {name: i for i, node in enumerate(graph.node) for name in node.output[:] if name}
     # An empty name that is counted, too, only costs the time to look again.
-    if len(made_by) < sum(len(node.output) for node in graph.node):
+    if len(makers) < sum(len(node.output) for node in graph.node):
         _refuse_duplicates(graph)
-    return made_by
+    return makers
 
 
 def _refuse_duplicates(graph: GraphProto) -> None:
@@ -133,18 +133,18 @@ def behind(
         names: the tensors.
         ends: tensors behind which nothing is looked for.
     """
-    made_by, nodes = producers(graph), list(graph.node)
-    found_indices: set[int] = set()
+    makers, nodes = producers(graph), list(graph.node)
+    positions: set[int] = set()
     used = set(names)
     pending = [name for name in used if name not in ends]
     while pending:
-        index = made_by.get(pending.pop())
-        if index is not None and index not in found_indices:
-            found_indices.add(index)
+        index = makers.get(pending.pop())
+        if index is not None and index not in positions:
+            positions.add(index)
             used_names = set(tensors_read(nodes[index])) - used
             used |= used_names
             pending += [name for name in used_names if name not in ends]
-    return found_indices, used
+    return positions, used
 
 
 def drop_unused(graph: GraphProto, used: set[str]) -> None:
@@ -183,11 +183,11 @@ def sort(graph: GraphProto) -> bool:
     """
     nodes = list(graph.node)
     changed = sum(sort(inner) for node in nodes for inner in graphs_of(node)) > 0
-    made_by = producers(graph)
+    makers = producers(graph)
     consumers: list[list[int]] = [[] for _ in nodes]
     missing = [0] * len(nodes)
     for index, node in enumerate(nodes):
-        for producer in {made_by[name] for name in tensors_read(node) if name in made_by}:
+        for producer in {makers[name] for name in tensors_read(node) if name in makers}:
             consumers[producer].append(index)
             missing[index] += 1
     ready = [index for index, count in enumerate(missing) if count == 0]
@@ -311,11 +311,11 @@ def constant_tensor(node: NodeProto, *, in_place: bool = False) -> TensorProto |
             if not in_place:
                 return numbers
             del node.attribute[:]
-            held_t: TensorProto = node.attribute.add(
+            tensor_field: TensorProto = node.attribute.add(
                 name="value", type=onnx.AttributeProto.TENSOR
             ).t
-            held_t.CopyFrom(numbers)
-            return held_t
+            tensor_field.CopyFrom(numbers)
+            return tensor_field
     return None
 
 

@@ -95,7 +95,7 @@ def as_onnx(model: Any) -> ModelProto:
     return onnx
 
 
-def like(given_value: Any, model: ModelProto) -> Any:
-    """Return a model in the same form as `given_value`: an `onnx.ModelProto` or an
+def like(original: Any, model: ModelProto) -> Any:
+    """Return a model in the same form as `original`: an `onnx.ModelProto` or an
     onnx-graphsurgeon graph."""
-    return model if hasattr(given_value, "SerializeToString") else import_graph(model)
+    return model if hasattr(original, "SerializeToString") else import_graph(model)

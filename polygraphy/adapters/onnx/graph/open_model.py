@@ -94,11 +94,11 @@ class OpenGraph:
     @cached_property
     def readers(self) -> dict[str, list[int]]:
         """Return the nodes that read each tensor, directly or in a subgraph."""
-        found_readers: dict[str, list[int]] = {}
+        readers_of: dict[str, list[int]] = {}
         for index, names in enumerate(self.reads):
             for name in names:
-                found_readers.setdefault(name, []).append(index)
-        return found_readers
+                readers_of.setdefault(name, []).append(index)
+        return readers_of
 
     @cached_property
     def weights(self) -> dict[str, TensorProto]:

@@ -171,17 +171,17 @@ def _ambiguous_names(graph: GraphProto) -> set[str]:
     """Return the dimension names that may stand for different lengths: names without letters, names
     invented by inference, or used twice in one input.
     """
-    found_names: set[str] = set()
+    ambiguous: set[str] = set()
     for value in values_of(graph):
-        found_names.update(
+        ambiguous.update(
             dim.dim_param
             for dim in _dims(value)
             if is_made_up(dim.dim_param) or not any(map(str.isalpha, dim.dim_param))
         )
     for value in graph.input:
         counts = Counter(dim.dim_param for dim in _dims(value))
-        found_names.update(name for name, count in counts.items() if count > 1)
-    return found_names - {""}
+        ambiguous.update(name for name, count in counts.items() if count > 1)
+    return ambiguous - {""}
 
 
 def without_ambiguous_names(model: ModelProto) -> ModelProto:

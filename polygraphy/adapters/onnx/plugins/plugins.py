@@ -275,11 +275,11 @@ class ReplacePlugins(BaseLoader):
     def _plugins(self) -> dict[str, Plugin]:
         """Return the plugins in the folder, by the names that they report."""
         plugins = plugins_in(self._plugin_dir) if self._matches else []
-        found_plugins = {plugin.identity()[0]: plugin for plugin in plugins}
+        plugin_by_id = {plugin.identity()[0]: plugin for plugin in plugins}
         for match in self._matches:
-            if match.name not in found_plugins:
-                raise UnknownNameError("Plugin", match.name, sorted(found_plugins))
-        return found_plugins
+            if match.name not in plugin_by_id:
+                raise UnknownNameError("Plugin", match.name, sorted(plugin_by_id))
+        return plugin_by_id
 
     def _report(self, graph: GraphProto) -> None:
         """Log the number of parts that were replaced."""

@@ -48,10 +48,10 @@ def failure_text(failure: Failure) -> str:
             elements *= size
         if elements > _SHOWN:
             model.graph.initializer.remove(tensor)
-            shown_value = model.graph.value_info.add(name=tensor.name)
-            shown_value.type.tensor_type.elem_type = tensor.data_type
+            value_info = model.graph.value_info.add(name=tensor.name)
+            value_info.type.tensor_type.elem_type = tensor.data_type
             for size in tensor.dims:
-                shown_value.type.tensor_type.shape.dim.add(dim_value=size)
+                value_info.type.tensor_type.shape.dim.add(dim_value=size)
     return str(onnx.printer.to_text(model))
 
 

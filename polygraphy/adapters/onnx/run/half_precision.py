@@ -500,15 +500,15 @@ def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
 def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
     """Return the narrow type of most nodes, and the names of its nodes; None without one."""
     kinds = {f"tensor({dtype.name})": dtype for dtype in _NARROW}
-    found_values: dict[str, list[str]] = {}
+    narrow_outputs: dict[str, list[str]] = {}
     for node, types in _nodes(model.graph, TypeInference(model).infer_graph(model.graph)):
         new_name = next((kind for name in node.output if (kind := types[name]) in kinds), None)
         if new_name is not None and not graphs_of(node):
-            found_values.setdefault(new_name, []).extend(names_of(node)[:1])
-    if not found_values:
+            narrow_outputs.setdefault(new_name, []).extend(names_of(node)[:1])
+    if not narrow_outputs:
         return None
-    kind = max(found_values, key=lambda name: len(found_values[name]))
-    return kinds[kind], list(dict.fromkeys(found_values[kind]))
+    kind = max(narrow_outputs, key=lambda name: len(narrow_outputs[name]))
+    return kinds[kind], list(dict.fromkeys(narrow_outputs[kind]))
 
 
 def _nodes(graph: GraphProto, types: GraphTypes) -> Iterator[tuple[NodeProto, GraphTypes]]:

@@ -394,16 +394,16 @@ def _permutation(axes: Sequence[int] | None) -> tuple[int, ...] | None:
 
 def _inputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
     """Return the inputs that Q, K or V of some layers depend on, in graph order."""
-    made_by = producers(graph)
+    makers = producers(graph)
     pending = [name for layer in layers for name in (layer.q, layer.k, layer.v)]
     # What scales and masks is not split: it is not looked for behind the scores of other layers.
     inside = {name for layer in layers for name in layer.scores}
     visited = set(pending)
     while pending:
         name = pending.pop()
-        if name not in made_by:
+        if name not in makers:
             continue
-        node = graph.node[made_by[name]]
+        node = graph.node[makers[name]]
         reads = (
             [name for name in node.input if name in inside]
             if name in inside

@@ -186,7 +186,7 @@ def replace_together(
 
     Args:
         path: the file of the model.
-        bare: the model as it is written there.
+        bare: the unmodified model written there.
         model: the file that takes that place.
         weights: the files of its weights, by what the model calls them.
         former: the files in which the model that is replaced keeps its weights.

@@ -221,7 +221,7 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
     return length
 
 
-def _copy_by_system(given_io: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
+def _copy_by_system(source: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
     """Copy from file to file inside the operating system, as far as it can; return the number of
     copied bytes.
     """
@@ -232,7 +232,7 @@ def _copy_by_system(given_io: IO[bytes], offset: int, length: int, stream: IO[by
     with suppress(OSError):  # Not between these file systems; a full disk shows again right away.
         while copied < length:
             count = os.copy_file_range(
-                given_io.fileno(), stream.fileno(), length - copied, offset + copied
+                source.fileno(), stream.fileno(), length - copied, offset + copied
             )
             if not count:
                 break
@@ -276,7 +276,7 @@ class BaseLoadOnnxCopy(BaseLoader):
 
         Args:
             model: the model, or a loader that makes it.
-            copy: False to change a given model in place (default: it stays as it is).
+            copy: False to change a given model in place (default: it is not changed).
         """
         self._model = model
         self._copy = copy

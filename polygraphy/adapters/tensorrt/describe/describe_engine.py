@@ -98,8 +98,8 @@ def _weight_bytes(engine: Any) -> int | None:
     """Return the size of the weights in bytes; None if this TensorRT does not report it."""
     if hasattr(engine, "get_engine_stat"):
         with mute_log():
-            found_index = int(engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE))
-        return found_index if found_index >= 0 else None
+            size = int(engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE))
+        return size if size >= 0 else None
     return None
 
 
@@ -271,8 +271,8 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
             if precision is not None:
                 passed[tensor.name] = precision.name
     outputs = _tensor_names(network.get_output(index) for index in range(network.num_outputs))
-    found_of = {name: coarsest([passed.get(name, ""), *allowed]) for name in outputs}
-    return {name: precision.name for name, precision in found_of.items() if precision is not None}
+    dtype_of = {name: coarsest([passed.get(name, ""), *allowed]) for name in outputs}
+    return {name: precision.name for name, precision in dtype_of.items() if precision is not None}
 
 
 def _tensor_names(tensors: Iterable[Any]) -> list[str]:
@@ -344,8 +344,8 @@ def tensorrt_tf32() -> ComputePrecision:
 
 def _compute_precision(dtypes: Iterable[str]) -> ComputePrecision | None:
     """Return the TF32 precision of an engine if data types of its outputs show it; else None."""
-    found_dtypes = set(dtypes)
-    return tensorrt_tf32() if TF32 in found_dtypes and found_dtypes <= {TF32, "float32"} else None
+    unique_dtypes = set(dtypes)
+    return tensorrt_tf32() if TF32 in unique_dtypes and unique_dtypes <= {TF32, "float32"} else None
 
 
 def _log_dtypes(dtypes: Iterable[str], reason: str) -> None:

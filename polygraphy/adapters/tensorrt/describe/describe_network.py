@@ -50,7 +50,7 @@ def describe_network(
         described = [
             describe_layer(layer, attrs=attrs, weights=weights) for layer in layers_of(network)
         ]
-    held_weights = [_weights(layer) for layer in layers_of(network)] if sizes else None
+    layer_weights = [_weights(layer) for layer in layers_of(network)] if sizes else None
     return NetworkDescription(
         name=network.name,
         is_strongly_typed=is_strongly_typed(network),
@@ -58,8 +58,8 @@ def describe_network(
         outputs=metadata_of(network.get_output(index) for index in range(network.num_outputs)),
         layer_count=network.num_layers,
         layers=tuple(described),
-        parameters=None if held_weights is None else sum(count for count, _ in held_weights),
-        weight_bytes=None if held_weights is None else sum(nbytes for _, nbytes in held_weights),
+        parameters=None if layer_weights is None else sum(count for count, _ in layer_weights),
+        weight_bytes=None if layer_weights is None else sum(nbytes for _, nbytes in layer_weights),
     )
 
 

@@ -52,14 +52,14 @@ def layer_nodes(layers: Iterable[Any], times: Mapping[str, Sequence[float]]) -> 
     nodes = []
     for layer in layers:
         node = _layer_node(layer)
-        found_values = remaining_times.pop(node.name, None)
-        if found_values is not None:
-            nodes.append(evolve(node, times=list(found_values)))
+        node_times = remaining_times.pop(node.name, None)
+        if node_times is not None:
+            nodes.append(evolve(node, times=list(node_times)))
         elif isinstance(layer, Mapping) and not times:
             nodes.append(node)
     nodes += [
-        evolve(_layer_node(name), times=list(found_values))
-        for name, found_values in remaining_times.items()
+        evolve(_layer_node(name), times=list(node_times))
+        for name, node_times in remaining_times.items()
     ]
     return nodes
 
@@ -162,7 +162,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
     notes = []
     if not count and not any(name in row for row in rows for name in _LEAST_TIMES):
         notes.append("The number of runs is unknown, so times are the sums of all runs.")
-    found_value: Any = []
+    document: Any = []
     if layers is None:
         notes.append(
             "Without --exportLayerInfo, layers are matched by name only. Pass that file with"
@@ -170,21 +170,21 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
         )
     else:
         information = _read_json(layers)
-        found_value = information.get("Layers") if isinstance(information, Mapping) else None
-        if not isinstance(found_value, list) or not found_value:
+        document = information.get("Layers") if isinstance(information, Mapping) else None
+        if not isinstance(document, list) or not document:
             raise FileError(
                 f"{layers} contains no layers.",
                 path=layers,
                 hint="Use a file from trtexec --exportLayerInfo --profilingVerbosity=detailed.",
             )
-        if not any(isinstance(layer, Mapping) for layer in found_value):
+        if not any(isinstance(layer, Mapping) for layer in document):
             notes.append("For tensors and kernels, add --profilingVerbosity=detailed to trtexec.")
-    nodes = layer_nodes(found_value, times)
+    nodes = layer_nodes(document, times)
     missing = len(times.keys() - {node.name for node in nodes if node.reads or node.makes})
     if (
         layers is not None
         and missing == len(times)
-        and any(isinstance(value, Mapping) for value in found_value)
+        and any(isinstance(value, Mapping) for value in document)
     ):
         notes.append(f"{layers} does not list these layers: it belongs to another engine.")
     runs = f"{count:.0f} runs" if count else ""

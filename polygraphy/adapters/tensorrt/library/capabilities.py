@@ -322,9 +322,9 @@ def _has_feature(module: Any, feature: Feature) -> bool:
 
 def _exists(module: Any, path: str) -> bool:
     """Return whether a dotted name, such as ``BuilderFlag.FP16``, exists in a module."""
-    found_module = module
+    owner = module
     for part in path.split("."):
-        if not hasattr(found_module, part):
+        if not hasattr(owner, part):
             return False
-        found_module = getattr(found_module, part)
+        owner = getattr(owner, part)
     return True

@@ -54,7 +54,7 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
 
     def sort_into_sets(nodes: Iterable[Any]) -> bool:
         """Sort nodes into the two sets; return whether one of them was selected."""
-        found_any = False
+        any_match = False
         for node in nodes:
             aliases = _node_names(node)
             known_nodes.update(dict.fromkeys(aliases[:1]))
@@ -67,8 +67,8 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
                 chosen.add(identity_of(node))
             elif not has_inside:
                 other_nodes.add(identity_of(node))
-            found_any |= bool(intersection) or has_inside
-        return found_any
+            any_match |= bool(intersection) or has_inside
+        return any_match
 
     sort_into_sets(model.graph.node)
     return NodeSelection(
@@ -272,12 +272,12 @@ def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
 
 
 def _quantize_model(
-    model: Any, given_value: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]
+    model: Any, calibration: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> Any:
     """Return a quantized model, and log that."""
-    if not isinstance(given_value, CalibrationData):
-        given_value = CalibrationData(getattr(given_value, "data_loader", given_value))
-    if given_value.data_loader is None and given_value.cache is None:
+    if not isinstance(calibration, CalibrationData):
+        calibration = CalibrationData(getattr(calibration, "data_loader", calibration))
+    if calibration.data_loader is None and calibration.cache is None:
         raise UsageError(
             f"Quantizing the model to {dtype} requires data to determine value ranges.",
             hint="Pass a calibrator, or build a model with Q/DQ nodes.",
@@ -287,9 +287,9 @@ def _quantize_model(
     )
     return quantize(
         model,
-        given_value.data_loader,
+        calibration.data_loader,
         dtype,
-        method=given_value.method,
-        cache=given_value.cache,
+        method=calibration.method,
+        cache=calibration.cache,
         keep_nodes=sorted(keep_nodes),
     )

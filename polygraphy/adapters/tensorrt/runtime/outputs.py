@@ -153,10 +153,10 @@ class Allocator:
 def _native_class() -> type:
     """Return the subclass of `IOutputAllocator` for the TensorRT in use."""
     module = tensorrt_module()
-    found_pair = _classes.get(id(module))
-    if found_pair is None or found_pair[0] is not module:
-        found_pair = _classes[id(module)] = (module, _make_native_class(module))
-    return found_pair[1]
+    cached = _classes.get(id(module))
+    if cached is None or cached[0] is not module:
+        cached = _classes[id(module)] = (module, _make_native_class(module))
+    return cached[1]
 
 
 def _make_native_class(module: Any) -> type:

@@ -84,7 +84,7 @@ class ChangeSearch:
         goals: by tensor, what the part should compute.
         runners: the backends; the first that takes a part computes it.
         budget: how much is tried.
-        explains: whether computed tensors are right (default: they match the goals).
+        explains: returns whether computed tensors are correct (default: they match the goals).
         prover: a backend that has to compute the same with all its rewrites.
         is_reshaped: whether goals have the shapes that the unchanged part computes.
         limit: how many bytes the tensors of a changed part may take.

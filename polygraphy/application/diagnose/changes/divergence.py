@@ -38,23 +38,27 @@ from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
 _ROUNDS = 8
-"""How often tensors are taken from the reference, one behind the other."""
+"""Most replacements of tensors by those of the reference, one behind the other."""
 _TRIES = (32, 320)
 """The fewest and the most runs of a search."""
 _LOADED = 4
 """Models with different inputs that are kept loaded."""
 _SHARE = 6
-"""So many times what all tensors take is needed."""
+"""The memory that a search needs, as a multiple of the size of all tensors."""
 _GROWTH = 4
-"""A run may take so many times the bytes of all tensors of the reference."""
+"""The most bytes that a run may compute, as a multiple of all tensors of the reference."""
 _OWN = 1.5
-"""The same of the bytes that the model itself computes, if these are more and there is room."""
+"""The same as a multiple of the tensors of the model itself, if these are larger and there is
+memory."""
 _PATIENCE = 12
-"""So many more pairs are tried behind one that makes several tensors equal: another may do more."""
+"""After a pair that makes several tensors equal, this number of further pairs is tried: another
+may do more."""
 LEFT = 1e-4
-"""What is left of a difference, relative to the size of the outputs."""
+"""A change explains a difference if at most this remains, relative to the size of the outputs.
+Chosen, not measured."""
 _STEPS = 0.1
-"""The same as a share of the difference, where rounding may land on the other side of a step."""
+"""The same for quantized outputs, as a share of the difference: rounding may land on the other
+side of a step. Chosen, not measured."""
 
 
 @frozen
@@ -64,7 +68,7 @@ class Parting:
     Attributes:
         border: the nodes, and what they make.
         expected: what that is in the reference.
-        unproven: those of the nodes that make nothing else which is right.
+        unproven: the positions of nodes with no other correct output.
         instead: what the nodes make that the reference has in their place.
         given: the tensors with a counterpart of the same value that the nodes read.
     """
@@ -356,7 +360,7 @@ class _Search:
         )
         instead = [name for node in self._reference.nodes for name in node.makes]
         instead = [name for name in instead if name not in used_names]
-        found_partings = []
+        partings = []
         for name in self._case.differing(values, self._goal):
             region = tuple(region_before(self._case.model.graph, name, equal_tensors.keys()))
             unproven = tuple(index for index in region if index not in makers)
@@ -365,8 +369,8 @@ class _Search:
             )
             border = Border(region, name, "")
             place = Parting(border, self._goal[name], unproven, tuple(instead), tuple(read))
-            found_partings.append(place)
-        return found_partings
+            partings.append(place)
+        return partings
 
     def _gain(
         self,

@@ -34,15 +34,16 @@ from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
 _SOLVED = 16
-"""In regions of more nodes no number is searched: that of another node may do the same."""
+"""In regions with more nodes, no number is solved for: a number of another node may have the same
+effect."""
 _OPERANDS = 16
 """Arrays that a missing node may have read besides its input."""
 _RESERVED = 0.25
-"""The share of the tries that is kept for other inputs and numbers."""
+"""The share of the tries that is reserved for other inputs and numbers. Chosen, not measured."""
 _UNEXPLAINED = 2
-"""More places that no change explains are no proof."""
+"""With more places that no change explains, nothing is proven. Chosen, not measured."""
 _MANY = 64
-"""So many nodes are named together at most: the first, which are nearest to equal tensors."""
+"""Most nodes that are named together: the first ones, which are nearest to equal tensors."""
 
 
 @frozen
@@ -51,7 +52,7 @@ class Explanation:
 
     Attributes:
         node: the position of the node in the model.
-        variant: what it was before.
+        variant: the variant of the node that is correct.
         places: what that makes right.
         others: the positions of nodes of which a change does the same.
     """

@@ -40,15 +40,17 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 _RELATED = 0.3
-"""Outputs of one model on the same data go together at least so much, as a correlation, even where
-a weight was changed.
-"""
+"""Least correlation between saved and computed outputs of one model on the same data, even with a
+changed weight. Chosen, not measured."""
 _TELLING = 64
-"""Of fewer numbers, a correlation as small as that is chance."""
+"""With fewer elements, a correlation of `_RELATED` can be chance: its standard error is 1/8 for 64
+elements."""
 _SHUFFLES = 9
-"""Runs on shuffled inputs; saved outputs have to correlate more with those of the data."""
+"""Runs on shuffled inputs; saved outputs must correlate more with the original inputs than with
+any of these."""
 _ENOUGH = 8
-"""So many numbers are not matched by the factor of a weight by chance."""
+"""The factor of one weight does not match this number of elements by chance. Chosen, not measured.
+"""
 
 
 def explain_outputs(

@@ -21,13 +21,14 @@ from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 _STEPS = 9
-"""Factors that are tried of a weight."""
+"""Factors of a weight that are tried."""
 _MATCHES = 1e-4
-"""What is left of a difference that a factor explains, relative to the outputs, and to it."""
+"""A factor explains a difference if at most this remains, relative to the outputs and to the
+difference. Chosen, not measured."""
 _NEAR = 0.05
-"""A factor this close to 1 is not a fault: data that resemble each other differ so."""
+"""A factor this close to 1 is not a fault: similar data differ by as much. Chosen, not measured."""
 _LARGEST = 64.0
-"""Factors above this, or below its inverse, are not searched further."""
+"""Factors above this, or below its inverse, are not searched. Chosen, not measured."""
 
 
 @define

@@ -26,9 +26,10 @@ from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import open_model
 
 _MOST = 64
-"""Of more differences, none is proven."""
+"""With more differences, none is proven by restoring it: each costs a run."""
 _FEW_PLAIN = 4
-"""So many weights and attributes of a reference with different nodes are a proof at most."""
+"""Most weights and attributes that count as proof if the reference has different nodes. Chosen,
+not measured."""
 
 
 def find_differences(

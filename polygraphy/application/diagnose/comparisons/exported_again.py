@@ -48,7 +48,7 @@ def export_again(
 
     Args:
         case: the model.
-        program: what it was exported from.
+        program: the program that the model was exported from.
         feed: the data, which are the example.
         expected: what the program computes, by the outputs of the model.
 

@@ -29,9 +29,11 @@ from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
 
 _CLOSE = 1e-5
-"""What is left of a difference that is mended, relative to the size of the outputs."""
+"""A restored difference explains the outputs if at most this remains, relative to their size: five
+times the rounding limit of one float32 operator."""
 FEW_DIFFERENCES = 8
-"""From more differences on, the reference may be a graph that a backend optimized."""
+"""With more differences, the reference may be a graph that a backend optimized. Chosen, not
+measured."""
 
 
 @frozen

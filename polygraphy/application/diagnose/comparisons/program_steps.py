@@ -1,4 +1,4 @@
-"""The program of a framework as the party that is right over several steps."""
+"""The program of a framework as the party that is correct over several steps."""
 
 from __future__ import annotations
 

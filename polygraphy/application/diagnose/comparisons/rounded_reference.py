@@ -29,9 +29,11 @@ from polygraphy.ports.diagnosing import apply_copies
 from polygraphy.ports.editing import open_model
 
 _LARGEST_LOSS = 0.1
-"""Share of an output's RMS up to which rounding weights is a choice of precision, not a fault."""
+"""Share of an output's RMS up to which rounding weights is a choice of precision, not a fault.
+Chosen, not measured."""
 _FEWEST_ELEMENTS = 16
-"""Elements of a weight from which on its digits are no coincidence."""
+"""With fewer elements, all of a weight can be numbers of half precision by chance, such as 0 and
+1. Chosen, not measured."""
 
 
 def diagnose_rounded_weights(

@@ -23,13 +23,15 @@ _SPACING = 2.0**-10
 _VISIBLE = 2e-5
 """The largest error of a product in TF32 exceeds this share of its RMS, and in float32 does not."""
 _MOST = 0.5
-"""The share of all products that differ if they were computed in TF32."""
+"""The share of all products that differ if they were computed in TF32. Chosen, not measured."""
 _LEAST = 2.0**-13
 """What TF32 costs a product at least, as a share of its RMS: operands may be round numbers."""
 _TIMES = 3.0
-"""A product may be off by so many times the effect of rounded operands."""
+"""A product may differ by this multiple of the effect of rounded operands. With it, no product of
+`lab/golden` in TF32 is blamed (see `diagnosis.md`)."""
 _STATES = 2.0
-"""The same of a recurrent node, as a multiple of others: it rounds its state in each step, too."""
+"""The same for a recurrent node, as a multiple of other nodes: it also rounds its state in each
+step. Chosen, not measured."""
 _BOTH = sqrt(2)
 """Only one operand is rounded to measure the effect, and both are in TF32."""
 

@@ -1,4 +1,4 @@
-"""A model with states, its steps, and how they differ from those of a party that is right."""
+"""A model with states, its steps, and how they differ from those of a correct party."""
 
 from __future__ import annotations
 

@@ -40,10 +40,11 @@ _BESIDE = 4.0
 all weights show the size of that error, not its largest value. With it, `lab/states` blames no
 healthy model."""
 _LARGEST = 0.25
-"""However sensitive a model is, errors above this share of the size of an output are not explained:
-beyond, its tokens are random."""
+"""However sensitive a model is, errors above this share of the size of an output are not
+explained: beyond, its tokens are random. Chosen, not measured."""
 _OTHER = 1e-2
-"""States that differ by more of their size without effect hold something else."""
+"""States that differ by more of their size while all outputs agree hold something else. Chosen,
+not measured."""
 _SEEDS = (0, 1)
 """Seeds of the two runs with perturbed weights."""
 _COARSE = ("float16", "bfloat16")
@@ -186,7 +187,7 @@ class Drift:
         if that cannot be computed."""
         while len(self._seen) <= at:
             self._seen.append(self._next())
-        return max(seen_values.get(name, 0.0) for seen_values in self._seen[: at + 1])
+        return max(drift.get(name, 0.0) for drift in self._seen[: at + 1])
 
     def _next(self) -> dict[str, float]:
         """Run one more step of each model, and return the RMS by which small changes move each
@@ -257,7 +258,7 @@ class Judge:
 
     Attributes:
         own: the party that is diagnosed.
-        right: the one that is right.
+        right: the correct one.
         drift: what rounding does over the steps.
         dtype: the coarsest type that either computes in, stores weights or keeps states in.
         coarse: what is coarser than float32 on either side, in words.

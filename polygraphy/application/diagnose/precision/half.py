@@ -46,10 +46,11 @@ from polygraphy.ports.diagnosing import Compute, NarrowModel, NarrowModels
 _TYPES = {"fp16": DataType.FLOAT16, "bf16": DataType.BFLOAT16}
 
 _GAINS = 0.5
-"""Nodes that only round are at fault where without them outputs are off by so much less."""
+"""Nodes that only round are at fault if the error without them is at most this share. Chosen, not
+measured."""
 
 _MOST_ASKED = 16
-"""Of so many nodes it is asked again whether they are needed, where there was no time for all."""
+"""If time is short, at most this number of nodes is tested again for being needed."""
 _CHECKS = (100, 2000)
 """The fewest and the most checks after which a search that has a set that works ends, though a
 smaller one may be left.
@@ -77,7 +78,7 @@ class HalfPrecision:
         losses: what each node loses alone.
         checks: how many sets of nodes were tried.
         feeds: how many sets of input data there were.
-        allowance: how many times as much as usual was tolerated, because rounding alone explains
+        allowance: factor by which the tolerance was enlarged, because rounding alone explains
             that.
         adds_up: whether outputs are off because rounding adds up everywhere, so that no few nodes
             are to blame.
@@ -113,7 +114,7 @@ def try_half_precision(
     nodes that must stay in float32.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+        model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
         dtype: ``fp16`` or ``bf16``.
         data_loader: where the input data come from (default: generated, of both signs, from several
             seeds).
@@ -170,7 +171,7 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
     """Return the nodes that can compute in half precision, the largest losses first.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+        model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
         dtype: ``fp16`` or ``bf16``.
         data_loader: where the input data come from; see `try_half_precision`.
 
@@ -195,7 +196,7 @@ class Tolerance:
         facts: what the outputs are.
         rtol: what is given instead of what rounding explains.
         atol: the same absolutely.
-        share: how many times as much is tolerated.
+        share: factor by which the tolerance is enlarged.
     """
 
     dtype: DataTypeEntry
@@ -299,7 +300,7 @@ def open_half(
     """Return a model that is opened to compute in half precision.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+        model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
         dtype: the type.
         nodes: the names of the nodes that compute in it (default: all that can).
         tolerances: `rtol` and `atol` of the outputs (default: what rounding explains).

@@ -78,13 +78,16 @@ from polygraphy.ports.editing import OpenModel, cast_precision
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
 _MOST = 0.5
-"""From this share of nodes on a model computes in half precision; below, only a part of it does."""
+"""With this share of its nodes in half precision, a model counts as a half-precision model.
+Chosen, not measured."""
 _OBSERVED = 0.1
-"""The share of what half precision loses by which backends differ at least, if that is why."""
+"""Half precision explains why backends differ if they differ by at least this share of what it
+loses. Chosen, not measured."""
 _GONE = 4
-"""Of so few times the smallest number, what is left of an epsilon has no digits any more."""
+"""An epsilon below this multiple of the smallest number has no correct digits left: such numbers
+have at most two bits."""
 _MOST_HOPS = 2
-"""How far from a node those are that a backend may join with it."""
+"""Distance in nodes within which a backend may fuse nodes."""
 
 
 def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
@@ -267,10 +270,10 @@ class HalfModel:
 def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     """Return the model in float32, if it computes in half precision; else None."""
     models = resolve(NarrowModels)
-    found_nodes = models.narrow_nodes(case.model.proto)
-    if found_nodes is None:
+    half_nodes = models.narrow_nodes(case.model.proto)
+    if half_nodes is None:
         return None
-    dtype, nodes = found_nodes
+    dtype, nodes = half_nodes
     wide = [{name: in_float(array) for name, array in feed.items()} for feed in feeds]
     share = len(nodes) / max(1, len(case.model.nodes))
     return HalfModel(models.widen_model(case.model.proto), dtype, nodes, wide, share >= _MOST)
@@ -322,7 +325,7 @@ def diagnose_half_model(
     """Return the half-precision losses of a model that is correct in float32.
 
     Args:
-        case: the model as it is.
+        case: the case of the unmodified model.
         half: the same in float32.
         outputs: of each backend, what it makes of each set of data.
         third: the backend that computes the expected results.
@@ -371,7 +374,7 @@ def diagnose_saved_outputs(
     excluded before.
 
     Args:
-        case: the model as it is.
+        case: the case of the unmodified model.
         half: the same in float32, and one set of data.
         saved: the saved results, which are correct.
         values: what the first party makes of the data.
@@ -438,7 +441,7 @@ def _are_tolerable(
 def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add an epsilon which half precision rounds to zero, or nearly."""
     side = case.model.graph
-    found_side = []
+    lost_epsilons = []
     for index, node in side.operations.items():
         epsilons = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
         finite_epsilons = [(name, value) for name, value in epsilons if value is not None]
@@ -456,8 +459,8 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
         note = remedies.raise_epsilon(name, limits.normal)
         nodes, remedy = [node.label], Remedy(note=note)
         culprit = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
-        found_side.append(culprit)
-    return found_side
+        lost_epsilons.append(culprit)
+    return lost_epsilons
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:

@@ -45,11 +45,14 @@ from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
 
 _LEFT = 0.25
-"""What is left of what quantizing costs, where it is said to be that of some nodes."""
+"""Nodes are at fault if at most this share of the quantization error remains without them. Chosen,
+not measured."""
 _BESIDE = 0.5
-"""From this share of a difference on, what is left without quantizing is why the models differ."""
+"""If at least this share of a difference remains without quantization, the models differ for
+another reason. Chosen, not measured."""
 _FEW = 4
-"""So many nodes are to blame at most, and half of all; of more it is what adds up."""
+"""Most nodes that are named, and at most half of all: if more are needed, the error accumulates.
+Chosen, not measured."""
 
 
 class Quantized:
@@ -57,7 +60,7 @@ class Quantized:
 
     Args:
         case: the quantized model.
-        reference: what it was made of.
+        reference: the model in floating point.
         party: who runs both.
         named: returns outputs of the reference by the names that the model has for them.
 

@@ -51,7 +51,8 @@ from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _MOST_VOTES = 8
-"""Nodes of one operator about which a third is asked, if it says the same of all."""
+"""Nodes of one operator for which a third backend is asked; if all votes agree, the others are
+taken to be the same."""
 
 
 def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
@@ -115,7 +116,7 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
 def _conclude(
     case: Case,
     runs: BackendRuns,
-    known_culprits: Trace,
+    trace: Trace,
     culprits: list[Culprit],
     mistaken: Sequence[Culprit],
     unclear: Sequence[Culprit],
@@ -125,14 +126,14 @@ def _conclude(
     Args:
         case: what is diagnosed.
         runs: what the backends compute.
-        known_culprits: what is right.
+        trace: the tensors of the party that is correct.
         culprits: nodes that a backend computes wrongly.
         mistaken: nodes that the arbiter computes wrongly.
         unclear: nodes of which nothing decides who computes them wrongly.
     """
     if culprits or mistaken:
         culprits = prove_remedies(
-            case, culprits, [*_right_pairs(case, runs, known_culprits)] if culprits else []
+            case, culprits, [*_right_pairs(case, runs, trace)] if culprits else []
         )
         if unclear and not any(culprit.remedy.proven for culprit in culprits):
             return _inconclusive_result(unclear, [*mistaken, *culprits])
@@ -141,11 +142,9 @@ def _conclude(
         return _inconclusive_result(unclear)
     if is_explained_by_precision(case, runs, by_steps=True):
         return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
-    result = diagnose_rounding(case, runs.compared.differences, known_culprits)
-    if result.verdict == INCONCLUSIVE and known_culprits.party is runs.request.arbiter:
-        plain = describe_plain_remedies(
-            case, _trace_outputs(case, runs, known_culprits), known_culprits.feed
-        )
+    result = diagnose_rounding(case, runs.compared.differences, trace)
+    if result.verdict == INCONCLUSIVE and trace.party is runs.request.arbiter:
+        plain = describe_plain_remedies(case, _trace_outputs(case, runs, trace), trace.feed)
         return evolve(result, reason=join_statements(result.reason, plain))
     return result
 

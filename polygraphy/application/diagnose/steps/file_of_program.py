@@ -44,9 +44,8 @@ from polygraphy.ports.diagnosing import (
 )
 
 _ALIKE = 0.5
-"""The share of nodes that a file has in common with another export, unless another tool has
-rewritten it: then nodes are not compared one by one.
-"""
+"""With a smaller share of common nodes, another tool rewrote the file, and nodes are not compared
+one by one. Chosen, not measured."""
 _NAMED = 4
 """Differences that are listed."""
 _LONGEST = 60

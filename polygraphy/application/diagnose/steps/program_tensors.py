@@ -61,7 +61,7 @@ from polygraphy.ports.editing import open_model
 _EXPORTED_NODES, _FEWEST_EXPORTS = 3_000, 2
 """Nodes that all other exports have together, and how many exports are tried of a large model."""
 _TOLD = 4
-"""A program of so few operations may be wrong in all of them."""
+"""In a program with at most this number of operations, all can be wrong."""
 _MOVES = (11, 23)
 """Seeds of what is moved to see what rounding does to an operation."""
 _PROVEN = ("attribute", "epsilon", "weight")

@@ -59,21 +59,24 @@ from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_c
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _STRONGLY = 0.95
-"""From this correlation on, two tensors are the same one, differently computed."""
+"""With at least this correlation, two tensors are the same one, computed differently. Chosen, not
+measured."""
 _STEPS = 8
-"""Epsilons that rounding does at most between two tensors that were saved."""
+"""Epsilons by which rounding changes a saved tensor at most. Chosen, not measured."""
 _ROUNDINGS = 4
-"""Epsilons of the type in which results were saved that a changed node may be off by."""
+"""Epsilons of the type in which results were saved by which a changed node may differ. Chosen, not
+measured."""
 _TF32 = 3e-3
 """The same as a share of the RMS, if products were computed in TF32 where they were saved."""
 _IMPROVED = 5
-"""So many times that share a node has to be off to tell a change from rounding."""
+"""A change is told from rounding if the node's error is this multiple of what remains. Chosen, not
+measured."""
 _BIASED, _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm"), 3
 """Operators with an optional bias, and the number of their inputs with it."""
 _HALF_STEP = 0.51
 """Largest rounding error of a quantized bias in steps, with the float32 rounding of the sum."""
 _INSIDE = 12
-"""Of so many nodes at most each is tried as another, where what is between them is not known."""
+"""Most nodes that are tried with other operators where the tensors between them are not known."""
 
 
 def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
@@ -171,21 +174,21 @@ class _SavedTensors:
             self._computed = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
-                    made_alone = compare_isolated_nodes(case, case.model, party, trace)
+                    isolated = compare_isolated_nodes(case, case.model, party, trace)
                 except BackendError as error:
                     notes.append(steps.cannot_run_nodes(party.name, error))
                     continue
-                case.keep_errors(party.name, "isolated", made_alone.compared)
+                case.keep_errors(party.name, "isolated", isolated.compared)
                 self._computed.append(party.name)
                 relevant = {
-                    name: (deviation, made_alone.values[name])
-                    for name, deviation in made_alone.wrong
+                    name: (deviation, isolated.values[name])
+                    for name, deviation in isolated.wrong
                     if _is_relevant(deviation, self._rounding(name, trace))
                     and not deviation.largest <= self._bias_rounding(name)
                 }
                 if relevant:
                     values = {name: value for name, (_, value) in relevant.items()}
-                    tf32 = tf32_tensors(case, party, trace, values, made_alone.compared)
+                    tf32 = tf32_tensors(case, party, trace, values, isolated.compared)
                     self._tf32 |= tf32
                     relevant = {name: off for name, off in relevant.items() if name not in tf32}
                 wrong.append(relevant)

@@ -94,19 +94,19 @@ class Preprocessing(Kind):
 
     def parse(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the values by step."""
-        found_parse: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for word in words:
             step, equals, text = word.partition("=")
             if not equals or step not in _KNOWN:
-                known_name = ", ".join(f"{name}=..." for name in _KNOWN)
-                raise BadValue(f"{word!r} is not one of {known_name}")
+                accepted = ", ".join(f"{name}=..." for name in _KNOWN)
+                raise BadValue(f"{word!r} is not one of {accepted}")
             try:
-                found_parse[step] = _parse_step_value(step, text)
+                settings[step] = _parse_step_value(step, text)
             except (ValueError, ZeroDivisionError):
                 raise BadValue(
                     f"{text!r} is not a valid value of {step}, as in {_EXAMPLES[step]}"
                 ) from None
-        return found_parse
+        return settings
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
         """Return one word per step."""
@@ -235,12 +235,12 @@ def shapes_in(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     Raises:
         BadValue: a word has no name, no colon, or unmatched brackets.
     """
-    found_pairs = []
+    shapes = []
     for word in words:
         for entry in _entries(word):
             name, text = _split_name(entry)
-            found_pairs.append((name, dims_in(text)))
-    return found_pairs
+            shapes.append((name, dims_in(text)))
+    return shapes
 
 
 def _split_name(entry: str) -> tuple[str, str]:

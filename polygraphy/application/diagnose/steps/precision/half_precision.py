@@ -29,7 +29,7 @@ from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import OpenModel, open_model
 
 _MUCH = 0.1
-"""So much of the size of an output is lost where it shows."""
+"""An error of this share of an output's size is reported as a loss. Chosen, not measured."""
 
 
 def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOutcome:

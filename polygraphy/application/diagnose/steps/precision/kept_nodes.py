@@ -28,7 +28,7 @@ from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_around
 
 _MOST_HOPS = 2
-"""How far from a node those are that a backend may join with it."""
+"""Distance in nodes within which a backend may fuse nodes."""
 
 
 def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:

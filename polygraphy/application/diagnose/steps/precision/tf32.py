@@ -112,9 +112,9 @@ def _worst(
     """Return the largest deviation from float32, and the number of its input set."""
     worst: tuple[Deviation | None, int] = None, 0
     for at, (own_values, expected_values) in enumerate(zip(values, expected)):
-        for found_deviation in case.differing(own_values, expected_values).values():
-            if worst[0] is None or found_deviation.excess > worst[0].excess:
-                worst = found_deviation, at
+        for measured in case.differing(own_values, expected_values).values():
+            if worst[0] is None or measured.excess > worst[0].excess:
+                worst = measured, at
     return worst
 
 
@@ -133,15 +133,13 @@ def _tf32_result(
             party.name,
             "precision",
             facts=[
-                tensor_in_low_precision(
-                    tensor, found_deviation.in_words(), found_deviation.relative, "TF32"
-                ),
+                tensor_in_low_precision(tensor, measured.in_words(), measured.relative, "TF32"),
                 why,
             ],
             remedy=remedy,
             op=case.model.nodes[index].operator,
         )
-        for index, tensor, found_deviation in losses[:_MOST_NAMED]
+        for index, tensor, measured in losses[:_MOST_NAMED]
     ]
     if culprits:
         return DiagnosisResult(FAULT, culprits)
@@ -182,8 +180,8 @@ def _tf32_excess(name: str, value: Any, expected: Any) -> float:
     if not is_float(expected) or value.shape != expected.shape:
         return 0.0
     limits = rounding_between((value, expected), (TF32, "float32"), name=name)
-    found_deviation = deviation(value, expected, rounding=limits)
-    return 0.0 if found_deviation is None else found_deviation.excess
+    measured = deviation(value, expected, rounding=limits)
+    return 0.0 if measured is None else measured.excess
 
 
 def _command(case: Case, wide: SuspectedParty) -> str:

@@ -31,13 +31,14 @@ from polygraphy.ports.diagnosing import QuantizedModel
 _REPAIRS, _REPAIRING = 24, 0.5
 """At most so many sets of parameters are corrected, in this share of `--budget`."""
 _CERTAIN = 0.9
-"""A repair counts if it leaves no more than this share of the loss, and all parameters are wrong by
-themselves, such as weights of other values.
-"""
+"""A repair counts if it leaves at most this share of the loss, and all parameters are wrong by
+themselves, such as weights with other values. Chosen, not measured."""
 _ALMOST = 1.5
-"""A parameter is not named if the others leave less than so many times as much."""
+"""A parameter is not named if the others alone leave at most this multiple of the error. Chosen,
+not measured."""
 _MANY = 3
-"""From so many activations that are cut off on, the calibration data are why."""
+"""If at least this number of activations is cut off, the calibration data are the reason. Chosen,
+not measured."""
 
 
 @frozen

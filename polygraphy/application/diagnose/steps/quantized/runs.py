@@ -18,7 +18,7 @@ from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.machine import release_memory
 
 HELPS = 0.5
-"""A repair counts if it leaves no more than this share of the loss."""
+"""A repair counts if it leaves at most this share of the loss. Chosen, not measured."""
 
 
 class GoalRuns:

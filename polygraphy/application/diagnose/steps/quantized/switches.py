@@ -21,9 +21,10 @@ Judge = Callable[[Sequence[Values]], float]
 _LARGEST = 1e6
 """A loss counts as at most this: it may be infinite."""
 _USUAL_LOSS = 0.01
-"""The loss that a site is expected to have, where it cannot be measured by itself."""
+"""The expected loss of a site that cannot be measured by itself. Chosen, not measured."""
 _AGAIN_SHARE = 0.25
-"""Weights that a backend quantizes again may take this share of the runs or time of the sites."""
+"""Share of the runs, or of the time, of the sites that weights may take which a backend quantizes
+again. Chosen, not measured."""
 
 
 class Switches:
@@ -37,7 +38,7 @@ class Switches:
 
     Attributes:
         requantizes: see there.
-        runs: how many times the model was run, on all data.
+        runs: number of runs of the model, on all data.
         seconds: the time of the fastest run on one input.
     """
 

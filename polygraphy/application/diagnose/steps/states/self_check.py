@@ -45,9 +45,11 @@ from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.machine import release_memory
 
 _EVERY = 16
-"""So many steps are all compared; of more, their number doubles from one to the next."""
+"""Up to this number of steps, all are compared; beyond, the distance between compared steps
+doubles."""
 _MORE = 20.0
-"""So many times what rounding explains of one operator is a difference."""
+"""A difference is a fault if it exceeds this multiple of the rounding limit of one operator: a
+step accumulates the rounding of several. Chosen, not measured."""
 _DEPTH = 16
 """Nodes that are followed backward from a node."""
 _MOVES = frozenset(

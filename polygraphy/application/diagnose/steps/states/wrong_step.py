@@ -102,12 +102,12 @@ def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
 
 
 def _prove_remedy(
-    case: Case, judge: Judge, result: DiagnosisResult, found_case: Case
+    case: Case, judge: Judge, result: DiagnosisResult, step_case: Case
 ) -> DiagnosisResult:
     """Return a result whose remedy was verified over all steps, if the model can be
     repaired here.
     """
-    repaired = found_case.repaired() if found_case.repaired is not None else None
+    repaired = step_case.repaired() if step_case.repaired is not None else None
     if repaired is None or not all(culprit.remedy.proven for culprit in result.culprits):
         return result
     try:
