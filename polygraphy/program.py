@@ -49,7 +49,7 @@ Listen = Callable[[str, str, int], object]
 """Takes the kind of an error, what is said about it, and its exit code."""
 
 before: list[Callable[[], object]] = []
-"""What is checked before a program's main function runs."""
+"""Checks that run before a program's main function."""
 
 
 def run(

@@ -133,7 +133,7 @@ def check_compiler() -> None:
 torch = mod.lazy_import("torch>=2.2")
 _LONGEST = 300
 _RELEASE = re.compile(rb'"torch_version": *"([^"]+)"')
-"""Which release a program says that it was saved by."""
+"""The PyTorch release that saved a program, as the file states it."""
 Keep = Callable[[str, Any], None]
 
 

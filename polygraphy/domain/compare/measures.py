@@ -249,4 +249,4 @@ MEASURES: dict[str, Method | type[MetricCompareFunc]] = {
     "non_finite": _non_finite,
     "error_distribution": _distribution,
 }
-"""By the name of the function."""
+"""Measures by function name."""

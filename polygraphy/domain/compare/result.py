@@ -269,7 +269,7 @@ _FIELDS = tuple(
     f"{statistic}_{kind}" for statistic in _STATISTICS for kind in ("absdiff", "reldiff")
 )
 _COMMON = ("thresholds", "tensor0", "tensor1", "_passed", "_mismatches")
-"""What nearly every settled result has besides its metrics."""
+"""Attributes that nearly every settled result has besides its metrics."""
 _PLAIN = _FIELDS[:6]
 _NUMBERS = itemgetter(*_PLAIN)
 _MOST_ATTRIBUTES = 13
@@ -642,7 +642,7 @@ def _differences_of(results: Iterable[CompareResult]) -> Iterator[Difference]:
 
 
 Columns = tuple[tuple[Any, ...], Sequence[float]]
-"""What many settled results have in common from one iteration to the next, and their metrics."""
+"""Values that many settled results have in common between iterations, and their metrics."""
 
 
 def columns_of(results: Iterable[Any]) -> Columns | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 Choice = tuple[int, ...]
-"""Positions of the replacements that are made, in order."""
+"""Positions of the chosen replacements, in order."""
 
 _NOISE = 0.01
 """Latencies that differ by no more than this share of the larger one are taken for the same."""

@@ -225,7 +225,7 @@ _SAME_VALUES = frozenset(
     }
 )
 _SHUTS_OUT = 1000
-"""How large a factor is, at least, that makes of what is not masked what does not count."""
+"""Least factor that a mask is multiplied by if masked positions do not count."""
 
 _MANY = 1 << 20
 """More values than these are no choice that a person wrote down."""

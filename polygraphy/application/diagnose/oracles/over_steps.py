@@ -66,9 +66,9 @@ STEPS_ON_WRONG_STEP: Sequence[Step[StepComparison]] = (
     explain_by_own_steps,
     blame_output,
 )
-"""What explains that a step differs, in order."""
+"""The steps that explain why a step differs, in order."""
 _OWN_STEPS = 6
-"""Steps in which outputs have to match where only states differ."""
+"""Steps in which outputs must match if only states differ."""
 _SETS = 4
 """Steps whose data the search of a single step gets."""
 

@@ -122,7 +122,7 @@ class MismatchFinder:
         )
 
     def _tolerances(self, kernel: Kernel) -> Floats:
-        """The largest difference that each element may have."""
+        """Return the largest difference that each element may have."""
         if self._allowed is None:
             self._allowed = self._scratch.floats()
         allowed = np.multiply(kernel.scale, self._rtol, out=self._allowed[: kernel.scale.size])

@@ -23,7 +23,7 @@ _BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
 the model with switches. Bytes may hold two weights.
 """
 _SHOWN = 3
-"""At most so many weights are named."""
+"""Most weights that are named."""
 
 
 def _needed_bytes(weight: Weight) -> int:
