@@ -244,8 +244,8 @@ class Compatibility:
 
     Attributes:
         backend: name of the backend.
-        reason: why it cannot run the model; None where it can.
-        unsupported: the nodes that it cannot run by themselves, as far as that is known.
+        reason: why it cannot run the model; None if it can.
+        unsupported: the known nodes that it cannot run by themselves.
     """
 
     backend: str

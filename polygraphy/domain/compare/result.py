@@ -472,7 +472,7 @@ class OutputCompareResult(CompareResult):
         return max(map(self._excess_of, self.tolerance.check_error_stat))
 
     def _excess_of(self, statistic: str) -> float:
-        """Return how many times a statistic is as large as its tolerance."""
+        """Return a statistic as a multiple of its tolerance."""
         if statistic != "elemwise":
             return self._excess_bound(statistic)
         worst = self.mismatches.worst if self.mismatches is not None else None
@@ -486,7 +486,7 @@ class OutputCompareResult(CompareResult):
         return self._ratio(*self.required(statistic))
 
     def _ratio(self, absolute: float | None, relative: float | None) -> float:
-        """Return how many times differences exceed their tolerances: the smaller of both ratios."""
+        """Return the error as a multiple of the tolerance: the smaller of both ratios."""
         limits = self.tolerance
         return min(excess_ratio(absolute, limits.atol), excess_ratio(relative, limits.rtol))
 
