@@ -239,7 +239,7 @@ class Failed(Exception):
         return any(sign in self.said for sign in _REFUSALS)
 
 
-_REFUSALS = ("(STFT, opset", "is no operator of the standard", "OpenVINO could not")
+_REFUSALS = ("(STFT, opset", "non-standard operator", "OpenVINO could not")
 """What a refusal names: the operator of the node, and its version; or what OpenVINO lacks."""
 
 

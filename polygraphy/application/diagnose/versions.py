@@ -122,7 +122,12 @@ def compare_versions(case: Case, environments: OtherVersions, feeds: Sequence[Fe
     is_single = len(case.parties) == 1
     for party in case.parties:
         title = titles.OTHER_VERSIONS if is_single else titles.other_versions(party.name)
-        version = environments.versions.get(party.name, {})
+        if party.name not in environments.versions:
+            case.record_version(party.name)
+            with case.attempt(title) as notes:
+                notes.append(steps.CANNOT_CHANGE_VERSION)
+            continue
+        version = environments.versions[party.name]
         answer = _compare_party(case, party, version, feeds, title)
         outcome = answer if isinstance(answer, Unexplained) else outcome
     return outcome

@@ -260,7 +260,11 @@ def _trace_folded(
         if has_lost_bias and not _is_of_norm(suspect, pairing, model, norms[0]):
             return evolve(suspect, nodes=bare, cause="structure")
         scaled = tuple(i for i in indexes if _is_own_bias(suspect, pairing, model, i, norms[0]))
-        return evolve(suspect, nodes=scaled or norms)
+        own_biases = [index for index in indexes if len(model.nodes[index].inputs) > 2]
+        if scaled or not own_biases or _scales_offset(suspect, pairing, model, norms[0]):
+            return evolve(suspect, nodes=scaled or norms)
+        # A bias of the convolution and an offset of the normalization add to the same number.
+        return evolve(suspect, nodes=tuple(sorted({*own_biases, *norms})))
     epsilon = _folding_epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
         change = changes.other_folded_epsilon(_NORMS, epsilon)
@@ -273,6 +277,17 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> 
     or scales the normalization's offset.
     """
     [(own_name, other_name), *_] = suspect.weights
+    weights = [pairing.model.constants.get(own_name), pairing.reference.constants.get(other_name)]
+    if all(weight is not None and weight.values is not None for weight in weights):
+        first, second = (np.asarray(weight.values, np.float64) for weight in weights if weight)
+        if first.shape == second.shape and np.isclose(second, first, 1e-4, 1e-6).mean() > 0.5:
+            return True
+    return _scales_offset(suspect, pairing, model, norm)
+
+
+def _scales_offset(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> bool:
+    """Return whether a bias differs by a multiple of an offset of its normalization."""
+    [(own_name, other_name), *_] = suspect.weights
     read = model.nodes[norm].inputs[1:5]
     weights = [pairing.model.constants.get(own_name), pairing.reference.constants.get(other_name)]
     weights += [model.constants.get(name) for name in read]
@@ -281,12 +296,11 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> 
         for weight in weights
         if weight and weight.values is not None
     ]
+    arrays = _without_padding(arrays)
     if len(arrays) < 6 or len({array.shape for array in arrays}) > 1:
         return False
     weight, reference_weight, scale, bias, mean, variance = arrays
     apart = reference_weight - weight
-    if np.isclose(reference_weight, weight, 1e-4, 1e-6).mean() > 0.5:
-        return True
     effective_mean = (
         mean * scale / np.sqrt(variance + float(model.nodes[norm].attribute("epsilon", 1e-5)))
     )
@@ -296,6 +310,15 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> 
         for array in (bias, effective_mean)
     )
     return any(np.linalg.norm(apart - share * array) < 1e-2 * size for array, share in shares)
+
+
+def _without_padding(arrays: list[Any]) -> list[Any]:
+    """Return arrays without the zeros that a backend stores at the end of the first ones."""
+    size = arrays[-1].size if arrays else 0
+    return [
+        array[:size] if array.ndim == 1 and array.size > size and not array[size:].any() else array
+        for array in arrays
+    ]
 
 
 def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Graph, conv: int, norm: int) -> bool:
@@ -309,6 +332,7 @@ def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Graph, conv: int, no
         for weight in weights
         if weight and weight.values is not None
     ]
+    arrays = _without_padding(arrays)
     if len(arrays) < 5 or len({array.shape for array in arrays}) > 1:
         return False
     weight, reference_weight, bias, scale, variance = arrays

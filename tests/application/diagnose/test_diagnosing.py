@@ -15,6 +15,7 @@ from onnx import helper
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
+from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.domain.ports import command_line
@@ -222,8 +223,17 @@ def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None
 def test_other_versions_are_compared_also_where_backends_match() -> None:
     said = r"wrong 1.2.0 and 1.1.0 give different results."
     different = pytest.raises(InconclusiveError, match=said)
-    with bind(open_environment, Elsewhere(), "wrong"), different:
+    lines: dict[str, str] = {}
+
+    class Reports:
+        def show_attempt(self, attempt: Attempt) -> None:
+            lines[attempt.title] = attempt.result
+
+        def show_result(self, result: DiagnosisResult) -> None: ...
+
+    with bind(open_environment, Elsewhere(), "wrong"), bind(DiagnosisReports, Reports()), different:
         diagnose(network(), [WrongRewriter(guilty=()), OnnxParty()], environments=["1.1.0"])
+    assert lines["other versions, onnx"] == "This backend cannot run in other environments."
 
 
 def test_that_the_evaluator_computes_what_this_version_does_is_said_of_one_that_differs() -> None:

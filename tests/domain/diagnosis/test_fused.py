@@ -124,6 +124,33 @@ def test_a_convolution_lost_its_bias_only_where_the_normalization_does_not_expla
     assert found.cause == cause
 
 
+@pytest.mark.parametrize(
+    ("offset", "nodes"),
+    [(lambda own: own * 0.5, ["conv"]), (lambda own: np.array([0.3, 0, 0]), ["conv", "norm"])],
+)
+def test_an_offset_is_of_the_bias_or_the_normalization_if_it_does_not_tell_them_apart(
+    offset, nodes
+):
+    """A backend may store the bias with zeros at the end."""
+    bare = plain()
+    bias = weight("own", [0.4, -0.7, 0.2])
+    conv = evolve(bare.nodes[0], inputs=("x", "w", "own"))
+    model = evolve(bare, weights=(*bare.weights, bias), nodes=(conv, *bare.nodes[1:]))
+    held = {one.name: np.asarray(one.values, np.float64) for one in model.weights}
+    added = held["own"] * held["s"] / np.sqrt(held["v"] + 1e-5)
+
+    def folded(numbers):
+        graph = fused(bare)
+        [first, second, *rest] = graph.weights
+        array = np.pad(np.asarray(second.values) + numbers, (0, 5))
+        return evolve(graph, weights=(first, weight(second.name, array), *rest))
+
+    pairing = pair_graphs(folded(added), folded(added + offset(added)))
+    [suspect] = trace_suspects(suspects(pairing), pairing, model)
+    assert [model.nodes[index].label for index in suspect.nodes] == nodes
+    assert is_open_trace(suspect, model) == (len(nodes) > 1)
+
+
 def test_a_node_that_is_missing_behind_fused_nodes_is_missing_beside_the_last_of_them():
     model = plain()
     right = fused(model)
