@@ -1,5 +1,4 @@
-"""What every generated program ends with: errors become exit codes, and the run is framed by a
-banner.
+"""The end of every generated program: errors become exit codes, and a banner frames the run.
 
 Exit codes: 0 passed; 1 a check failed; 2 wrong usage; 3 a backend, a build or a file failed; 4
 inconclusive; 130 interrupted. `POLYGRAPHY_EXIT_CODES=legacy` makes them 0 passed and 1 anything

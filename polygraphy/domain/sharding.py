@@ -1,4 +1,4 @@
-"""How a model is split over several devices, which work on one inference together."""
+"""Splitting a model over several devices that compute one inference together."""
 
 from __future__ import annotations
 

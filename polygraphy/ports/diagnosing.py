@@ -1,4 +1,4 @@
-"""What finds out why outputs are wrong."""
+"""Ports of the diagnosis."""
 
 from __future__ import annotations
 
@@ -451,13 +451,24 @@ class CodeTensors(Protocol):
     def with_codes(self) -> Any:
         """Return an ``onnx.ModelProto`` with all quantized tensors as outputs."""
 
-    def split(self, codes: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def split(
+        self, codes: Mapping[str, Any], marked: Sequence[str] = ()
+    ) -> tuple[Any, dict[str, Any]]:
         """Return an ``onnx.ModelProto`` in which nodes read given quantized tensors, and the inputs
         to feed.
+
+        Args:
+            codes: the quantized tensors.
+            marked: tensors that are outputs as well.
         """
 
-    def split_into_pairs(self, codes: Mapping[str, Any]) -> Any:
+    def split_into_pairs(self, codes: Mapping[str, Any], marked: Sequence[str] = ()) -> Any:
         """Return the same as `split`, with Q/DQ pairs instead of operators on quantized tensors."""
+
+    def float_nodes(self, name: str) -> Sequence[FloatNode]:
+        """Return the nodes in floating point between quantized tensors and a QuantizeLinear that
+        computes one, in order; none if another operator computes it.
+        """
 
 
 @port

@@ -1,4 +1,4 @@
-"""What changes models, and what that needs: shapes, constants, casts, layers, parts."""
+"""Ports for changing models: shapes, constants, casts, layers, parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenVINO raises, and what it is called here: the one place where the two meet."""
+"""Translation of OpenVINO's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runner asks of a model, whatever kind of model it is."""
+"""Uniform access to all kinds of PyTorch programs, for the runner."""
 
 from __future__ import annotations
 

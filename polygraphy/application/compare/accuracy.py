@@ -37,7 +37,7 @@ from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import open_spool
 
 if TYPE_CHECKING:
-    from polygraphy.domain.states.comparing import StepFigures
+    from polygraphy.domain.states.comparing import StepFigures, StepsCompared
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
 
@@ -324,14 +324,7 @@ def compare_accuracy(
         resolve(ResultStore).add_comparison(
             add_to_outputs_path, comparison.record.as_dict(verdicts)
         )
-    for verdict in verdicts or ():
-        comparison.console.comparison_finished(verdict)
-    if comparison.samples is not None:
-        for result in comparison.samples.results(is_whole=is_whole):
-            comparison.console.samples_compared(result)
-    steps = [figures.compared() for figures in comparison.steps.values()]
-    for compared in steps:
-        comparison.console.steps_compared(compared)
+    steps = _report(comparison, verdicts or (), is_whole=is_whole)
     if comparison.worst is not None:
         comparison.worst.save()
     if plot is not None and verdicts is not None:
@@ -348,6 +341,21 @@ def compare_accuracy(
     results = _save(verdicts, save_accuracy_path)
     results.steps = steps
     return results
+
+
+def _report(
+    comparison: _Comparison, verdicts: Sequence[AccuracyResult], *, is_whole: bool
+) -> list[StepsCompared]:
+    """Report verdicts, samples and steps, and return the steps of each pair."""
+    for verdict in verdicts:
+        comparison.console.comparison_finished(verdict)
+    if comparison.samples is not None:
+        for result in comparison.samples.results(is_whole=is_whole):
+            comparison.console.samples_compared(result)
+    steps = [figures.compared() for figures in comparison.steps.values()]
+    for compared in steps:
+        comparison.console.steps_compared(compared)
+    return steps
 
 
 def _refuse_unanswered(verdicts: Sequence[AccuracyResult]) -> None:

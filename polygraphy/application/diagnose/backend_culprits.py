@@ -1,4 +1,4 @@
-"""What is said of the places where a backend computes something else, and whether that helps."""
+"""Culprits in a backend: causes, evidence, and whether a remedy works."""
 
 from __future__ import annotations
 

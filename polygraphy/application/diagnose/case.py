@@ -1,4 +1,4 @@
-"""What all steps of a diagnosis share."""
+"""The case of a diagnosis: the data that all steps share."""
 
 from __future__ import annotations
 

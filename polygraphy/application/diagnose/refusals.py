@@ -1,4 +1,4 @@
-"""Which nodes a backend refuses, where it refuses a model that is valid."""
+"""The nodes that a backend rejects in a valid model."""
 
 from __future__ import annotations
 

@@ -162,10 +162,8 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     if repeat_failed:
         running.repeat(run, chosen, repeat_failed)
     rows = _compared_rows(running, run, chosen, profile, before)
-    names = [
-        f"{cell.cell.model} {label}" for cell in planned.cells for label in cell.cell.axes.labels
-    ]
-    rows, notes = mark_known_failures(rows, failures, date.today().isoformat(), names)
+    today = date.today().isoformat()
+    rows, notes = mark_known_failures(rows, failures, today, _labels(planned))
     diagnoses = running.diagnose_cells(run if diagnose else None, chosen, rows)
     outcome = SweepOutcome(
         rows,
@@ -177,6 +175,13 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         folder,
     )
     return _report_outcome(outcome)
+
+
+def _labels(planned: Planned) -> list[str]:
+    """Return the names of all cells."""
+    return [
+        f"{cell.cell.model} {label}" for cell in planned.cells for label in cell.cell.axes.labels
+    ]
 
 
 def _claim_folder(folder: str, *, may_continue: bool) -> None:

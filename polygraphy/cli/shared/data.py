@@ -1,4 +1,4 @@
-"""Which input data, and what makes them."""
+"""Options for input data, and the calls that create them."""
 
 from __future__ import annotations
 

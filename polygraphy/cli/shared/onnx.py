@@ -1,4 +1,4 @@
-"""How an ONNX model comes to be: the options about it, and the calls that they stand for."""
+"""Options for ONNX models, and the calls that load them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a command line reads and writes."""
+"""The files that a command line reads and writes."""
 
 from __future__ import annotations
 

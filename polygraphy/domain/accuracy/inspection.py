@@ -1,4 +1,4 @@
-"""What there is to say about saved data: tensor by tensor, and about a file as a whole."""
+"""Descriptions of saved data: each tensor, and a file as a whole."""
 
 from __future__ import annotations
 

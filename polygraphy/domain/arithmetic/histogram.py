@@ -1,4 +1,4 @@
-"""How values are distributed over bins of equal width."""
+"""Histograms with bins of equal width."""
 
 from __future__ import annotations
 

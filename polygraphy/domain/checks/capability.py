@@ -1,4 +1,4 @@
-"""Whether a backend can run a model: which nodes it supports, and why not the others."""
+"""Support of a model by a backend: supported nodes, and reasons for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the metrics are computed by: each measures two arrays of one shape."""
+"""Computation of the metrics: each function measures two arrays of one shape."""
 
 from __future__ import annotations
 

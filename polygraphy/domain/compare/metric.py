@@ -1,4 +1,4 @@
-"""What all metrics have in common: thresholds, verdicts, and the functions that compute them."""
+"""Base of all metrics: thresholds, verdicts, and the functions that compute them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What a comparison function answers about one output: its differences, and whether they are
-tolerable.
-"""
+"""Results of a comparison for one output: its differences, and whether they are within the
+tolerance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensors of two models may correspond, although their values differ."""
+"""Tensors of two models that may correspond although their values differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a diagnosis comes to: who is to blame for what, why, and what helps."""
+"""Results of a diagnosis: culprits with party, cause, evidence and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In what two models differ."""
+"""Differences between two models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backend executed, and how long each node took.
+"""Executed nodes of a backend, with their times.
 
 An execution profile has nothing to do with the optimization profiles of TensorRT, which are ranges
 of input shapes (`polygraphy.domain.tensors.profile`).

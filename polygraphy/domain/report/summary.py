@@ -1,4 +1,4 @@
-"""What a document comes to, in a sentence."""
+"""The summary of a document in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to outputs before they are compared."""
+"""Post-processing of outputs before they are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a check command says about what it checked."""
+"""The meaning of a check command's exit code and messages."""
 
 from __future__ import annotations
 

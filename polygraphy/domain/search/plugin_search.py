@@ -1,4 +1,4 @@
-"""Which of several replacements make a model cheaper to run: searches over what was measured."""
+"""Searches for replacements that make a model faster, based on measured latencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the nodes of a model do with its inputs, and the role that this implies."""
+"""Uses of a model's inputs by its nodes, and the roles that they imply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an output is put together: which of its elements were computed together.
+"""Parts of an output: elements that were computed together.
 
 A `Layout` says it as the graph does, for any shape: operands that are joined along an axis, a
 constant that fills what a mask shuts out, padding, and the steps behind that move elements. It is

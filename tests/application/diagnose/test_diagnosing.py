@@ -334,16 +334,20 @@ def test_a_remedy_of_a_rewrite_is_proven_on_all_data(
     assert [one["remedy"]["proven"] for one in kept.culprits] == [is_proven]
 
 
-def sums(factor: float, weight: float = 1.0) -> onnx.ModelProto:
-    """A state that grows by what is read, kept by a factor that is undone where it is used."""
+def sums(factor: float, weight: float = 1.0, window: int = 99) -> onnx.ModelProto:
+    """A state that grows by what is read, kept by a factor that is undone where it is used; the
+    last rows are summed.
+    """
     nodes = [
         helper.make_node("Mul", ["x", "w"], ["h"], "weigh"),
         helper.make_node("Mul", ["h", "f"], ["kept"], "keep"),
         helper.make_node("Concat", ["past", "kept"], ["present"], "join", axis=1),
         helper.make_node("Div", ["present", "f"], ["all"], "undo"),
-        helper.make_node("ReduceSum", ["all", "axes"], ["y"], "sum", keepdims=0),
+        helper.make_node("Slice", ["all", "from", "to", "axes"], ["last"], "window"),
+        helper.make_node("ReduceSum", ["last", "axes"], ["y"], "sum", keepdims=0),
     ]
     weights = {"w": np.float32(weight), "f": np.float32(factor), "axes": np.array([1])}
+    weights |= {"from": np.array([-window]), "to": np.array([99])}
     ends = [value("x", [1, "t", 4]), value("past", [1, "p", 4])], [
         value("y", [1, 4]),
         value("present", [1, "n", 4]),
@@ -351,11 +355,15 @@ def sums(factor: float, weight: float = 1.0) -> onnx.ModelProto:
     return make("sums", nodes, *ends, weights=weights)
 
 
-@pytest.mark.parametrize(("weight", "verdict"), [(1.0, "agree"), (1.5, "fault")])
+@pytest.mark.parametrize(
+    ("weight", "window", "culprit"), [(1.0, 99, ""), (1.5, 99, "weigh"), (1.0, 60, "window")]
+)
 def test_states_that_hold_other_values_are_no_fault(
-    weight: float, verdict: str, kept: Kept
+    weight: float, window: int, culprit: str, kept: Kept
 ) -> None:
-    diagnose(sums(3.0, weight), [OnnxParty()], reference=sums(1.0))
-    assert kept.verdict == verdict
-    if verdict == "agree":
+    """A window that is too small shows when more rows were read."""
+    diagnose(sums(3.0, weight, window), [OnnxParty()], reference=sums(1.0))
+    assert kept.verdict == ("fault" if culprit else "agree")
+    assert not culprit or any(culprit in one["nodes"] for one in kept.culprits)
+    if not culprit:
         assert "its own states" in kept.summary

@@ -13,7 +13,7 @@ from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import define, evolve
 
 from polygraphy.adapters.onnx.graph.element_types import versions_of
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
@@ -252,9 +252,27 @@ class _ReadLater(WeightArrays):
 
     def array(self, tensor: TensorProto) -> Any:
         """Return a function that reads the elements."""
-        later = partial(super().array, tensor)
+        read = partial(_IN_MODEL.array, tensor)
         nbytes = prod(tensor.dims[:]) * _dtype_of(tensor.data_type)[1]
-        return later if nbytes >= _LARGE else cache(later)
+        return read if nbytes >= _LARGE else _ReadOnce(read)
+
+
+_IN_MODEL = WeightArrays("")
+
+
+@define(eq=False)
+class _ReadOnce:
+    """Returns what a function returns, which is called once; unlike `functools.cache`, it can be
+    sent to another process.
+    """
+
+    read: Callable[[], Any]
+    elements: Any = None
+
+    def __call__(self) -> Any:
+        if self.elements is None:
+            self.elements = self.read()
+        return self.elements
 
 
 class _SingleNumbers(WeightArrays):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.domain.quantization.code_tensors import CodeTensor
+from polygraphy.domain.quantization.sites import FloatNode
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -34,6 +35,9 @@ _ZERO_POINT: Mapping[str, int] = {
 }
 """Operators that compute codes, with the position of the zero point, whose type codes have."""
 _GIVEN = "//given"
+_QUANTIZE = "QuantizeLinear"
+_ENDS = {*_ZERO_POINT, "DequantizeLinear"}
+"""Operators that compute quantized tensors, or read them."""
 
 
 class CodeTensors:
@@ -75,8 +79,10 @@ class CodeTensors:
         )
         return copy
 
-    def split(self, codes: Mapping[str, Any]) -> tuple[ModelProto, dict[str, Any]]:
-        """Return the model in which nodes read the given codes, and the inputs for them."""
+    def split(
+        self, codes: Mapping[str, Any], marked: Sequence[str] = ()
+    ) -> tuple[ModelProto, dict[str, Any]]:
+        """Return the model in which nodes read given codes, and the inputs for them."""
         copy = self.with_codes()
         for node in copy.graph.node:
             node.input[:] = [f"{name}{_GIVEN}" if name in codes else name for name in node.input]
@@ -84,13 +90,34 @@ class CodeTensors:
             onnx.helper.make_tensor_value_info(f"{name}{_GIVEN}", self._types[name], array.shape)
             for name, array in codes.items()
         )
+        known = {value.name for value in copy.graph.output}
+        copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in {*marked} - known)
         return copy, {f"{name}{_GIVEN}": array for name, array in codes.items()}
 
-    def split_into_pairs(self, codes: Mapping[str, Any]) -> ModelProto:
+    def split_into_pairs(self, codes: Mapping[str, Any], marked: Sequence[str] = ()) -> ModelProto:
         """Return the same model with Q/DQ pairs instead of operators on codes."""
-        copy, _ = self.split(codes)
+        copy, _ = self.split(codes, marked)
         replace_by_pairs(copy)
         return copy
+
+    def float_nodes(self, name: str) -> Sequence[FloatNode]:
+        """Return the nodes in floating point before a QuantizeLinear; see the port."""
+        makers = {output: node for node in self._model.graph.node for output in node.output}
+        maker = makers.get(name)
+        pending = [*maker.input][:1] if maker is not None and maker.op_type == _QUANTIZE else []
+        names: set[str] = set()
+        while pending:
+            current = pending.pop()
+            node = makers.get(current)
+            if node is None or node.op_type in _ENDS or current in names:
+                continue
+            names.update(node.output)
+            pending += node.input
+        return [
+            FloatNode(identity_of(node), node.op_type, [*node.input], [*node.output])
+            for node in self._model.graph.node
+            if not names.isdisjoint(node.output) and node.op_type != "Constant"
+        ]
 
 
 def _code_tensor(node: NodeProto, makers: Mapping[str, NodeProto], dtype: Any) -> CodeTensor:

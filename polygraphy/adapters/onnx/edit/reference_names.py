@@ -1,4 +1,4 @@
-"""Which form of a reference a quantizer read, and what that form calls the tensors of a model."""
+"""The form of a reference that a quantizer read, and its names of a model's tensors."""
 
 from __future__ import annotations
 

@@ -359,15 +359,8 @@ def find_shard_hints(
             shapes = [describe_value(infos.get(name)).shape for name in names]
             return next((len(shape) for shape in shapes if shape is not None), fallback)
 
-        fused = None
-        if cp_type == _FUSED:
-            fused = FusedAttention(
-                is_causal=is_causal,
-                q_shuffle=_permutation(q_shuffle),
-                k_shuffle=_permutation(k_shuffle),
-                v_shuffle=_permutation(v_shuffle),
-                nb_rank=nb_rank,
-            )
+        q, k, v = (_permutation(shuffle) for shuffle in (q_shuffle, k_shuffle, v_shuffle))
+        fused = FusedAttention(is_causal, q, k, v, nb_rank) if cp_type == _FUSED else None
         inputs_behind = _inputs_behind(graph, layers) if suggest_io else []
         outputs_behind = _outputs_behind(graph, layers) if suggest_io else []
         return ShardHints(

@@ -1,4 +1,4 @@
-"""What is asked of every ONNX model as it is read, damaged texts and sizes included.
+"""Checks of every ONNX model when it is read, such as invalid text and sizes.
 
 The bytes of protobuf messages: going through the fields of one, and making fields.
 

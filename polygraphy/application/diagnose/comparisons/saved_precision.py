@@ -1,4 +1,4 @@
-"""Which saved tensors only differ because products were computed in TF32 where they were saved."""
+"""Saved tensors that differ only because their products were computed in TF32."""
 
 from __future__ import annotations
 

@@ -54,6 +54,7 @@ from polygraphy.domain.diagnosis.words import (
 )
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import deviation
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.states.pairs import Conflict, describe_pairs, state_pairs
@@ -67,8 +68,10 @@ STEPS_ON_WRONG_STEP: Sequence[Step[StepComparison]] = (
     blame_output,
 )
 """The steps that explain why a step differs, in order."""
-_OWN_STEPS = 6
-"""Steps in which outputs must match if only states differ."""
+_OWN_STEPS = (6, 24)
+"""The fewest and the most steps in which outputs must match if only states differ: a window
+or a buffer shows its fault when it is full.
+"""
 _SETS = 4
 """Steps whose data the search of a single step gets."""
 
@@ -175,20 +178,29 @@ def compare_own_states(found: Found, request: Request) -> Found:
         return found
     if len(case.model.inputs) < 2 or not state_pairs(case.model.graph)[0]:
         return found
-    loader = StepLoader(case.model.proto, _OWN_STEPS, data_loader=given)
-    try:
-        states = _open_states(case, request, loader)
-        if states.right is None or states.conflicts:
+    weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
+    most = int(RunBudget.for_bytes(weights, *_OWN_STEPS).runs)
+    for number in dict.fromkeys((most, _OWN_STEPS[0])):  # A model may have room for few steps.
+        loader = StepLoader(case.model.proto, number, data_loader=given)
+        try:
+            states = _open_states(case, request, loader)
+            if states.right is None or states.conflicts:
+                return found
+            with case.attempt(titles.OWN_STATES) as notes:
+                beside = run_side_by_side(Judge.between(case, states.own, states.right))
+                notes.append(_describe_steps(states.own, beside))
+        except PolygraphyException:
+            continue
+        if beside.first is not None and beside.states:
+            # Generated states are not the same in both, so only the steps show the fault.
+            outcome = compare_side_by_side(case, states)
+            is_better = isinstance(outcome, Found) and outcome.result.culprits
+            return outcome if isinstance(outcome, Found) and is_better else found
+        if beside.first is not None or beside.unread or not beside.states:
             return found
-        with case.attempt(titles.OWN_STATES) as notes:
-            beside = run_side_by_side(Judge.between(case, states.own, states.right))
-            notes.append(_describe_steps(states.own, beside))
-    except PolygraphyException:
-        return found
-    if beside.first is not None or beside.unread or not beside.states:
-        return found
-    reason = reasons.states_hold_other_values(beside.states, _OWN_STEPS)
-    return Found(DiagnosisResult(AGREE, reason=reason), case)
+        reason = reasons.states_hold_other_values(beside.states, number)
+        return Found(DiagnosisResult(AGREE, reason=reason), case)
+    return found
 
 
 def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:

@@ -1,4 +1,4 @@
-"""Which options about TensorRT have no effect."""
+"""Warnings about TensorRT options without effect."""
 
 from __future__ import annotations
 

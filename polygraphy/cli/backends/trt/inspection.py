@@ -1,4 +1,4 @@
-"""How `inspect model` makes the TensorRT network or engine that it shows."""
+"""The TensorRT network or engine that `inspect model` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a program builds, loads and runs a TensorRT engine, as calls."""
+"""The calls with which a program builds, loads and runs an engine."""
 
 from __future__ import annotations
 

@@ -154,11 +154,11 @@ class Extent(NamedTuple):
     """The mean of the finite ones."""
 
     def max(self) -> float:
-        """The largest difference; NaN if any is."""
+        """Return the largest difference; NaN if any is."""
         return math.nan if self.nan else self.peak
 
     def mean(self) -> float:
-        """The mean difference; NaN if any is, 0 if there are none."""
+        """Return the mean difference; NaN if any is, 0 if there are none."""
         if self.nan:
             return math.nan
         return math.inf if self.infinite else self.average

@@ -7,7 +7,9 @@ not cause the next. One run shows all nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
@@ -21,10 +23,15 @@ from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.model.regions import BOUNDED
 from polygraphy.domain.quantization.code_tensors import CodeTensor, StepDifference, step_differences
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import CodeTensors, SuspectedParty, find_code_tensors
 
 _FUNCTIONS = BOUNDED | {"Gelu", "LayerNormalization", "QLinearSigmoid", "QLinearSoftmax", "Sqrt"}
 """Functions that backends compute by a table, or approximate."""
+_MOST_OF_ERROR = 0.25
+"""The first node with this share of the error of the last one has computed it; the nodes after it
+pass it on.
+"""
 _MOST = 8
 """At most this many nodes are named."""
 
@@ -99,7 +106,10 @@ def _compare_codes(
             search.culprit(party, step_difference, runs)
             for party, step_difference in larger[:_MOST]
         ]
-        culprits = [culprit for culprit in decided if culprit is not None]
+        culprits: list[Culprit] = []
+        for culprit in decided:  # Several tensors may follow from one wrong node.
+            if culprit is not None and culprit.nodes not in [one.nodes for one in culprits]:
+                culprits.append(culprit)
         if not culprits:
             return Skip("codes differ by several steps, and nobody can decide")
         return Found(DiagnosisResult(FAULT, culprits), case)
@@ -117,6 +127,16 @@ def _compare_codes(
 def _share_limit(op: str) -> float:
     """Return the share of elements that may differ by one step, by operator."""
     return COARSELY if op in _FUNCTIONS else ONE_STEP
+
+
+def _relative_error(value: Any, expected: Any) -> float:
+    """Return the rms of an error relative to the rms of the expected values; 0 if unknown."""
+    if value is None or expected is None or not is_float(expected) or not np.size(expected):
+        return 0.0
+    exact = np.asarray(expected, np.float64)
+    error = float(np.sqrt(np.mean((np.asarray(value, np.float64) - exact) ** 2)))
+    size = float(np.sqrt(np.mean(exact**2)))
+    return error / size if size > 0 else float(error > 0)
 
 
 class CodeSearch:
@@ -188,7 +208,31 @@ class CodeSearch:
             facts.append(words.correct_without_rewrites(wrong[0].name))
         tensor, cause = step_difference.tensor, "rewrite" if is_rewrite else "kernel"
         name = wrong[0].name
-        return Culprit([tensor.node], tensor.name, name, cause, facts=facts, op=tensor.op)
+        node, op = self._first_wrong_node(tensor, wrong[0], arbiter)
+        return Culprit([node], tensor.name, name, cause, facts=facts, op=op)
+
+    def _first_wrong_node(
+        self, tensor: CodeTensor, wrong: SuspectedParty, arbiter: SuspectedParty
+    ) -> tuple[str, str]:
+        """Return name and operator of the first node in floating point that a backend computes
+        incorrectly from equal codes; of the node that quantizes if that cannot be seen.
+        """
+        nodes = self._codes.float_nodes(tensor.name)
+        names = [node.makes[0] for node in nodes]
+        if len(nodes) < 2:
+            return tensor.node, tensor.op
+        try:
+            split, _ = self._codes.split(self._given, names)
+            values = wrong.load(split)(self._split_feed)
+            pairs = self._codes.split_into_pairs(self._given, names)
+            expected = arbiter.load(pairs)(self._split_feed)
+        except REFUSALS:
+            return tensor.node, tensor.op
+        errors = [_relative_error(values.get(name), expected.get(name)) for name in names]
+        for node, error in zip(nodes, errors):
+            if error > 0 and error >= _MOST_OF_ERROR * min(errors[-1], 1.0):
+                return node.name, node.op
+        return tensor.node, tensor.op
 
     def _can_run(self, party: SuspectedParty) -> bool:
         """Return whether a backend can load the model."""

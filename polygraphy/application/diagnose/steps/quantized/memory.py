@@ -1,6 +1,5 @@
-"""What a diagnosis of a quantized model can say if the search does not fit into memory: the loss of
-each weight, measured one node at a time.
-"""
+"""The diagnosis of a quantized model that does not fit into memory: the loss of each weight, one
+node at a time."""
 
 from __future__ import annotations
 
