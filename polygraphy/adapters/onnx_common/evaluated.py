@@ -1,4 +1,4 @@
-"""What runners have in common whose model is an ONNX graph that is evaluated in NumPy."""
+"""Base of runners that evaluate an ONNX graph in NumPy."""
 
 from __future__ import annotations
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.model.graph import Graph, Node
-from polygraphy.domain.states.pairs import StatePair
+from polygraphy.domain.states.pairs import GROWS, StatePair, state_pairs
+from polygraphy.domain.states.roles import roles_of
+from polygraphy.domain.states.uses import MASK
 from polygraphy.domain.tensors.shapes import lengths_in_names
 
 _PACKED_OR_KEY = {
@@ -60,6 +62,21 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
         if len(shape) == 4 and isinstance(shape[3], str) and size:
             sizes.setdefault(shape[3], size)
     return sizes
+
+
+def mask_sizes(graph: Graph) -> dict[str, int]:
+    """Return the lengths of attention masks by the names of their dimensions, for one past and one
+    new position, if no other input has the same dimension.
+    """
+    pairs = [pair for pair in state_pairs(graph)[0] if pair.kind == GROWS]
+    if not pairs:
+        return {}
+    masks = {*roles_of(graph, pairs).inputs_of(MASK)}
+    own = {tensor.shape[-1] for tensor in graph.inputs if tensor.name in masks and tensor.shape}
+    others = {
+        dim for tensor in graph.inputs if tensor.name not in masks for dim in tensor.shape or ()
+    }
+    return {dim: 2 for dim in own - others if isinstance(dim, str)}
 
 
 class _Widths:

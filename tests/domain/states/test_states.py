@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.comparator import DataLoader, StepLoader
 from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.states.cache_sizes import mask_sizes
 from polygraphy.domain.states.loading import read_graph
 from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
 from polygraphy.domain.states.names import pairs_by_config, pairs_by_name
@@ -652,3 +653,17 @@ def test_a_batch_of_loaded_data_is_that_of_all_inputs() -> None:
     assert {name: array.shape[0] for name, array in first.items()} == dict.fromkeys(first, 2)
     assert first["past.0.key"].shape == (2, 0, 8)
     assert second["position_ids"].tolist() == [[3], [3]]
+
+
+def test_a_mask_in_a_single_run_covers_the_past_and_the_new_position() -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 17]>
+        m (int64[1,S] ids, int64[1,T] attention_mask, float[1,P,8] past)
+            => (float[1,S,8] y, float[1,N,8] present)
+        <float[32,8] words = {0.0}>
+        { y = Gather (words, ids) present = Concat <axis = 1> (past, y) }
+    """
+    graph = read_graph(onnx.parser.parse_model(text))
+    shared = read_graph(onnx.parser.parse_model(text.replace("1,T", "1,S")))
+    assert graph is not None and shared is not None
+    assert (mask_sizes(graph), mask_sizes(shared)) == ({"T": 2}, {})

@@ -1,4 +1,4 @@
-"""What an ONNX model tells about itself without being run.
+"""Facts about an ONNX model that are known without running it.
 
 In which data types the outputs of an ONNX model are computed.
 
@@ -225,7 +225,7 @@ _SAME_VALUES = frozenset(
     }
 )
 _SHUTS_OUT = 1000
-"""How large a factor is, at least, that makes of what is not masked what does not count."""
+"""Least factor that a mask is multiplied by if masked positions do not count."""
 
 _MANY = 1 << 20
 """More values than these are no choice that a person wrote down."""
@@ -636,10 +636,10 @@ def _dim_lengths(model: ModelProto) -> dict[str, int]:
     if not may_be_caches(shapes):
         return {}
     from polygraphy.adapters.onnx.describe.reading import read_graph
-    from polygraphy.domain.states.cache_sizes import cache_sizes
+    from polygraphy.domain.states.cache_sizes import cache_sizes, mask_sizes
 
     graph = read_graph(model)
-    return {} if graph is None else cache_sizes(graph, (), None)
+    return {} if graph is None else {**mask_sizes(graph), **cache_sizes(graph, (), None)}
 
 
 def _tensor_sources(graph: GraphProto) -> dict[str, str]:
