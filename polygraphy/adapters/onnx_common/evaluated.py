@@ -44,7 +44,7 @@ def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iter
     BackendError.
 
     Args:
-        doing: what is done with the model meanwhile, as in ``run``.
+        doing: the current action, as in ``run``.
         who: evaluates it.
         backend: name of the backend.
         remedy: what helps where an operator has no implementation.
