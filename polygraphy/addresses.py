@@ -53,7 +53,7 @@ ADDRESSES = {
         for library in ("numpy", "onnx", "onnxrt", "tensorrt", "torch")
     },
 }
-"""What has the names of each module: another module, or an object in one."""
+"""The module, or the object in one, that has the names of each published module."""
 
 
 class _Alias:

@@ -26,7 +26,7 @@ def _is_on(variable: str) -> bool:
 
 
 PROBLEMS: list[str] = []
-"""What is wrong with variables; the logger warns of it when it is first imported."""
+"""Problems with environment variables; the logger warns of them when it is first imported."""
 
 
 def _note_ignored(variable: str, expected: str, default: object) -> None:
@@ -95,7 +95,7 @@ TRIAL_TIME_LIMIT_S: int = _integer("POLYGRAPHY_TRIAL_TIME_LIMIT_S", 30)
 """Seconds that `check lint` gives a model, or a part of one, to be run. Negative for any number."""
 
 USE_TENSORRT_RTX: bool = _is_on("POLYGRAPHY_USE_TENSORRT_RTX")
-"""Use TensorRT-RTX where TensorRT is meant."""
+"""Whether TensorRT-RTX is used in place of TensorRT."""
 
 EXIT_CODES: str = _choice("POLYGRAPHY_EXIT_CODES", ("", "legacy"))
 """Exit codes of the command line: `""` for this package's table, `"legacy"` for 0, 1 and 2 only."""

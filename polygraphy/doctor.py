@@ -1,4 +1,4 @@
-"""What is installed on this machine, and what is missing."""
+"""A report of installed and missing packages."""
 
 from polygraphy.application.doctor import doctor
 

@@ -1,4 +1,4 @@
-"""What a package needs to add a backend to the command line; see examples/numpy_backend."""
+"""Names for packages that add a backend to the command line; see examples/numpy_backend."""
 
 from polygraphy.cli.backends.built_in import Backend
 from polygraphy.cli.declare.errors import BadValue

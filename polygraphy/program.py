@@ -1,5 +1,4 @@
-"""What every generated program ends with: errors become exit codes, and the run is framed by a
-banner.
+"""The end of every generated program: errors become exit codes, and a banner frames the run.
 
 Exit codes: 0 passed; 1 a check failed; 2 wrong usage; 3 a backend, a build or a file failed; 4
 inconclusive; 130 interrupted. `POLYGRAPHY_EXIT_CODES=legacy` makes them 0 passed and 1 anything
@@ -49,7 +48,7 @@ Listen = Callable[[str, str, int], object]
 """Takes the kind of an error, what is said about it, and its exit code."""
 
 before: list[Callable[[], object]] = []
-"""What is checked before a program's main function runs."""
+"""Checks that run before a program's main function."""
 
 
 def run(

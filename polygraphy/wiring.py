@@ -217,7 +217,7 @@ and the name of the adapter. Sorted.
 
 _PRELOAD = {"preload": "polygraphy.cli.backends.built_in:modules_for"}
 _ARGUMENTS: dict[str, dict[str, Any]] = {"Commands": _PRELOAD, "launch": _PRELOAD}
-"""What adapters are made, or called, with besides, by port."""
+"""Additional arguments of adapters, by port."""
 
 _DATA_TYPES = "DataTypeConverter"
 """The port that other packages may have adapters of: for their own data types."""

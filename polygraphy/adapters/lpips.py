@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CHANNELS = (1, 3)
 
 RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
-"""What images usually are between."""
+"""Usual ranges of image values."""
 
 
 def as_images(array: Array) -> Array:

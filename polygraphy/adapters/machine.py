@@ -110,11 +110,11 @@ def _read(path: Path) -> str:
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
 """Only glibc has it."""
 _UNKNOWN = 1 << 30
-"""What is taken to be free where the system does not tell."""
+"""Assumed free memory in bytes if the system does not report it."""
 
 
 _ROOT = Path("/")
-"""Where the file systems ``/proc`` and ``/sys`` are."""
+"""The folder that contains ``/proc`` and ``/sys``."""
 
 
 def cores() -> int:

@@ -18,7 +18,7 @@ from polygraphy.domain.environment import Section
 
 _NAME = "polygraphy"
 _SHOWN = 3
-"""How many left files are named."""
+"""Remaining files that are named."""
 _REMEDY = f"Repeat pip uninstall {_NAME} until none is left, then install this package again."
 
 

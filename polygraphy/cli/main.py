@@ -392,7 +392,7 @@ _OTHER_NAMES = {
     "inspect results": _DATA,
     "inspect inputs": _DATA,
 }
-"""What to type for commands that other tools have, or that are easily expected here."""
+"""What to type instead of command names of other tools, or names that users expect."""
 
 
 def _unknown_command(first: str, name: str) -> CommandLineError:

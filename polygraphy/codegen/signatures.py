@@ -1,4 +1,4 @@
-"""What published functions, classes and methods take; written by ``make signatures``."""
+"""Signatures of published functions, classes and methods; written by ``make signatures``."""
 
 from __future__ import annotations
 

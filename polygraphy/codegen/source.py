@@ -31,7 +31,7 @@ class ByteCount(int):
 
 
 _ROUND = 1e6
-"""From here on, zeros are hard to count."""
+"""Numbers from this one on are written with exponents, because their zeros are hard to count."""
 _SAFE_EXPONENT = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-])0*(\d+)$")
 
 
@@ -118,7 +118,7 @@ def _float(value: float) -> str:
 
 
 _PLAIN = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*", re.ASCII)
-"""What no shell expands; a word that starts with ``=`` is a command for zsh."""
+"""Words that no shell expands; a word that starts with ``=`` is a command for zsh."""
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 
 

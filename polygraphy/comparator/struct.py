@@ -1,4 +1,4 @@
-"""What runs and comparisons are kept in: results per runner, iteration and output.
+"""Results of runs and comparisons, by runner, iteration and output.
 
 Pickles name these classes by this module, as NVIDIA's do.
 """

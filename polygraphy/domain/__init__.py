@@ -1,3 +1,1 @@
-"""What the problem is made of: values, rules and arithmetic. Nothing here knows a backend, a file
-or a terminal.
-"""
+"""Values, rules and arithmetic. Nothing here knows a backend, a file or a terminal."""

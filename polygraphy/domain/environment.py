@@ -1,4 +1,4 @@
-"""What is known about the machine and what is installed on it."""
+"""Facts about the machine and its installed packages."""
 
 from __future__ import annotations
 

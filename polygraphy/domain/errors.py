@@ -34,7 +34,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _LISTED = 10
-"""How many of the names that there are an error lists."""
+"""Existing names that an error lists."""
 
 
 class PolygraphyException(Exception):
@@ -145,7 +145,7 @@ class BackendError(PolygraphyException):
     """A backend that could not load, build or run. `backend` is its name."""
 
     is_crash = False
-    """Whether it ended its process."""
+    """Whether the failure ended its process."""
 
     def __init__(self, message: object, *, backend: str = "", hint: str = "") -> None:
         """Create the error with the name of the backend."""

@@ -14,10 +14,10 @@ from polygraphy.domain.tensors.pickling import pickle_as
 DEFAULT_RTOL = 1e-5
 DEFAULT_ATOL = 1e-5
 ROUNDING_LIMIT = "rounding limit"
-"""How the reason begins of a tolerance that rounding along the model explains."""
+"""The beginning of the reason for a tolerance from rounding."""
 
 STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
-"""What may be checked: every element, or one statistic of all differences."""
+"""Values that can be checked: every element, or one statistic of all differences."""
 
 
 def joint_reason(absolute: str, relative: str) -> str:
@@ -57,7 +57,7 @@ class Threshold:
     __slots__ = ()
 
     METRIC_FIELDS: ClassVar[list[str]] = []
-    """The metrics that a threshold of this kind can be about, where it chooses some of several."""
+    """Metrics that a threshold of this kind can limit, if it limits one of several."""
 
     def metric_fields(self) -> tuple[str, ...]:
         """Return the names of the metrics that decide."""
@@ -95,6 +95,7 @@ class Tolerance(Threshold):
         if statistic != "elemwise"
         for kind in ("absdiff", "reldiff")
     ]
+    """Metrics that a threshold of this kind can limit, if it limits one of several."""
 
     check_error_stat: tuple[str, ...] = field(default=("elemwise",), converter=_statistics)
     atol: float = field(default=DEFAULT_ATOL, converter=_number)

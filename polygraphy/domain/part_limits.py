@@ -1,4 +1,4 @@
-"""What rounding explains of each part of an output, and how far its elements are off."""
+"""The rounding limit of each part of an output, and the errors of its elements."""
 
 from __future__ import annotations
 

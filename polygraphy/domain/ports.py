@@ -1,4 +1,4 @@
-"""What the domain itself asks of the world outside: protocols, which `polygraphy.wiring` binds.
+"""Ports that the domain itself calls; `polygraphy.wiring` binds them.
 
 Ports that one file of the domain asks alone, or that take a value of the domain, stand there:
 `DataTypeConverter`, `Spool`, `PerceptualDistance`, `read_graph`, `results_html`.

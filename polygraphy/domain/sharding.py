@@ -1,4 +1,4 @@
-"""How a model is split over several devices, which work on one inference together."""
+"""Splitting a model over several devices that compute one inference together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ and a part of the weights.
 """
 
 REDUCTIONS = ("sum", "prod", "min", "max", "avg")
-"""What may become of the values that several devices have of one element."""
+"""Reductions of the values of one element on several devices."""
 
 
 @frozen

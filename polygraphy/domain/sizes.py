@@ -1,4 +1,4 @@
-"""How large the numbers of an output are, part by part: what the judge measures errors against.
+"""Sizes of the parts of an output, relative to which errors are judged.
 
 An output has the parts that its graph says (`Layout`). If nobody knows the graph, slices along an
 axis are parts if all elements of some are so small that the tolerance of the rest covers them. In

@@ -1,4 +1,4 @@
-"""Which implementation a builder chose for each layer, and which may be to blame for failures.
+"""The implementations that a builder chose for layers, and those that may cause failures.
 
 The values are plain: data types and tactics are kept as the builder printed them, so a replay is
 read and compared without the backend that recorded it.

@@ -15,10 +15,10 @@ __all__ = [
 ]
 
 PUBLIC_ERROR = "polygraphy.exception:PolygraphyException"
-"""What `Logger.critical` raises."""
+"""The error that `Logger.critical` raises."""
 
 INTERNAL_ERROR = "polygraphy.exception:PolygraphyInternalException"
-"""What `Logger.internal_error` raises."""
+"""The error that `Logger.internal_error` raises."""
 
 _MARK = "_polygraphy_was_logged"
 

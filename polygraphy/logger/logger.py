@@ -140,7 +140,7 @@ class Logger:
     SEVERITY_LETTER_MAPPING = {
         value: f"[{levels.letter_of(value)}]" for value in levels.SEVERITIES.values()
     }
-    """How a line of each severity starts."""
+    """Beginning of a log line, by severity."""
 
     SEVERITY_COLOR_MAPPING = {
         value: levels.color_of(value) or None for value in levels.SEVERITIES.values()

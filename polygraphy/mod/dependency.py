@@ -313,7 +313,7 @@ MISSING_DEPENDENCY_ERROR = "polygraphy.exception:MissingDependencyError"
 """Class of the error for a module that is needed and cannot be had, as text."""
 
 _LAST_LINES = 5
-"""How many lines of a failed installer's output are shown: pip gives the reason at the end."""
+"""Lines of a failed installer's output that are shown: pip prints the reason at the end."""
 
 
 def missing_dependency(message: str, *, module: str, install: str) -> ImportError:

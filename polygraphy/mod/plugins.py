@@ -1,4 +1,4 @@
-"""What installed packages add: entry points of a group, found without importing any package.
+"""Entry points of installed packages, found without importing them.
 
 Looking costs one read of a small file per installed package, and importing what was found costs
 nothing until it is asked for: `EntryPoint.load`.

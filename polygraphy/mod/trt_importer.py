@@ -1,4 +1,4 @@
-"""Which TensorRT is in use, at the address from which scripts import it."""
+"""The TensorRT in use, at the address from which scripts import it."""
 
 from polygraphy.mod.deferred import defer_names
 

@@ -1,4 +1,4 @@
-"""What finds out why outputs are wrong."""
+"""Ports of the diagnosis."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 Compute = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""Runs a model that is loaded: from input data to outputs, both by name. BackendError where it
-fails."""
+"""Runs a loaded model: returns the outputs by name for input data by name; raises BackendError on
+failure."""
 
 
 class NarrowModel(Protocol):
@@ -142,7 +142,7 @@ class NarrowModels(Protocol):
 
 
 REFERENCE = "reference"
-"""The key of the party that is asked where others differ."""
+"""The key of the party that decides if others differ."""
 USUAL = "usual"
 """The key of the party in which models are run in the end."""
 

@@ -1,4 +1,4 @@
-"""What changes models, and what that needs: shapes, constants, casts, layers, parts."""
+"""Ports for changing models: shapes, constants, casts, layers, parts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 CalibrationCache = Union[str, Path, IO[bytes], None]
 
 
-"""Where what calibration found out is kept: a path, or a file that is open for reading and writing
-bytes; None for nowhere.
-"""
+"""Where calibration results are stored: a path, or a file that is open for reading and writing
+bytes; None for nowhere."""
 
 
 @port

@@ -1,4 +1,4 @@
-"""What reads, writes and checks models."""
+"""Ports for reading, writing and checking models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs models: runners, loaders, and what is asked of them."""
+"""Ports for running models: runners and loaders."""
 
 from __future__ import annotations
 

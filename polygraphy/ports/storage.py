@@ -1,4 +1,4 @@
-"""Where results and other files are kept."""
+"""Ports for results and other files."""
 
 from __future__ import annotations
 

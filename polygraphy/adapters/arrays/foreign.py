@@ -1,4 +1,4 @@
-"""Where the elements of an array lie, whichever library the array is of.
+"""Location of an array's elements, for arrays of any library.
 
 Nothing is imported for that: an array can only come from a library that is imported already.
 

@@ -1,4 +1,4 @@
-"""What every adapter's loaders and runners derive from, and how bytes are loaded and saved.
+"""Base classes of the loaders and runners of all adapters; loading and saving of bytes.
 
 May use ports, the domain and `adapters.os`.
 """

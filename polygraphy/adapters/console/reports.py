@@ -354,7 +354,7 @@ def _support_lines(report: SupportReport) -> Iterator[str]:
 _MOST_MODELS = 40
 """Rows of a matrix."""
 _MOST_WHOLE = 10
-"""So many models are shown whether or not they passed."""
+"""Up to this number of models, all are shown, whether or not they passed."""
 _MOST_GROUPS = 10
 _MOST_CELLS = 3
 _WORDS = {PASSED: "ok", MISSING: "-", NO_REFERENCE: "no ref", INCONCLUSIVE: "?", FAILED: "FAILED"}

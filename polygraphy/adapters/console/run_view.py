@@ -1,4 +1,4 @@
-"""What a program shows: what happens is recorded, and shown at the end as a table and a verdict.
+"""The console of a program: it records events, and shows them at the end as a table and a verdict.
 
 A `polygraphy run` of one output, one iteration and one pair of runs is reported by the lines of
 the log, and so is everything where the log is asked for. The log file has these lines in any case.

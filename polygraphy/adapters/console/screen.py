@@ -1,4 +1,4 @@
-"""Which lines of the log the console shows beside what it shows of its own."""
+"""The choice of log lines that the console shows."""
 
 from __future__ import annotations
 

@@ -128,10 +128,10 @@ def _cut(text: str, width: int) -> str:
 MOST_ROWS = 20
 """Rows of a table that is shown whole."""
 _AROUND = 3
-"""Rows that are shown before and after the one where errors jump."""
+"""Rows that are shown before and after the row at which errors jump."""
 _WORST = 5
 _WIDE = 100
-"""Columns where there is no terminal."""
+"""Columns if there is no terminal."""
 _DIFFERENCES = frozenset({"simple", ""})
 _TOLERANCE = "tolerance"
 

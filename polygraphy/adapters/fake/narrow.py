@@ -1,6 +1,5 @@
-"""What a diagnosis asks of which everything is known beforehand: a model in half precision, what it
-loses; a program, every operation.
-"""
+"""Fakes of ports of a diagnosis: a model in half precision with known losses, and a program with
+known operations."""
 
 from __future__ import annotations
 

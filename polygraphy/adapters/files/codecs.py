@@ -1,4 +1,4 @@
-"""How the objects that files hold are written as JSON and read: arrays, runs, verdicts, tactics.
+"""Conversion of saved objects to and from JSON: arrays, runs, verdicts, tactics.
 
 How arrays are saved: as the base64 text of an ``.npy`` file.
 

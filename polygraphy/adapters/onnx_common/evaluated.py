@@ -1,4 +1,4 @@
-"""What runners have in common whose model is an ONNX graph that is evaluated in NumPy."""
+"""Base of runners that evaluate an ONNX graph in NumPy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iter
     BackendError.
 
     Args:
-        doing: what is done with the model meanwhile, as in ``run``.
+        doing: the current action, as in ``run``.
         who: evaluates it.
         backend: name of the backend.
         remedy: what helps where an operator has no implementation.

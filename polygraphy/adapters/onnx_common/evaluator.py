@@ -460,7 +460,7 @@ attributes by name, `opset` (the version of the operator) and `outputs` (how man
 IMPLIED: Mapping[tuple[str, int], Mapping[str, Any]] = {
     ("RoiAlign", 10): {"coordinate_transformation_mode": "output_half_pixel"},
 }
-"""What a version of an operator means where a later one has an attribute for it."""
+"""Attributes of later versions whose value an earlier version implies."""
 
 
 _RANDOM = "draws random numbers, and no two backends draw the same"

@@ -293,7 +293,7 @@ _CONSTANTS: Mapping[str, tuple[float | None, float | None]] = {
     "Softplus": (None, None), "Softsign": (None, None), "Tanh": (None, None),
     "ThresholdedRelu": (1.0, None),
 }  # fmt: skip
-"""What an activation takes, where nothing is given; None of what it does not take."""
+"""Default parameters of an activation; None for parameters that it does not have."""
 _USUAL: Mapping[str, Sequence[str]] = {
     "RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"],
 }  # fmt: skip
@@ -551,6 +551,6 @@ _SIMPLE: Mapping[str, Formula] = {
 _RECURRENT = {op: recurrent(op, _SIMPLE) for op in ("RNN", "GRU", "LSTM")}
 
 FORMULAS: Mapping[str, Formula] = {**_SIMPLE, **_RECURRENT, **moving.TYPED}
-"""By operator of the standard."""
+"""Formulas by standard operator."""
 TYPED = frozenset(moving.TYPED)
 """Those whose results have a type of their own."""

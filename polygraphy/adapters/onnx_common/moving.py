@@ -19,7 +19,7 @@ _PLAIN = frozenset(
     ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 ) | {"bfloat16", "float16", "float32", "float64"}
 _LARGE = 1 << 26
-"""Of more products, a sum of products is not computed."""
+"""Above this number of multiplications, a sum of products is not computed."""
 _MANY = 1 << 20
 """More elements are not visited one by one."""
 
@@ -454,7 +454,7 @@ FORMULAS: Mapping[str, Callable[..., Any]] = {
     "Trilu": _trilu,
     "Unsqueeze": _unsqueeze,
 }
-"""By operator of the standard, those that give the type of what they read."""
+"""Formulas by standard operator, for operators whose output has the type of the input."""
 TYPED: Mapping[str, Callable[..., Any]] = {
     "ArgMax": lambda x, *, axis=0, keepdims=1, **how: _place(True, x, axis, keepdims, **how),
     "ArgMin": lambda x, *, axis=0, keepdims=1, **how: _place(False, x, axis, keepdims, **how),

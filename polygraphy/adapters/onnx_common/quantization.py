@@ -123,7 +123,7 @@ TRUNCATES = any(
     find_spec(f"onnx.{name}")
     for name in ("_custom_element_types", "reference.custom_element_types")
 )
-"""Whether the evaluator is one, up to onnx 1.18, that cuts off what bfloat16 has no digits for."""
+"""Whether the evaluator truncates to bfloat16 instead of rounding, as in onnx 1.18 and earlier."""
 _BFLOAT16 = 16
 
 

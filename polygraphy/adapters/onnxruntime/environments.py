@@ -1,4 +1,4 @@
-"""What ONNX Runtime offers here, for the port `sections_of`, and as other environments have it."""
+"""Features of ONNX Runtime in this and other environments, for the port `sections_of`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ onnx = mod.lazy_import("onnx")
 
 _PLAIN = "DISABLE_ALL"
 _HELD = 1 << 26
-"""Bytes of a model that a session may hold beside what it makes of them."""
+"""Bytes of a model that a session may keep in addition to its own copy."""
 _CONVOLUTION = """
 <ir_version: 8, opset_import: ["": 17]>
 convolution (float[1,1,3,3] x) => (float[1,1,3,3] y) { y = Conv <pads = [1, 1, 1, 1]> (x, x) }

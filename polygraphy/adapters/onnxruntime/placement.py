@@ -1,4 +1,4 @@
-"""Which execution provider runs which node of a model, as ONNX Runtime decides it for a session.
+"""The execution provider of each node of a model, as ONNX Runtime chooses it for a session.
 
 From 1.24 on, a session reports that. Older ones write it to their log, and all versions write the
 reasons for a fallback there.

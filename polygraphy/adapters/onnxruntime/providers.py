@@ -42,10 +42,10 @@ _SOURCE = re.compile(
     r"^\S+\.(?:h|hpp|inl|cc|cpp|cu|cuh):\d+ [^()]+(?:::operator\(\))?\([^()]*\)(?: const)?"
     r" (?:\[with [^]]*\] )?"
 )
-"""Where in ONNX Runtime an error was raised, which says nothing to its users."""
+"""The location in ONNX Runtime's source code at the start of an error."""
 _LOADING = re.compile(r"^(?:Load model from .*? failed:|Failed to load model with error: )(?=/)")
 _CONDITION = re.compile(r"^.+? was false\. (?=\S)")
-"""What was checked there, where what it means follows."""
+"""The condition that failed, if an explanation follows."""
 _NO_FILE = "External data path does not exist"
 _HINTS = (
     (
@@ -405,7 +405,7 @@ _PACKAGES = (
     ("openvino", "onnxruntime-openvino"),
     ("qnn", "onnxruntime-qnn"),
 )
-"""Which package brings an execution provider that others lack, by a part of its name."""
+"""Packages with execution providers that others lack, by part of the provider's name."""
 
 
 def _match_provider(provider: Provider, available: Sequence[str]) -> Provider:

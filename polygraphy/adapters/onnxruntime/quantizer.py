@@ -212,7 +212,7 @@ qdq = mod.lazy_import("onnxruntime.quantization.qdq_quantizer")
 
 
 QUANTIZED_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-"""What TensorRT computes in 8 bits at a profit; their inputs get Q/DQ nodes."""
+"""Operators that TensorRT computes faster in 8 bits; their inputs get Q/DQ nodes."""
 
 _OPTIONS = {
     # TensorRT's scheme: zero points are zero, biases and outputs stay floating-point numbers.
@@ -250,7 +250,7 @@ SCHEMES: Mapping[DataTypeEntry, Scheme] = {
         "QFLOAT8E4M3FN", 19, 9, is_opset_required=True, is_per_channel=False
     ),
 }
-"""What models are quantized to."""
+"""Quantization schemes by data type."""
 
 _HALF_OPSET, _HALF_IR = 19, 9  # Before, quantization takes float32 only.
 

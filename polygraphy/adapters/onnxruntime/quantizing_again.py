@@ -30,7 +30,7 @@ _TYPES = {
     "int16": "QInt16",
     "float8_e4m3fn": "QFLOAT8E4M3FN",
 }
-"""What ONNX Runtime calls types."""
+"""ONNX Runtime's names of the quantized types."""
 _NEVER = {"Cast", "DequantizeLinear", "QuantizeLinear"}
 """Operators that `get_qdq_config` does not quantize."""
 _OTHERS = 0.02

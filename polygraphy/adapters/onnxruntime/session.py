@@ -61,7 +61,7 @@ _LEVELS = {
 }
 
 _facts: MutableMapping[InferenceSession, Facts] = WeakKeyDictionary()
-"""What is known of the models of the sessions that were made here."""
+"""Facts about the models of the sessions created here."""
 
 _scalars: MutableMapping[InferenceSession, Collection[str]] = WeakKeyDictionary()
 """Inputs of known rank, by session; only of sessions with inputs that may be scalars."""
@@ -363,10 +363,10 @@ REWRITES = (
 """Rewrites of the releases from 1.15 on; one that a release does not have is ignored by it."""
 
 _TWICE = ("L1", "L2")
-"""What is appended to the names of rewrites that are made twice, from 1.20 on."""
+"""Suffixes of rewrites that run twice, from ONNX Runtime 1.20."""
 
 _GROUP = "RuleBasedTransformer"
-"""What names of whole groups of rewrites, one per level, contain."""
+"""Part of the names of groups of rewrites, one group per level."""
 
 
 def match_rewrites(names: Sequence[str]) -> list[str]:

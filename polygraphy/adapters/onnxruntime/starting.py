@@ -37,14 +37,14 @@ _LIBRARIES = {
     "MIGraphXExecutionProvider": "migraphx",
     "OpenVINOExecutionProvider": "openvino",
 }
-"""What the library of each provider is called, between its prefix and its suffix."""
+"""Name of each provider's library, without prefix and suffix."""
 _NVIDIA = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 _PACKAGES = (
     ("nvinfer", "pip install tensorrt"),
     ("cud", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
     ("cu", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
 )
-"""Which command installs a missing library, by a part of its name; the first match counts."""
+"""Commands that install a missing library, by part of its name; the first match counts."""
 _NO_DEVICE = 100
 """CUDA_ERROR_NO_DEVICE of the CUDA driver API."""
 

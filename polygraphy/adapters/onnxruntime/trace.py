@@ -30,7 +30,7 @@ _WITH_BODIES = frozenset(
 _RUN = "model_run"
 _ON_HOST = frozenset({"", "CPUExecutionProvider", "AzureExecutionProvider"})
 _BETWEEN = re.compile(r"[\s,\[\ufeff]*")
-"""What stands between events."""
+"""Text between events."""
 _CHUNK = 1 << 16
 _LONGEST_EVENT = 1 << 20
 _COPIES = frozenset({"MemcpyFromHost", "MemcpyToHost"})

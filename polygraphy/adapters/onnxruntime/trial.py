@@ -161,7 +161,7 @@ _NOISE = (
     re.compile(r"^Non-zero status code returned while running .*? Status Message: "),
     re.compile(r"^\S+:\d+ [^()]+?\(.*?\) (?=[A-Z\[])"),
 )
-"""What ONNX Runtime says before it comes to the point."""
+"""Prefixes of ONNX Runtime's messages that are removed."""
 
 
 @contextmanager
@@ -214,7 +214,7 @@ _NUMBERS = {
     "float8_e5m2": 19,
     "float8_e5m2fnuz": 20,
 }
-"""What ONNX calls the data types of ml_dtypes that ONNX Runtime takes."""
+"""ONNX's numbers of the data types of ml_dtypes that ONNX Runtime supports."""
 
 
 def _trial_value(raw: Any) -> OnnxrtValue:

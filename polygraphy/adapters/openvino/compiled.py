@@ -37,8 +37,7 @@ openvino = mod.lazy_import("openvino")  # Which will do is asked once, and is an
 compiled_model_from_onnx: Callable[..., CompiledModel]
 
 PRECISIONS = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
-"""What OpenVINO calls the types that it can be asked to compute in, and what they are called here.
-"""
+"""Names of the data types in which OpenVINO can be asked to compute, by OpenVINO's names."""
 HINT = "INFERENCE_PRECISION_HINT"
 _OLDEST = 2024
 _VIRTUAL = ("AUTO", "MULTI", "HETERO", "BATCH")

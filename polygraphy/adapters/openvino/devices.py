@@ -1,4 +1,4 @@
-"""What OpenVINO would run models on here, for the port `sections_of`."""
+"""Devices on which OpenVINO can run models, for the port `sections_of`."""
 
 from __future__ import annotations
 

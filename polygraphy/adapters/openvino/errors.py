@@ -1,4 +1,4 @@
-"""What OpenVINO raises, and what it is called here: the one place where the two meet."""
+"""Translation of OpenVINO's errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WHERE = re.compile(
     r"^(?:Caught exception: )?"
     r"(?:Exception from \S+:\d+:?|Check '.*' failed at \S+:\d+:?|FrontEnd API failed with \w+:)\s*"
 )
-"""Where in OpenVINO an error was raised, which says nothing to its users."""
+"""The location in OpenVINO's source code at the start of an error."""
 _CHECK = re.compile(r"Check '.*?' failed at \S+:\d+:")
 _FAILED = re.compile(r"Failed operations detailed log: -- (.+?)(?= -- |$)")
 _PASS = re.compile(r"^\[(\w+)\] END: node: \S+ (\S+) .* CALLBACK HAS THROWN: (.+)$")
@@ -26,7 +26,7 @@ _LACKING = re.compile(
     r"(?:No conversion rule found for operations:|not support the following ONNX operations:) ?"
     r"(.+?)(?: To facilitate .*)?$"
 )
-"""Which operators it does not have, in releases of 2026 and before."""
+"""Messages that name unsupported operators, in OpenVINO 2026 and earlier."""
 _UNREADABLE = ("Unable to read the model", "Error during import of ONNX model", "can't be parsed")
 _HINTS = (
     (

@@ -37,7 +37,7 @@ _FUSED = "polygraphy.openvino"
 """The domain of nodes that stand for those which are run as one; these are a graph in them."""
 _BODY = "body"
 _TYPES = {"bf16": "bf16", "f16": "fp16"}
-"""What a diagnosis calls the types that are no float32."""
+"""Names of reduced-precision types in a diagnosis, by OpenVINO's names."""
 
 
 @mod.export()

@@ -21,12 +21,12 @@ openvino = mod.lazy_import("openvino")
 _COUNTS = {"PERF_COUNT": "YES"}
 _AVERAGING = "CPU"
 _ACCURACY = 10
-"""How many times as long as its inaccuracy a time should be."""
+"""Least duration as a multiple of the timer's inaccuracy."""
 _STORED = frozenset({"Const", "Input", "Output"})
 _EXECUTED = "EXECUTED"
 _MICROSECONDS = 1e6
 _PREFIX = "openvino:"
-"""Of tensors, so that none is taken for one of the model: cuts follow from original names."""
+"""Prefix of tensor names, so that none equals a name in the model."""
 
 
 class CompiledModelProfiler:

@@ -24,7 +24,7 @@ _LONGEST = 255 - len(".12345678.part") - 1  # In bytes.
 _RANDOM = r"\.[a-z0-9_]{8}"
 
 STAYS_OPEN = fcntl is not None
-"""Whether a part may be renamed while it is open, so that it is locked until then."""
+"""Whether an open file can be renamed, so that it stays locked until then."""
 
 
 def create_temporary_file(target: Path) -> tuple[int, str]:

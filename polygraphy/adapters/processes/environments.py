@@ -29,7 +29,7 @@ _NAME = "polygraphy"
 _NEEDED = (
     "attrs", "black", "filelock", "jinja2", "ml_dtypes", "numpy", "onnx",
 )  # fmt: skip
-"""What this package requires, for a clone without metadata."""
+"""Requirements of this package, for a clone without metadata."""
 _INSTALLING = 3600.0
 _PIP_WITH_OPTION_PYTHON = (22, 3)
 """The first version of pip with the option `--python`."""

@@ -22,7 +22,7 @@ from typing import Any
 from polygraphy.adapters.onnx_common.loadable import loadable
 
 _HEADER = struct.Struct("<?Q")
-"""Whether the parts are in memory, and the bytes of their sizes, which follow."""
+"""Whether the parts are in memory, and the number of bytes of their sizes, which follow."""
 _LARGE = 1 << 16
 """Bytes from which a message goes through memory: mapping that takes longer than copying less."""
 _ALIGNMENT = 64

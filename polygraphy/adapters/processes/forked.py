@@ -31,7 +31,7 @@ _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05
 
 _NO_ROOM = 74
-"""With what a process ends whose result cannot be written."""
+"""Exit code of a process whose result cannot be written."""
 
 
 def call_isolated(

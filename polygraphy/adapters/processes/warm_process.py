@@ -297,7 +297,7 @@ def warm_process(what: str, key: str) -> WarmProcess:
 
 
 _kept_objects: dict[int, Any] = {}
-"""What this process keeps, if it is one that stays warm."""
+"""Objects that this process keeps, if it stays warm."""
 
 
 def _object_by_number(number: int) -> Any:

@@ -59,7 +59,7 @@ class _Running(NamedTuple):
 
 
 _running: dict[int, _Running] = {}
-"""What runs now, by the number of the request."""
+"""Current requests by number."""
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ _PATIENCE = 0.2
 _VISIBLE = 60.0
 """Seconds until a file that another host wrote is seen here: NFS keeps as long what was absent."""
 _RETRIES = 3
-"""How often a task starts again whose worker, or host, died."""
+"""How often a task restarts if its worker or host dies."""
 
 
 class RayEngine:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _SOURCES = ("packages", "machine")
-"""What is known without importing a backend."""
+"""Facts that are known without importing a backend."""
 
 
 def environment() -> Environment:
@@ -249,7 +249,7 @@ class ReportsRecorder:
 _BINS = 32
 _AROUND = 2
 _MOST = 1 << 20
-"""Elements that a histogram is made of; of more, some are left out at equal distances."""
+"""Most elements of a histogram; of larger arrays, elements at equal distances are used."""
 
 _Array = np.ndarray[Any, Any]
 
@@ -420,7 +420,7 @@ class Session:
 _DETAILED = ("json", "html")
 """Formats in which there is room for details of outputs that failed."""
 _CONTROLS = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""What JSON need not escape, but may do something to a terminal."""
+"""Characters that JSON need not escape, but that can affect a terminal."""
 
 
 _NUMBERS = re.compile(r"\[\n\s+-?[\d.e+-]+(,\n\s+-?[\d.e+-]+)*\n\s+\]")

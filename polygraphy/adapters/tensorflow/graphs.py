@@ -1,4 +1,4 @@
-"""What is asked of a `tf.Graph` by several loaders: its inputs, its outputs, its tensors."""
+"""Inputs, outputs and tensors of a `tf.Graph`."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _obeys() -> bool:
 
 
 _PROFILES = 2
-"""How many ranges of shapes an engine is built for: those of a prompt, and of later steps."""
+"""Optimization profiles of an engine: one for the prompt, one for later steps."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 

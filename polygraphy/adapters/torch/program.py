@@ -1,4 +1,4 @@
-"""What the runner asks of a model, whatever kind of model it is."""
+"""Uniform access to all kinds of PyTorch programs, for the runner."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def check_compiler() -> None:
 torch = mod.lazy_import("torch>=2.2")
 _LONGEST = 300
 _RELEASE = re.compile(rb'"torch_version": *"([^"]+)"')
-"""Which release a program says that it was saved by."""
+"""The PyTorch release that saved a program, as the file states it."""
 Keep = Callable[[str, Any], None]
 
 

@@ -1,4 +1,4 @@
-"""What a module that `torch.export` cannot take does with some data, operation by operation."""
+"""The operations of a module that `torch.export` rejects, recorded while it runs on some data."""
 
 from __future__ import annotations
 

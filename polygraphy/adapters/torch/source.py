@@ -47,7 +47,7 @@ onnx = mod.lazy_import("onnx")
 _SWITCHES = ("train", "training")
 _SHARES = ("p", "dropout_p", "dropout")
 _OPSETS = (18, 20, 22)
-"""Versions of ONNX's operators that are tried where another export helps."""
+"""Opsets that are tried if a different export may be correct."""
 _OLDER: dict[str, Any] = {"dynamo": False}
 """The older exporter, which takes a module that was traced."""
 _TRACED = "torch.jit.trace(p.module(), p.example_inputs[0])"

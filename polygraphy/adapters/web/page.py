@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 STEPS = 4
-"""From what just fails to what is worst; 0 stands for what passed."""
+"""Levels from barely failed to worst; 0 is passed."""
 
 
 def levels_of(rows: Mapping[str, OutputRow]) -> dict[str, tuple[int, str]]:

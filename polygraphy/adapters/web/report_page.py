@@ -196,7 +196,7 @@ _FOLDER = VIEWER.parent / "report"
 _LARGE = 20_000
 """Letters of a document that is compressed."""
 _BREAKS = re.compile(r"(?<=[/._])(?=[A-Za-z])")
-"""Where a name may go on in the next line: at the parts that exporters join."""
+"""Positions where a name may continue on the next line."""
 _ATTEMPTS = "attempts"
 """The kind of result that has a table of its own: the steps of a diagnosis."""
 _ERRORS = "errors"

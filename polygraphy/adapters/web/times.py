@@ -19,7 +19,7 @@ from polygraphy.domain.profiling.table import (
 )
 
 _WIDTH = 200
-"""Of a bar; the browser stretches it."""
+"""Width of a bar; the browser scales it."""
 
 
 def times_table(profile: Mapping[str, Any]) -> Mapping[str, Any]:

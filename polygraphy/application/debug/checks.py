@@ -1,4 +1,4 @@
-"""What decides whether an iteration passed: a command, or a person."""
+"""The check of an iteration: a command, or a person."""
 
 from __future__ import annotations
 

@@ -38,13 +38,13 @@ from polygraphy.ports.storage import (
 )
 
 _BESIDE = (".data", ".build.json")
-"""What models and engines may have beside them, after their names."""
+"""Suffixes of files that belong to a model or an engine."""
 
 _SAVED = ("--load-outputs", "--load-results", "--golden", "--golden-outputs")
 """Options with which a check compares with what was saved."""
 
 _KEPT = 500_000
-"""So many characters of the beginning and of the end of what a check writes are kept."""
+"""Characters of the beginning and of the end of a check's output that are kept."""
 
 _FAILURE = "failure"
 """Under what a replay keeps the first failure, in what was checked."""
@@ -466,11 +466,11 @@ class Iterations:
 
 
 Until = Union[int, Literal["good", "bad"]]
-"""How often, or up to which answer."""
+"""Number of iterations, or the answer that ends them."""
 
 
 _ENOUGH = 3
-"""After so many failures for the same reason, and nothing else, there is no hope."""
+"""The search stops if this number of checks fail for one reason, and none differently."""
 
 
 def repeat(
@@ -518,9 +518,9 @@ def _check_that_some_are_made(iterations: Iterations, *, is_last: bool) -> None:
 
 
 _ALL = 6
-"""So many rows are shown whatever they say."""
+"""The first rows, which are shown whatever their result is."""
 _MOST = 9
-"""So many rows are shown at most: after the first ones those with a failure, of half the size."""
+"""Most rows that are shown: after the first ones, failures of half the size."""
 _WIDTH = 76
 _ANSWERS = {
     Outcome.GOOD: "passes",
@@ -528,7 +528,7 @@ _ANSWERS = {
     Outcome.UNRESOLVED: "unresolved",
 }
 _COLUMNS = {"num_nodes": "nodes", "raised": "layers"}
-"""What a column is called, by the name of what it shows in the state of an iteration."""
+"""Titles of columns, by the name of the value in the state of an iteration."""
 
 
 class Rows:

@@ -241,9 +241,9 @@ _SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
 }
 _LISTED = 5
 _FEW = 16
-"""So few nodes are tried one by one as well: what is behind a culprit may hide its failure."""
+"""Up to this number of nodes, each is also tried by itself: a later node can hide a failure."""
 _MANY = 4
-"""If at least one of so many nodes is left, there may be a better way to search."""
+"""If at least one in this number of nodes remains, a different search mode is suggested."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""What is said of the places where a backend computes something else, and whether that helps."""
+"""Culprits in a backend: causes, evidence, and whether a remedy works."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _HEALED = 0.1
 measured."""
 
 Wrong = Callable[[Sequence[str]], float]
-"""Returns how wrong a part is without some rewrites, in multiples of what rounding explains;
-infinite where it is refused."""
+"""Returns the error of a part without some rewrites, as a multiple of the rounding limit; infinite
+if it is refused."""
 
 
 def culprit_at(

@@ -54,7 +54,7 @@ _HOPS = (0, 1, 2, 4, 8)
 """Distances in nodes around a culprit up to which nodes are added to its part: a rewrite may need
 its neighbors."""
 _OF_REWRITES = ("rewrite", "rounding")
-"""Causes of which a party is free where it rewrites nothing."""
+"""Causes that cannot be a party's fault if it rewrites nothing."""
 _OF_PARTIES = ("kernel", "refusal")
 """Causes that those who make a party can mend, and nobody else."""
 _SECONDS = 300.0

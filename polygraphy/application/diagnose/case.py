@@ -1,4 +1,4 @@
-"""What all steps of a diagnosis share."""
+"""The case of a diagnosis: the data that all steps share."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from polygraphy.ports.reporting import Findings
 from polygraphy.ports.running import find_facts
 
 REFUSALS = (BackendError, ModelError, InputError)
-"""What a backend raises that does not run a model, or data that fit it."""
+"""Errors of a backend that does not run a model, or its data."""
 
 Feed = Mapping[str, Any]
 Values = Mapping[str, Any]

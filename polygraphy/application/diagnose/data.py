@@ -27,9 +27,9 @@ from polygraphy.ports.machine import free_memory
 _LENGTHS = (8, 32)
 """The fewest and the most combinations of other lengths that are tried."""
 _SHARE = 8
-"""One part in so many of the memory is taken by the data on which backends are compared."""
+"""One part in this number of the memory holds the data on which backends are compared."""
 _PARTS = 4
-"""One part in so many of the free memory is taken where half precision is tried."""
+"""One part in this number of the free memory is used to try half precision."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 """Ranges of generated inputs beside the default, 0 to 1: both signs, and values that saturate."""
 LeaveOut = Callable[[str], None]

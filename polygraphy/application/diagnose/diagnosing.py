@@ -55,7 +55,7 @@ ORACLES: Sequence[Step[Request]] = (
 )
 """The reference, if one is given."""
 BETWEEN_BACKENDS: Step[Request] = step_from("oracles.between_backends")
-"""What is taken if nothing is given, or a difference from it remains unexplained."""
+"""The step if no reference is given, or if a difference from it remains unexplained."""
 ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     ending_from(
         "oracles.over_steps:compare_own_states",
@@ -67,7 +67,7 @@ ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
     limit_to_evidence,
     add_idle_branches,
 )
-"""What is added to the answer on some data, in order."""
+"""Additions to the result for some data, in order."""
 ENDINGS: Sequence[Ending[Request]] = (
     ending_from(
         "steps.quantized.code_steps:report_code_steps",
@@ -79,7 +79,7 @@ ENDINGS: Sequence[Ending[Request]] = (
     add_right_versions,
     add_open_versions,
 )
-"""What is added to the answer, in order."""
+"""Additions to the result, in order."""
 
 
 def diagnose(
@@ -238,7 +238,8 @@ QUESTIONS: Sequence[Step[Request]] = (
     step_from("oracles.over_steps", lambda case, request: request.has_states),
     diagnose_once,
 )
-"""What a model is asked: in float32 first, over steps with states, or on data that need none."""
+"""The questions about a model: in float32 first, over steps with states, or on data that need
+none."""
 
 
 def ask(case: Case, request: Request) -> Found:

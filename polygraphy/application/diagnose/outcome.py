@@ -1,4 +1,4 @@
-"""What a step of a diagnosis answers, and how the steps of an oracle are taken."""
+"""Results of a diagnosis step, and the loop over the steps of an oracle."""
 
 from __future__ import annotations
 

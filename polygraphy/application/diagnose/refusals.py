@@ -1,4 +1,4 @@
-"""Which nodes a backend refuses, where it refuses a model that is valid."""
+"""The nodes that a backend rejects in a valid model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _STANDARD = "ai.onnx."
-"""How the domains of the standard begin, beside the main one, which has no name in messages."""
+"""Prefix of the standard domains, except the main one, which has no name in messages."""
 _OPERATORS = 6
 """If nodes of this number of operators are refused by themselves, the operators are not the
 reason. Chosen, not measured."""

@@ -31,7 +31,8 @@ from polygraphy.ports.running import (
 T = TypeVar("T")
 
 _AT_ONCE = 16
-"""Guesses for one process, which costs milliseconds; those beside a crash are made again."""
+"""Guesses per process, because starting one takes milliseconds; guesses beside a crash are
+repeated."""
 _LONGEST, _TIMES = 60.0, 20
 """Seconds, and multiples of the time of the unchanged model, after which a guess is stopped: on a
 busy machine, both take longer."""

@@ -25,11 +25,10 @@ from polygraphy.ports.machine import release_memory
 from polygraphy.ports.storage import open_spool
 
 _TRACED = 2
-"""How many times what a window reads and makes is held where it is traced: a backend hands out
-copies of what it holds itself."""
+"""Memory of a window as a multiple of the tensors that it reads and computes: backends return
+copies."""
 _ISOLATED = 5
-"""The same where nodes run alone: on the values, twice on others to see what rounding does, and
-with what that changes in float64."""
+"""The same if nodes run by themselves: on the values, twice on moved values, and in float64."""
 _KINDS = "biufOUS"
 
 

@@ -26,7 +26,7 @@ from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 
 _FORMULAS = "formulas"
 _WORDS = {_FORMULAS: titles.FORMULAS, "package": titles.REFERENCE_EVALUATOR}
-"""What those are called who are only asked."""
+"""Names of the parties that only vote."""
 _FAR = 10.0
 """Only one party is wrong if its error is this multiple of the other's. Chosen, not measured."""
 

@@ -1,4 +1,4 @@
-"""Whether another version of the party at fault is right, in environments that are there."""
+"""Comparison with other versions of the backend at fault, in given environments."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Runs = Union[RunResults, Iterable[RunResults], Sequence[RunResults | Iterable[RunResults]]]
 Run = tuple[str, "IterationResult | None"]
-"""Name of a runner, and its outputs; None where it has no such iteration."""
+"""Name of a runner, and its outputs; None if it has no such iteration."""
 
 Step = list[Run]
 
@@ -394,7 +394,7 @@ class _Turn:
 
 
 _Events = list[tuple[str, tuple[Any, ...]]]
-"""What a console is passed: methods and their arguments."""
+"""Methods of a console, and their arguments."""
 
 
 class _Recording:

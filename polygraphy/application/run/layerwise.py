@@ -224,9 +224,9 @@ _WEIGHT_COPIES = 6
 is put together), in the bytes that it is handed over as, in what the backend parses of these, in
 its own tensors, and in the form that its kernels want."""
 _UNMARKED = -1
-"""Where the runner of the unmodified model stands among those of the segments."""
+"""Position of the runner of the unmodified model among those of the segments."""
 _SCRATCH = 32 << 20
-"""What comparing takes, however large the tensors are."""
+"""Bytes that a comparison needs, however large the tensors are."""
 
 
 def stream_layerwise(

@@ -1,4 +1,4 @@
-"""What a sweep runs: the cells of a plan with their keys, interpreters and command lines."""
+"""The cells of a sweep with their keys, interpreters and command lines."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 
 _CONFIRMATIONS = 2
-"""How often a cell that seems slower is run again before that is reported."""
+"""How often a cell that seems slower is repeated before it is reported."""
 _BROKEN, _INCONCLUSIVE = 3, 4
 _OF_THE_MOMENT = (CRASHED, HUNG, MEMORY)
 """States of a reference that may be another one next time: --resume computes it again."""

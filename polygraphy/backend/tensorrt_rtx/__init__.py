@@ -1,4 +1,4 @@
-"""What TensorRT-RTX has besides `polygraphy.backend.trt`."""
+"""Names for TensorRT-RTX, in addition to `polygraphy.backend.trt`."""
 
 from polygraphy.adapters.tensorrt.engine.config import CreateConfigRTX, create_config_rtx
 from polygraphy.mod.deferred import defer_names

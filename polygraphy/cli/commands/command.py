@@ -1,4 +1,4 @@
-"""What a command is: groups of options, and the program that they stand for."""
+"""Commands: groups of options, and the program that they generate."""
 
 from __future__ import annotations
 

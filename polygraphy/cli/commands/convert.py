@@ -47,13 +47,13 @@ from polygraphy.domain.ports import command_line
 CONVERSIONS = [
     backend.conversion() for backend in backends_by_name().values() if backend.conversion
 ]
-"""What backends make of models, where these backends are there."""
+"""Conversions of the available backends."""
 
 TARGETS = {
     "onnx": Target("an ONNX model", "_converted.onnx", "onnx"),
     **{to: target for conversion in CONVERSIONS for to, target in conversion.targets.items()},
 }
-"""What there is to convert to."""
+"""Formats of the results of `convert`."""
 
 
 @option_group

@@ -1,4 +1,4 @@
-"""What `diagnose` compares."""
+"""Options for what `diagnose` compares."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ _ALL = {
 
 # pathlib costs more than the look.
 _ROOMS = {"trt": isdir(join(dirname(__file__), "trt"))}  # noqa: PTH112, PTH118, PTH120
-"""Which rooms of commands of one backend alone are there."""
+"""The available folders of commands for one backend."""
 
 COMMANDS = {name: row for name, row in _ALL.items() if _ROOMS.get(row[0].partition(".")[0], True)}
 """All commands: the module beside this one that has what is named after it, and what it does."""

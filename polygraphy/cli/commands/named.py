@@ -33,7 +33,7 @@ _NAME = re.compile(r"\w[\w.+-]{0,63}")
 _ENTRY = "runner"
 _EXAMPLE = f"{NAMED_RUNNER} cuda='--onnxrt --providers cuda'"
 _TAKEN = ("exporter", "formulas", "model", "package", "reference")
-"""What a diagnosis calls others than the backends."""
+"""Names of parties in a diagnosis that are not backends."""
 
 
 class RunnerFlags(Ordered):

@@ -1,4 +1,4 @@
-"""What an option, a command and a backend are, and kinds of values.
+"""Declarations of options, commands and backends, and kinds of values.
 
 Uses no other room of the command line.
 """

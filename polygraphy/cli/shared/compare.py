@@ -94,7 +94,7 @@ def statistic_option(*statistics: str, otherwise: str, feeds: Feeds = (), note: 
 
 
 FUNCTIONS = ("simple", *THRESHOLDS, *GROUPS)
-"""What `--compare` chooses from."""
+"""Choices of `--compare`."""
 
 _SIMPLE = "SimpleCompareFunc"
 _CLASSES = {"simple": _SIMPLE, **{name: row.class_name for name, row in THRESHOLDS.items()}}

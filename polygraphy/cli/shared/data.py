@@ -1,4 +1,4 @@
-"""Which input data, and what makes them."""
+"""Options for input data, and the calls that create them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from polygraphy.codegen.source import Call, Metadata, Source, Step
 Shape = tuple[int, ...]
 
 USUAL = Call("DataLoader")
-"""What makes the data where nothing is said about them."""
+"""The call that creates the data by default."""
 
 _ONLY_FIRST = "because the model runs on the first data only"
 _NOTE = Source("Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.")

@@ -1,4 +1,4 @@
-"""What is said, how, and where: the log, the program, and the verdict as a document."""
+"""Options for output: the log, the program, and the verdict as a document."""
 
 from __future__ import annotations
 

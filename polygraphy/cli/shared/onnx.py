@@ -1,4 +1,4 @@
-"""How an ONNX model comes to be: the options about it, and the calls that they stand for."""
+"""Options for ONNX models, and the calls that load them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onn
 SAVERS = ("save_onnx", "save_shards")
 """Those that save them."""
 CASTS = ("convert_to_fp16", "convert_to_bf16")
-"""What narrows data types."""
+"""Options that cast a model to a lower precision."""
 EVERY_TENSOR = ("*",)
-"""The value of an option that makes every tensor an output."""
+"""The option value that makes every tensor an output."""
 
 
 class Outputs(Texts):

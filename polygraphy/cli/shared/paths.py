@@ -1,4 +1,4 @@
-"""Which files a command line reads and writes."""
+"""The files that a command line reads and writes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _UPDATED = {
     "--load-timing-cache": "--save-timing-cache",
     "--load-debug-replay": "--save-debug-replay",
 }
-"""What may be read and then replaced by what it has become: two options that name one file."""
+"""Pairs of options that may name one file, which is read and then replaced."""
 _LATE = ("--log-file", "--gen-script", "--report")
-"""What names a file that is written whatever the command does."""
+"""Options of files that every command can write."""
 _LIBRARY = "Library"
 _DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
 """Names in whose presence the text of a script does not tell what it defines."""

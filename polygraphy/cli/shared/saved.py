@@ -1,4 +1,4 @@
-"""Which files are read, and which is written."""
+"""Options for files that are read and written."""
 
 from __future__ import annotations
 

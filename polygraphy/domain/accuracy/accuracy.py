@@ -20,9 +20,8 @@ from polygraphy.domain.tensors.pickling import Storable, pickle_as, pickled_item
 
 RunnerPair = tuple[str, str]
 PairKey = Union[RunnerPair, SupportsIndex, None]
-"""Which pair is asked about: by position, or by names, which several pairs may have; the first pair
-for None.
-"""
+"""The pair of runs that is meant: by position, or by names, which several pairs may have; the
+first pair for None."""
 
 
 @frozen

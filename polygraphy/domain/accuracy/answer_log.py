@@ -16,7 +16,7 @@ from polygraphy.domain.compare.result import (
 from polygraphy.domain.errors import FileError
 
 Answers = Mapping[str, Any]
-"""What was found in an iteration: by output, something that is truthy when it passed."""
+"""The results of an iteration by output; a result is truthy if the output passed."""
 
 MOST = 2048
 """Most answers that are held as objects."""

@@ -1,4 +1,4 @@
-"""What there is to say about saved data: tensor by tensor, and about a file as a whole."""
+"""Descriptions of saved data: each tensor, and a file as a whole."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class DataReport:
 
 
 _UNMEASURED = dict.fromkeys("USO", "Text") | {"V": "Bytes of an unknown type"}
-"""What elements are that are no numbers, by the kind of their data type."""
+"""Names of elements that are not numbers, by the kind of their data type."""
 
 
 def report_on(name: str, array: Array, detail: Detail) -> TensorReport:

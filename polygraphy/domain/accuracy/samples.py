@@ -1,5 +1,5 @@
-"""What two runs answer to samples: where they agree, which samples changed their answer, and how
-often each is right.
+"""Predictions of two runs for samples: where they agree, which change, and the accuracy of each
+run.
 
 An answer is what a person would read off an output: of scores the place of the largest, of indices
 and texts these themselves.

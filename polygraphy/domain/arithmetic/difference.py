@@ -68,19 +68,19 @@ class KeptDifferences:
         self._medians: tuple[float, float] | None = None
 
     def mean_abs(self) -> float:
-        """The mean absolute difference."""
+        """Return the mean absolute difference."""
         return _mean(self.absolute)
 
     def mean_rel(self) -> float:
-        """The mean relative difference."""
+        """Return the mean relative difference."""
         return _mean(self.relative)
 
     def median_abs(self) -> float:
-        """The median absolute difference."""
+        """Return the median absolute difference."""
         return _median(self.absolute) if self._medians is None else self._medians[0]
 
     def median_rel(self) -> float:
-        """The median relative difference."""
+        """Return the median relative difference."""
         return _median(self.relative) if self._medians is None else self._medians[1]
 
     @staticmethod
@@ -332,29 +332,29 @@ class Difference:
         )
 
     def max_abs(self) -> float:
-        """The largest absolute difference."""
+        """Return the largest absolute difference."""
         kernel = self._pair.whole()
         return self._extent("absolute").max() if kernel is None else kernel.peak
 
     def max_rel(self) -> float:
-        """The largest relative difference."""
+        """Return the largest relative difference."""
         kernel = self._pair.whole()
         return self._extent("relative").max() if kernel is None else kernel.relative_peak
 
     def mean_abs(self) -> float:
-        """The mean absolute difference."""
+        """Return the mean absolute difference."""
         return self._extent("absolute").mean()
 
     def mean_rel(self) -> float:
-        """The mean relative difference."""
+        """Return the mean relative difference."""
         return self._extent("relative").mean()
 
     def median_abs(self) -> float:
-        """The median absolute difference."""
+        """Return the median absolute difference."""
         return self._order_statistic("absolute", None)
 
     def median_rel(self) -> float:
-        """The median relative difference."""
+        """Return the median relative difference."""
         return self._order_statistic("relative", None)
 
     def quantile_abs(self, probability: float) -> float:

@@ -1,4 +1,4 @@
-"""How values are distributed over bins of equal width."""
+"""Histograms with bins of equal width."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from polygraphy.domain.arithmetic.passes.blocks import (
 from polygraphy.domain.arithmetic.passes.streams import ArrayStream, Reader, Stream
 
 SORTED_FROM = 24
-"""With so many bins it is faster to sort a block than to count it once for each edge."""
+"""With this number of bins or more, sorting a block is faster than counting it once for each edge.
+"""
 
 
 @frozen

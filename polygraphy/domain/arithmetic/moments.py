@@ -1,4 +1,4 @@
-"""What one pass over a block tells about its values, and how blocks are put together.
+"""Statistics of blocks from one pass, and how blocks are combined.
 
 Variances keep their digits however large the mean is: within a block the two-pass formula is used
 where the fast one would lose more than 4 bits, and blocks are put together as Chan, Golub and

@@ -1,4 +1,4 @@
-"""What two arrays have in common, in numbers: similarity, bias, ranks, units in the last place."""
+"""Similarity measures of two arrays: cosine, bias, ranks, units in the last place."""
 
 from __future__ import annotations
 

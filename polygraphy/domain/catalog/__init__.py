@@ -1,1 +1,1 @@
-"""What there is, as data: starts without NumPy."""
+"""Tables of names and options, without NumPy, so that commands start fast."""

@@ -1,4 +1,4 @@
-"""How backends compute operators on float32 tensors, if not in float32.
+"""Precisions in which backends compute operators on float32 tensors, other than float32.
 
 The one place that knows it. A backend says which of these it uses (`compute_precision` of its
 runner or session); judge, diagnosis, sweeps and reports read it from the facts about a model.

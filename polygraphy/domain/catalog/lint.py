@@ -25,4 +25,4 @@ RULES = {
     "weights/fp16-range": "A weight has values outside the float16 range.",
     "weights/non-finite": "A weight contains NaN or infinity.",
 }
-"""What each rule finds. Ids are stable: reports, and options that leave rules out, name them."""
+"""The finding of each rule. IDs are stable, because reports and options name them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FORMATS = ("text", "json")
-"""What a program can print on standard output."""
+"""Formats that a program can print on standard output."""
 
 REPORTS = {
     ".json": "json",

@@ -1,4 +1,4 @@
-"""How many steps a model with states is run, and on how long a prompt, unless somebody says so."""
+"""Default number of steps, and length of the prompt, of a model with states."""
 
 DEFAULT_STEPS = 8
 DEFAULT_PROMPT = 4

@@ -1,4 +1,4 @@
-"""Whether a backend can run a model: which nodes it supports, and why not the others."""
+"""Support of a model by a backend: supported nodes, and reasons for the others."""
 
 from __future__ import annotations
 
@@ -244,8 +244,8 @@ class Compatibility:
 
     Attributes:
         backend: name of the backend.
-        reason: why it cannot run the model; None where it can.
-        unsupported: the nodes that it cannot run by themselves, as far as that is known.
+        reason: why it cannot run the model; None if it can.
+        unsupported: the known nodes that it cannot run by themselves.
     """
 
     backend: str

@@ -1,4 +1,4 @@
-"""What is wrong with a model."""
+"""Lint rules for models."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import numpy as np
 from attrs import Factory, frozen
 
 SHAPE, ATTRIBUTE, VALUE, TYPE = "shape", "attribute", "value", "type"
-"""What breaks a rule: the shape of an input, an attribute, elements of an input, or a data type."""
+"""The part of a call that violates a rule: the shape of an input, an attribute, elements of an
+input, or a data type."""
 
 
 @frozen(eq=False)

@@ -104,6 +104,8 @@ def _unpooled(call: OperatorCall) -> Range | None:
         spatial = len(shape) - 2
         strides = call.attributes.get("strides") or [1] * spatial
         pads = call.attributes.get("pads") or [0] * 2 * spatial
+        if not len(kernel) == len(strides) == spatial == len(pads) // 2:
+            return None
         dims = [dim or 0 for dim in shape]
         sizes = dims[:2] + [
             (dims[i + 2] - 1) * strides[i] + kernel[i] - pads[i] - pads[i + spatial]
@@ -187,15 +189,17 @@ def _window(call: OperatorCall) -> Iterator[Violation]:
     spatial = len(shape) - 2
     pads = [*(call.attributes.get("pads") or [])] if auto != "VALID" else []
     pads, dilations = pads or [0] * 2 * spatial, call.attributes.get("dilations") or [1] * spatial
-    if not len(kernel) == len(dilations) == spatial == len(pads) // 2:
+    strides = call.attributes.get("strides") or [1] * spatial
+    if not len(kernel) == len(dilations) == len(strides) == spatial == len(pads) // 2:
         return
+    if min(strides, default=1) < 1:
+        return  # Another rule reports that.
     for axis in range(spatial):
         size, width = shape[axis + 2], kernel[axis]
         if size is None or width is None or not size:
             continue
         needed, pad = (width - 1) * dilations[axis] + 1, pads[axis] + pads[axis + spatial]
-        stride = (call.attributes.get("strides") or [1] * spatial)[axis]
-        if (size + pad - needed) // stride + 1 < 0:  # No window at all is an empty output.
+        if (size + pad - needed) // strides[axis] + 1 < 0:  # No window at all is an empty output.
             text = f"at least {needed - pad} elements on axis {axis + 2} for its kernel of {width}"
             yield wrong_shape(call, data, text)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from polygraphy.domain.checks.operator_call import OperatorCall, Violation
 from polygraphy.domain.checks.requirements import wrong_attribute
@@ -50,9 +50,41 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """By operator and attribute, the words of all opsets."""
 
 
+_NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "LpNormalization": {"p": (1, 2)},
+    "NonMaxSuppression": {"center_point_box": (0, 1)},
+}
+"""By operator and attribute, the only numbers."""
+_GATES = {"GRU": 2, "LSTM": 3, "RNN": 1}
+"""The activations of a recurrent operator, for each direction."""
+_ACTIVATIONS = (
+    "Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh",
+    "HardSigmoid", "Elu", "Softsign", "Softplus",
+)  # fmt: skip
+
+
 def check_words(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation for each attribute with a value that no opset allows."""
+    for name, numbers in _NUMBERS.get(call.op, {}).items():
+        if call.attributes.get(name, numbers[0]) not in numbers:
+            yield wrong_attribute(call, name, f"one of {', '.join(map(str, numbers))}")
+    if call.op == "LRN" and call.attributes.get("size", 1) < 1:
+        yield wrong_attribute(call, "size", "a positive size")
+    activations = call.attributes.get("activations") if call.op in _GATES else None
+    if activations:
+        yield from _check_activations(call, [*map(str, activations)])
     for name, words in _WORDS.get(call.op, {}).items():
         value = call.attributes.get(name)
         if isinstance(value, str) and value not in words:
             yield wrong_attribute(call, name, f"one of {', '.join(words)}")
+
+
+def _check_activations(call: OperatorCall, activations: Sequence[str]) -> Iterator[Violation]:
+    """Yield a violation if a recurrent operator has unknown activations, or a wrong number."""
+    directions = 2 if call.attributes.get("direction") == "bidirectional" else 1
+    count = _GATES[call.op] * directions
+    known = [name.lower() for name in _ACTIVATIONS]
+    if any(activation.lower() not in known for activation in activations):
+        yield wrong_attribute(call, "activations", f"activations of {', '.join(_ACTIVATIONS)}")
+    elif len(activations) < count:
+        yield wrong_attribute(call, "activations", f"at least {count} activations")

@@ -1,6 +1,4 @@
-"""What comparison functions share, but for what compares: a program that only names one imports no
-NumPy.
-"""
+"""Base of comparison functions, without NumPy, for programs that only name one."""
 
 from __future__ import annotations
 

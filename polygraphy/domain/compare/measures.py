@@ -1,4 +1,4 @@
-"""What the metrics are computed by: each measures two arrays of one shape."""
+"""Computation of the metrics: each function measures two arrays of one shape."""
 
 from __future__ import annotations
 
@@ -249,4 +249,4 @@ MEASURES: dict[str, Method | type[MetricCompareFunc]] = {
     "non_finite": _non_finite,
     "error_distribution": _distribution,
 }
-"""By the name of the function."""
+"""Measures by function name."""

@@ -1,4 +1,4 @@
-"""What all metrics have in common: thresholds, verdicts, and the functions that compute them."""
+"""Base of all metrics: thresholds, verdicts, and the functions that compute them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from polygraphy.domain.tensors.pairing import FindOutput
 
 Base = TypeVar("Base")
 Measured = float | tuple[float, Mapping[str, Any]]
-"""A metric; where there are further facts about the difference, with these."""
+"""A metric, with further facts about the difference if there are any."""
 
 _MOST_DECIBELS = 6000.0
-"""So many more decibels are a factor of 1e300: more would not fit a float."""
+"""This number of decibels is a factor of 1e300; more would exceed a float."""
 
 
 def _limit(value: Any) -> float:

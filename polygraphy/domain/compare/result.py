@@ -1,6 +1,5 @@
-"""What a comparison function answers about one output: its differences, and whether they are
-tolerable.
-"""
+"""Results of a comparison for one output: its differences, and whether they are within the
+tolerance."""
 
 from __future__ import annotations
 
@@ -269,7 +268,7 @@ _FIELDS = tuple(
     f"{statistic}_{kind}" for statistic in _STATISTICS for kind in ("absdiff", "reldiff")
 )
 _COMMON = ("thresholds", "tensor0", "tensor1", "_passed", "_mismatches")
-"""What nearly every settled result has besides its metrics."""
+"""Attributes that nearly every settled result has besides its metrics."""
 _PLAIN = _FIELDS[:6]
 _NUMBERS = itemgetter(*_PLAIN)
 _MOST_ATTRIBUTES = 13
@@ -472,7 +471,7 @@ class OutputCompareResult(CompareResult):
         return max(map(self._excess_of, self.tolerance.check_error_stat))
 
     def _excess_of(self, statistic: str) -> float:
-        """Return how many times a statistic is as large as its tolerance."""
+        """Return a statistic as a multiple of its tolerance."""
         if statistic != "elemwise":
             return self._excess_bound(statistic)
         worst = self.mismatches.worst if self.mismatches is not None else None
@@ -486,7 +485,7 @@ class OutputCompareResult(CompareResult):
         return self._ratio(*self.required(statistic))
 
     def _ratio(self, absolute: float | None, relative: float | None) -> float:
-        """Return how many times differences exceed their tolerances: the smaller of both ratios."""
+        """Return the error as a multiple of the tolerance: the smaller of both ratios."""
         limits = self.tolerance
         return min(excess_ratio(absolute, limits.atol), excess_ratio(relative, limits.rtol))
 
@@ -642,7 +641,7 @@ def _differences_of(results: Iterable[CompareResult]) -> Iterator[Difference]:
 
 
 Columns = tuple[tuple[Any, ...], Sequence[float]]
-"""What many settled results have in common from one iteration to the next, and their metrics."""
+"""Values that many settled results have in common between iterations, and their metrics."""
 
 
 def columns_of(results: Iterable[Any]) -> Columns | None:

@@ -1,4 +1,4 @@
-"""How the comparison function `simple` compares two arrays.
+"""Comparison of two arrays by `simple`.
 
 Whether a difference is no larger than what an output's inputs brought along.
 

@@ -12,7 +12,7 @@ from polygraphy.domain.tensors.shapes import is_dynamic_dim
 
 _LENGTHS = (2, 16, 64, 256, 512)
 _MOST_ELEMENTS = 1 << 22
-"""Of all inputs together, which are our choice."""
+"""Most elements of all inputs together, if the lengths are chosen here."""
 _MOST_INPUTS = 4
 
 

@@ -1,4 +1,4 @@
-"""What is done to a picture before a model takes it."""
+"""Preprocessing of images."""
 
 from __future__ import annotations
 

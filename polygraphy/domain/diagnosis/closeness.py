@@ -1,4 +1,4 @@
-"""How outputs resemble what they should be, where they are not that."""
+"""Similarity of incorrect outputs to the expected ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensors of two models may correspond, although their values differ."""
+"""Tensors of two models that may correspond although their values differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _TWINS = 3
 _TENSORS = 64
 """Tensors of the model that are tried, the first ones."""
 _OTHER_SHAPE, _OTHER_OP, _OTHER_INPUTS = 0.5, 0.25, 1.0
-"""What a difference counts beside the distance of the values, which is at most 1."""
+"""Costs of a different shape, operator and inputs, in addition to the distance of the values,
+which is at most 1. Chosen, not measured."""
 
 ModelTensors = tuple[Sequence[Node], Mapping[str, Any], Mapping[str, str], Collection[int]]
 """Nodes, values, which tensors correspond to one of the reference, and the nodes before these."""

@@ -1,4 +1,4 @@
-"""What a diagnosis comes to: who is to blame for what, why, and what helps."""
+"""Results of a diagnosis: culprits with party, cause, evidence and remedy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
 MODEL = "model"
-"""The party at fault where the model itself differs from what it is compared with."""
+"""The party at fault if the model itself differs from its reference."""
 MODEL_FILE = "model file"
-"""The party at fault where the exporter translates the program correctly, and the file is not what
-it makes of it: another program or checkpoint was exported, or the file was changed afterwards.
-"""
+"""The party at fault if the exporter translates the program correctly, but the file differs from
+that export: another program or checkpoint was exported, or the file was changed afterwards."""
 NO_FAULT = frozenset({"data", "nondeterminism", ILL_CONDITIONED})
 """Causes for which no party is at fault."""
 

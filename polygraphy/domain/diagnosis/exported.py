@@ -18,7 +18,7 @@ from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.tensors.precision import is_float
 
 EXPORTER = "exporter"
-"""The party at fault where a model is not what its program computes."""
+"""The party at fault if a model does not compute its program."""
 
 _SAMPLED = 512
 """Approximate number of elements of a fingerprint."""

@@ -13,7 +13,7 @@ from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 MODEL_FILE, DATA_FOLDER, PROGRAM_FILE = "model.onnx", "test_data_set_0", "reproduce.py"
-"""What a folder with a failure consists of; the first two as onnx's backend tests have them."""
+"""Contents of a folder with a failure; the first two as in onnx's backend tests."""
 
 
 @frozen

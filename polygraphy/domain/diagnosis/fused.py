@@ -1,4 +1,4 @@
-"""Which nodes of a model became one node of the graph that a backend made of it."""
+"""The nodes of a model that a backend fused into one node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node loses in a narrower floating-point type, and why."""
+"""The loss of a node in a narrower floating-point type, and its cause."""
 
 from __future__ import annotations
 

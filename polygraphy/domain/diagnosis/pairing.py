@@ -1,4 +1,4 @@
-"""Which nodes of two models are the same ones, whatever they are called."""
+"""Pairs of equal nodes of two models, with any names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What quantizing the operands of nodes loses."""
+"""The loss from quantizing the operands of nodes."""
 
 from __future__ import annotations
 

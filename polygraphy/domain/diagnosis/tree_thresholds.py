@@ -49,7 +49,7 @@ def find_ties(node: Node, features: Any) -> list[Tie]:
 
     Args:
         node: a node for which `is_tree` holds.
-        features: what it reads, of shape ``[rows, features]``.
+        features: its input, of shape ``[rows, features]``.
     """
     table = np.asarray(features)
     if table.ndim != 2 or not _is_number(table):

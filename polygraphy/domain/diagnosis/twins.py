@@ -1,4 +1,4 @@
-"""In what a model and another export of its program differ: node by node, in order."""
+"""Differences between a model and another export of its program: node by node, in order."""
 
 from __future__ import annotations
 

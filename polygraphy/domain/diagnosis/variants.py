@@ -142,7 +142,7 @@ _ALIKE = (
     ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL2"),
     ("Softmax", "LogSoftmax", "Hardmax"), ("Floor", "Ceil", "Round"), ("ArgMax", "ArgMin"),
 )  # fmt: skip
-"""Operators with the same operands, one of which may stand where another should."""
+"""Operators with equal operands, which can be confused."""
 _OWN_ATTRIBUTES = {
     "LeakyRelu": ("alpha",),
     "Elu": ("alpha",),

@@ -1,4 +1,4 @@
-"""What a model consists of, as far as it can be known without running it."""
+"""Descriptions of models, without running them."""
 
 from polygraphy.domain.model.description import Function, Model
 from polygraphy.domain.model.graph import (

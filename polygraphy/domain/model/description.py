@@ -138,9 +138,9 @@ def select_tensors(uses: Sequence[TensorUse], names: Sequence[str]) -> list[Tens
 
 
 DRIVING_INPUT = {"Expand": 1, "Pad": 1, "Range": 1, "Resize": 3, "Tile": 1}
-"""Which operand of an operator decides how large its output is."""
+"""Position of the operand that determines the output's size, by operator."""
 _CONSTANTS = frozenset({"Constant", "Min"})
-"""What makes a number that is known, or limited."""
+"""Operators whose result is a known or limited number."""
 
 
 def unbounded_tensors(graph: Graph) -> list[str]:

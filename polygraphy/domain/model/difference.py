@@ -1,4 +1,4 @@
-"""In what two models differ."""
+"""Differences between two models."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def _text(attribute: Attribute | None) -> str:
 
 
 NodeLabel = tuple[str, str]
-"""The operator of a node, and its name, or that of its first result where it has none."""
+"""Operator and name of a node; without a name, that of its first output."""
 
 
 @frozen

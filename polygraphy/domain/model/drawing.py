@@ -21,7 +21,7 @@ from polygraphy.domain.model.graph import (
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 Edge = tuple[int, int]
-"""From one vertex to another, by number."""
+"""Numbers of the two vertices of an edge."""
 
 
 def rows_of(count: int, edges: Sequence[Edge]) -> list[int]:
@@ -214,7 +214,7 @@ def spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
 
 
 Wire = tuple[int, int, str]
-"""From one vertex to another, and the tensor that it stands for."""
+"""Numbers of the two vertices, and the tensor between them."""
 
 
 @frozen

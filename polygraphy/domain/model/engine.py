@@ -1,4 +1,4 @@
-"""What a network consists of before it is built, and what the built engine consists of."""
+"""Descriptions of networks and of built engines."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ DISCONTINUOUS = frozenset(
         "Round", "Sign", "TopK", "Unique",
     }
 )  # fmt: skip
-"""Operators whose result jumps where their input moves by a little."""
+"""Operators whose result jumps if their input changes slightly."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Which nodes of a model a fused node of the graph that is really run stands for."""
+"""The nodes of a model that a fused node of the executed graph replaces."""
 
 from __future__ import annotations
 

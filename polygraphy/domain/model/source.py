@@ -1,4 +1,4 @@
-"""Which model is read, and how much of it."""
+"""The model that is read, and which parts of it."""
 
 from __future__ import annotations
 

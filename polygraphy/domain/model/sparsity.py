@@ -19,7 +19,7 @@ GROUP = 4
 _MOST_NONZERO = 2
 _FLOATING = frozenset({"float32", "float16", "bfloat16"})
 _BLOCK = 1 << 18
-"""How many elements are looked at together: as many as fit a cache."""
+"""Elements that are processed at a time, so that they fit into a cache."""
 _NARROW = np.uint16(0x7FFF)
 """All bits of a 16-bit floating-point number but the sign: none is set in a zero."""
 

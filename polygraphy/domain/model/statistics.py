@@ -1,4 +1,4 @@
-"""How large a model is, and what it costs to run."""
+"""Size and computational cost of a model."""
 
 from __future__ import annotations
 

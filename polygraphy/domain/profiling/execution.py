@@ -1,4 +1,4 @@
-"""What a backend executed, and how long each node took.
+"""Executed nodes of a backend, with their times.
 
 An execution profile has nothing to do with the optimization profiles of TensorRT, which are ranges
 of input shapes (`polygraphy.domain.tensors.profile`).
@@ -17,12 +17,10 @@ from polygraphy.domain.model.graph import Attribute, Graph, Node
 from polygraphy.domain.model.regions import nodes_after_inputs
 
 HOST, DEVICE, LAUNCH = "host", "device", "launch"
-"""What a time is: of the host, of the device, or of the host that only launches a kernel of a
-device.
-"""
+"""Kinds of times: of the host, of the device, or of the host for launching a kernel."""
 
 _DISTURBED = 1.1
-"""How many times as long a run takes as its parts, in the median, on a machine that is busy."""
+"""A machine is busy if the median run takes this multiple of its parts. Chosen, not measured."""
 
 MOST_RUNS = 50
 """Profiled runs of one set of shapes: 50 runs of 135 nodes are 4 MB of events."""

@@ -1,4 +1,4 @@
-"""What explains that one run takes longer than another, in a sentence."""
+"""A sentence that explains why one run takes longer than another."""
 
 from __future__ import annotations
 

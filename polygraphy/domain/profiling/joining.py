@@ -1,4 +1,4 @@
-"""Which nodes of a model an executed node computes.
+"""The nodes of a model that an executed node computes.
 
 The tensors that both graphs have are cuts. Executed nodes that are connected by other tensors are
 one group. A group computes the nodes of the model between its outputs and the cuts before them. A

@@ -25,9 +25,8 @@ from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.naming import count_text, one_line
 
 NODES, INSERTED, UNKNOWN, OUTSIDE = "nodes", "inserted", "unknown", "outside"
-"""What a row is about: nodes of the model; executed nodes that compute none of them; executed nodes
-with names and tensors that the model does not have; the time of a run outside of nodes.
-"""
+"""Kinds of rows: nodes of the model; executed nodes that compute none of them; executed nodes with
+names and tensors that the model does not have; the time outside nodes."""
 SORTS = ("time", "difference", "error")
 USUAL_ROWS = 15
 

@@ -73,9 +73,8 @@ calibration samples: healthy models reach 0.041 and 0.127 (a tensor of 128 eleme
 wrong zero points that lose less than 0.1 begin at 0.35 of the range.
 """
 _MOVED = 0.1, 2.0
-"""With this share, and so many times as much free at the other end, a range is moved: one of few
-samples is too narrow at both ends.
-"""
+"""With this share cut off at one end, and this multiple of it free at the other end, a range is
+shifted: a range from few samples is too narrow at both ends. Chosen, not measured."""
 _FEW, _CHANCE = 32, 3
 """Of so few elements over all inputs, such as those of a single score, this number may exceed the
 range by chance: the largest of as many calibration values is below theirs half of the time.

@@ -1,4 +1,4 @@
-"""What a quantized model has to reach."""
+"""The target of a quantized model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a tensor is lost at a site, and how little it could be with the same bits."""
+"""The loss of a tensor at a site, and the least possible loss with the same bits."""
 
 from __future__ import annotations
 

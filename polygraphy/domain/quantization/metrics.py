@@ -1,4 +1,4 @@
-"""What the outputs of a quantized model are judged by: smaller is better."""
+"""Metrics of quantized models; smaller is better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sites are expected to lose: squares add up, roughly, as the losses are independent."""
+"""Predicted losses of sites: squares add up approximately, because losses are independent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensors a quantizer leaves in floating point if it leaves out some nodes.
+"""The tensors that a quantizer keeps in floating point if it excludes some nodes.
 
 A quantizer works on tensors: as long as one node asks for a tensor in integers, all nodes read it
 so. What each operator asks for is a table by quantizer.

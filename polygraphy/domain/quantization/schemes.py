@@ -1,4 +1,4 @@
-"""How numbers are stored in few bits: types as a table, scales and zero points."""
+"""Quantization schemes: a table of types, scales and zero points."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ from polygraphy.domain.quantization.rules import Rules
 from polygraphy.domain.quantization.site_requests import numbers_of
 
 _ENUMERATED = 20_000
-"""Up to so many sets of a size are all predicted; of more, sets grow from the best smaller ones."""
+"""Up to this number of sets of a size, all are predicted; beyond, sets grow from the best smaller
+ones."""
 _BEAM, _LEAST_BEAM, _GROWN = 400, 16, 12_000
-"""So many sets of a size are kept where they grow: fewer if there are many nodes, so that about
-`_GROWN` sets are predicted.
-"""
+"""Most and least sets of a size that are kept while sets grow: fewer if there are many nodes, so
+that about `_GROWN` sets are predicted."""
 _MANY, _PROBED = 40, (1.0, 0.5, 0.25, 0.1)
 """From this number of nodes on, sets that should be enough are run first: those with a predicted
 loss of these shares of the target.

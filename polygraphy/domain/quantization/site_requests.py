@@ -1,4 +1,5 @@
-"""Which sites remain quantized, as bits of integers: a search asks this for thousands of sets."""
+"""Sites that remain quantized, as bits of integers, because a search needs them for thousands of
+sets."""
 
 from __future__ import annotations
 

@@ -11,17 +11,16 @@ from polygraphy.domain.quantization.schemes import Scheme
 from polygraphy.domain.tensors.aliases import Array
 
 RAW = "//raw"
-"""What is added to the name of a tensor for the input of an activation that quantizers remove,
-because the range of the integers does the same.
-"""
+"""Suffix of the input of an activation that quantizers remove, because the range of the integers
+has the same effect."""
 CORRECTED = "//corrected"
-"""What is added to the name of a bias in floating point that the quantizer changed."""
+"""Suffix of a floating-point bias that the quantizer changed."""
 QUANTIZED_OPERATORS = (
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
     "MatMulInteger", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "GatherBlockQuantized", "QMoE",
     "QGemm", "QAttention", "QEmbedLayerNorm",
 )  # fmt: skip
-"""How operators begin that compute in a quantized type."""
+"""Prefixes of operators that compute in a quantized type."""
 
 Kind = Literal["activation", "weight", "bias", "operator"]
 

@@ -56,7 +56,7 @@ VERDICTS = {
     130: "interrupted",
     143: "interrupted",
 }
-"""The verdict that an exit code stands for, where no command has a finer one."""
+"""Verdict by exit code, if a command has no finer one."""
 
 
 @frozen
@@ -299,7 +299,7 @@ _FIRST = 12
 """Outputs that failed first, in the order of the model, of which details are kept."""
 
 _Pair = tuple[str, tuple[int, int]]
-"""Which comparison: its function, and the positions of both runs."""
+"""A comparison: its function, and the positions of both runs."""
 
 
 class Recorder:

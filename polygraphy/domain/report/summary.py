@@ -1,4 +1,4 @@
-"""What a document comes to, in a sentence."""
+"""The summary of a document in one sentence."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def _steps(steps: Mapping[str, Any]) -> Check:
 
 _OF_CELLS = {"passed": PASSED, "failed": FAILED, "crashed": FAILED, "error": ERROR,
              "timeout": ERROR, "memory": ERROR}  # fmt: skip
-"""What the states of cells come to; all others are skipped."""
+"""Results by state of a cell; cells in other states are skipped."""
 
 
 def _cell(row: Mapping[str, Any]) -> Check:
@@ -383,7 +383,7 @@ _OF_DIAGNOSE = {
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
 _LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all", "--validate"})
-"""How much is shown, and what a diagnosis does by itself: look at all layers, and for NaN."""
+"""Options that `diagnose` does not need: verbosity, and checks that it makes itself."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""What runs gave: outputs by runner and iteration, and what is checked of one run alone.
+"""Results of runs: outputs by runner and iteration, and checks of one run.
 
 May use `tensors`.
 """

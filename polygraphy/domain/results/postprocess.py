@@ -1,4 +1,4 @@
-"""What is done to outputs before they are compared."""
+"""Post-processing of outputs before they are compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for
 
 TopK = Union[int, tuple[int, int]]
-"""How many elements, and along which axis (default: the last one)."""
+"""Number of elements, and the axis (default: the last one)."""
 
 
 class BasePostprocessFunc(Protocol):

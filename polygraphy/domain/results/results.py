@@ -518,7 +518,7 @@ _NUMBER_AND_TIME = re.compile(r"-N\d+-[\d/]+-[\d:.]+$")
 _ORIGIN = re.compile(r".+-N\d+-[\d/]+-[\d:.]+ \((.+?)\)(?: \(\d+\))?")
 """The name of a runner, and of the file that its results are from."""
 _ABOUT = re.compile(r"\S+-N\d+-[\d/]+-[\d:.]+\s+\| ")
-"""How the log says which runner a note is about."""
+"""The name of a runner in a log line."""
 _FRACTION = re.compile(r"(-N\d+-[\d/]+-\d\d:\d\d:\d\d)\.\d+$")
 
 

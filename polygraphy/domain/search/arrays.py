@@ -12,7 +12,7 @@ from attrs import define
 from polygraphy.domain.search.numbers import nearest_number
 
 Function = Callable[[Any], Any]
-"""Of an array: the result; None if there is none."""
+"""Returns the result for an array; None if there is none."""
 
 _FACTORS = (0.5, 2.0, 0.1, 10.0, 1.5, 3.0, 0.25, 4.0, 1 / 3, 2 / 3, 0.2, 5.0, -1.0, 0.01, 100.0)
 _EXPONENTS = tuple(step / 2 for step in range(-4, 4))
@@ -31,9 +31,8 @@ _PROMISING = 0.95
 Chosen, not measured."""
 _ROUNDS = 12
 _DAMPING = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""What is added to the squares of the effects, relative to the largest: far from the result, a
-plain step goes too far.
-"""
+"""Numbers that are added to the squares of the effects, relative to the largest: far from the
+result, a plain step is too large."""
 _STEP = 0.05
 """The change of an element whose effect is measured, relative to the size of its array."""
 _RANK = 1e-5

@@ -1,4 +1,4 @@
-"""What the end of a check command says about what it checked."""
+"""The meaning of a check command's exit code and messages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ USAGE_CODE = 2
 """The exit code of this package's commands for a command line that cannot be meant."""
 
 ERROR_CODE = 3
-"""The exit code of this package's commands where a backend, a build or a file failed."""
+"""The exit code of this package's commands if a backend, a build or a file failed."""
 
 _ERROR = ": error: "
 _CRITICAL = "[!]"
-"""How the line begins with which a command of this package ends that failed."""
+"""Prefix of the last line of a failed command of this package."""
 
 TIMED_OUT = 124
 """The exit code of a command that took too long, as ``timeout`` gives it."""

@@ -1,4 +1,4 @@
-"""What was found out in the iterations of a search, so that it can go on after it was stopped."""
+"""Saved verdicts of a search, with which it resumes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from attrs import frozen
 from polygraphy.domain.search.subsets import Outcome
 
 _BALANCE = 4
-"""One node alone is tested where that settles at least one of so many suspects either way."""
+"""A node is tested by itself if that decides about at least one in this number of suspects either
+way."""
 
 Test = Callable[[Sequence[int]], Outcome]
 

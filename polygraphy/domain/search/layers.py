@@ -1,4 +1,4 @@
-"""Which layers of a model are run together, so that their tensors fit into memory.
+"""Groups of layers that run together, so that their tensors fit into memory.
 
 A model is cut between layers into segments. Each is run by itself: it takes the tensors that the
 segments before it made, and all that it makes are outputs, which are compared and let go, but for

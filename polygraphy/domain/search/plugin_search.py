@@ -1,4 +1,4 @@
-"""Which of several replacements make a model cheaper to run: searches over what was measured."""
+"""Searches for replacements that make a model faster, based on measured latencies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 Choice = tuple[int, ...]
-"""Positions of the replacements that are made, in order."""
+"""Positions of the chosen replacements, in order."""
 
 _NOISE = 0.01
 """Latencies that differ by no more than this share of the larger one are taken for the same."""

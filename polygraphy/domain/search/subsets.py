@@ -200,7 +200,7 @@ def healing_alone(passes: Sequence[str], heals: Heals) -> list[str]:
 Q = TypeVar("Q", bound=Hashable)
 
 _PATIENCE = 4
-"""So many assumptions are tried for each question that is wanted."""
+"""Assumptions that are tried for each requested question."""
 
 
 class _OpenQuestion(Exception):

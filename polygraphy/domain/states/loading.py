@@ -191,7 +191,7 @@ class StepLoader:
         return self._plan
 
     def __iter__(self) -> Iterator[StepFeed]:
-        """Start at the first step, when it is asked for: the model has been described by then."""
+        """Yield the feeds from the first step on; the model must be described by then."""
         plan, prompt = self.plan, self._first_length()
         shapes = _data_loader_shapes(self._data)
         plan.set_batch(shapes)

@@ -1,4 +1,4 @@
-"""What one runner remembers from step to step: its own states, fed back in one place."""
+"""The states of one runner from step to step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the name of a state has in common with the name of its successor."""
+"""Common parts in the names of a state and of its successor."""
 
 from __future__ import annotations
 

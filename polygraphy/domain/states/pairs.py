@@ -29,9 +29,8 @@ from polygraphy.domain.tensors.naming import join_words
 GROWS, SLOTS, REPLACED = "grows", "slots", "replaced"
 RING = "slots in a ring"
 CONSTANT, BRANCH = "constant", "constant in a branch"
-"""What a step does with a state: appends to it, writes into it (a ring starts again after its end),
-computes another, or keeps it, always or in a branch.
-"""
+"""Ways in which a step updates a state: it appends to it, writes into it (a ring starts again
+after its end), computes another, or keeps it, always or in a branch."""
 FIRST_MODEL = "--first-model"
 """The source of a state that only the model of the first step computes, such as the keys and values
 of an encoder.
@@ -129,7 +128,8 @@ _ATTENTION = {
     "DecoderMaskedMultiHeadAttention": ({1: 5, 2: 6}, 2),
     "DecoderMaskedSelfAttention": ({1: 4}, 3),
 }
-"""Of attention of ONNX Runtime: from outputs to operands, and the axis of positions."""
+"""Outputs and operands of ONNX Runtime's attention operators that are states, and the axis of
+positions."""
 _KEEPING = {"LinearAttention": {1: 3}, "CausalConvWithState": {1: 3}}
 _ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Tanh", "Relu"})
 """What a state may be updated by; also what a network does with its data, so that only a name

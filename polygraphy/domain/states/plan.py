@@ -41,7 +41,8 @@ from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.precision import epsilon_of
 
 _AUDIO, _FRAMES = 512, 8
-"""Samples of a chunk of one channel, and frames of one of several, where the model takes any."""
+"""Samples of a chunk with one channel, and frames of one with several, if the model accepts any
+number."""
 _CONTEXT = 8
 """The length of what is the same in each step, such as the states of an encoder."""
 

@@ -1,4 +1,4 @@
-"""What the inputs of a model with states mean, beside the states: tokens, a mask, positions ..."""
+"""Roles of inputs of a model with states: tokens, a mask, positions ..."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the nodes of a model do with its inputs, and the role that this implies."""
+"""Uses of a model's inputs by its nodes, and the roles that they imply."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from polygraphy.domain.model.graph import Graph, Node, Weight
 TOKENS, CHUNK, MASK, POSITIONS = "tokens", "chunk", "mask", "positions"
 PAST, TOTAL, LAST, FLAG, CONSTANT = "past length", "total length", "last index", "flag", "constant"
 LENGTH = "length of the step"
-"""What an input holds in each step; `LAST` is the total length less one, `FLAG` whether there is a
-past.
-"""
+"""Values of an input in each step; `LAST` is the total length less one, `FLAG` whether there is a
+past."""
 _PASSES = frozenset(
     {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Transpose", "Slice",
      "Flatten", "Clip", "Add", "Sub", "Max", "Min"}

@@ -1,4 +1,4 @@
-"""What a tensor is: data type, shape, metadata, and values that differ by tensor name.
+"""Tensors: data type, shape, metadata, and values that differ by tensor name.
 
 Uses no other room of the domain.
 """

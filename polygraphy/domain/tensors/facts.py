@@ -1,4 +1,4 @@
-"""What is known of a model without running it."""
+"""Facts about a model that are known without running it."""
 
 from __future__ import annotations
 

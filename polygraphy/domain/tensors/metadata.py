@@ -1,4 +1,4 @@
-"""What is known about tensors before they exist: names, data types, shapes."""
+"""Metadata of tensors before they exist: names, data types, shapes."""
 
 from __future__ import annotations
 

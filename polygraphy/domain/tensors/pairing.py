@@ -1,4 +1,4 @@
-"""Which output of one run is compared with which output of another."""
+"""Pairs of outputs of two runs that are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an output is put together: which of its elements were computed together.
+"""Parts of an output: elements that were computed together.
 
 A `Layout` says it as the graph does, for any shape: operands that are joined along an axis, a
 constant that fills what a mask shuts out, padding, and the steps behind that move elements. It is
@@ -24,7 +24,7 @@ Kind = Literal[
 Shape = tuple[int, ...]
 
 _MOST_PARTS = 255
-"""As many as fit into a byte for each element; an output of more is judged as one."""
+"""Most parts, which fit into a byte for each element; an output with more is judged as one."""
 
 
 @frozen
@@ -134,7 +134,7 @@ def _dimension(saved: Any) -> Dim:
 
 
 DEEPEST = 64
-"""So many steps are followed from an output towards the inputs."""
+"""Most nodes between an output and the parts that are found."""
 
 
 _MISLEADING = (IndexError, ValueError, TypeError, OverflowError)

@@ -136,7 +136,7 @@ class _Inner:
 
 
 _Texts = Union[Mapping[str, str], _Inner]
-"""What is written about tensors, by name."""
+"""Texts about tensors, by name."""
 
 
 def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | None) -> _Texts:

@@ -24,16 +24,17 @@ from polygraphy.adapters.files.json.json_writer import (
 from polygraphy.domain.tensors.aliases import Array
 
 _STRIDED_BUFFER_BYTES = 1 << 20
-"""How much of an array that is not contiguous is copied at a time."""
+"""Bytes of a non-contiguous array that are copied at a time."""
 
 _FIRST_LOOK_CHARACTERS = 512
-"""How much text is decoded to find the header; mostly it has 128 bytes."""
+"""Characters that are decoded to find the header, which usually has 128 bytes."""
 
 SHORT = 64 * 1024
 """Text of at most this many characters is fetched at once."""
 
 _RATIO = 100
-"""How many times its size an archive may be, beside what any may."""
+"""Largest size of an unpacked archive, as a multiple of its file, in addition to the general
+limit."""
 
 _MAGIC_OF_VERSION_3 = b"\x93NUMPY\x03"
 

@@ -1,4 +1,4 @@
-"""How PyTorch's tensors are saved: as the base64 text of what ``torch.save`` writes.
+"""PyTorch tensors in files, as base64 text of the output of ``torch.save``.
 
 A tensor can only come from a program that has imported torch, so saving never imports it. Reading
 one does.

@@ -1,4 +1,4 @@
-"""Which type is saved by which fields: `Encoder` and `Decoder`, and what is done with them.
+"""`Encoder` and `Decoder`: the saved fields of each type.
 
 A saved object is a JSON object whose last key, ``polygraphy_class``, names its type::
 

@@ -25,11 +25,11 @@ _NO_REPLAY = (
     StopIteration,
     RecursionError,
 )
-"""What reading a text that is no replay raises; the last one of a nest of brackets."""
+"""Errors from reading a text that is not a replay; RecursionError is from nested brackets."""
 
 
 _texts: dict[str, tuple[IterationRecord, str]] = {}
-"""What was written last: a search saves its replay after every iteration."""
+"""The texts that were written last: a search saves its replay after every iteration."""
 
 
 def load_debug_replay(path: str) -> DebugReplay:

@@ -20,7 +20,7 @@ from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.precision import is_float
 
 MOST_BYTES = 5_000_000
-"""What a golden may take: it lies in a repository."""
+"""Largest size of a golden, because it is committed to a repository."""
 _STATISTICS = ("min", "mean", "max", "rms")
 _KEY = "golden"
 

@@ -30,7 +30,7 @@ _VERSION = 1
 _HEAD = 1 << 18
 """Characters that tell the format: the log of benchmark_app begins with other lines."""
 _MOST_BYTES = 1 << 26
-"""Of a saved profile: 50 runs of 20,000 nodes are 10 MB."""
+"""Largest size of a saved profile; 50 runs of 20,000 nodes take 10 MB."""
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 

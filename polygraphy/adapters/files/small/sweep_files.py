@@ -21,7 +21,7 @@ _LONGEST_NAME = 256
 """Longer strings of a script are texts, not names of files."""
 _MARK = "sweep.json"
 _FIRST = ("package", "environments")
-"""What is in the folder of a sweep before the mark; a part of that may be there, too."""
+"""Entries of a sweep's folder that are created before its mark."""
 _BEFORE_PATHS, _BEHIND_PATHS = "=:, '\"", ":, '\""
 """Characters around a path in an option, such as ``--runner 'a=--onnxrt --plugins "b c.so"'``."""
 _FIELDS = ("key", "ended", "code", "seconds", "memory", "shared", "machine", "said")

@@ -91,10 +91,10 @@ def _python_number(value: Any) -> int | float:
 
 
 PLAIN_MEMBER = b',\n    "inference_results": '
-"""What stands before the outputs in plain values."""
+"""The text before the outputs in plain values."""
 
 ENDING = b',\n    "polygraphy_class": "RunResults"\n}'
-"""How files of results end that were written here."""
+"""The end of a results file that this package wrote."""
 
 
 def annotate(path: Path, facts: Mapping[str, Any]) -> None:

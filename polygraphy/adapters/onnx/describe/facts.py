@@ -1,4 +1,4 @@
-"""What an ONNX model tells about itself without being run.
+"""Facts about an ONNX model that are known without running it.
 
 In which data types the outputs of an ONNX model are computed.
 
@@ -225,7 +225,7 @@ _SAME_VALUES = frozenset(
     }
 )
 _SHUTS_OUT = 1000
-"""How large a factor is, at least, that makes of what is not masked what does not count."""
+"""Least factor that a mask is multiplied by if masked positions do not count."""
 
 _MANY = 1 << 20
 """More values than these are no choice that a person wrote down."""

@@ -1,4 +1,4 @@
-"""Which parts the outputs of an ONNX model have; the rules are `polygraphy.domain.model.parts`."""
+"""The parts of an ONNX model's outputs; the rules are in `polygraphy.domain.model.parts`."""
 
 from __future__ import annotations
 

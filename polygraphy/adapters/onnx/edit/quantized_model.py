@@ -73,7 +73,7 @@ numpy = mod.lazy_import("numpy")
 SWITCHES = "polygraphy//switches"
 """The input that says of each site whether it is on."""
 _AGAIN = "//again"
-"""What is added to the name of a weight that the backend quantizes again."""
+"""Suffix of the name of a weight that the backend quantizes again."""
 _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")
 """Operators whose bias is their third input: a first or second one is not a bias."""
 _KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")

@@ -24,7 +24,7 @@ numpy = mod.lazy_import("numpy")
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 _MICROSOFT, _OPSET_OF_16_BITS = "com.microsoft", 21
 EXACT = "//exact"
-"""What is added to the name of a weight for its form in floating point."""
+"""Suffix of a weight's name for its floating-point form."""
 _PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 """Operators that keep type and shape, behind which a weight is quantized again, too."""
 _CORRECTION, _LARGE_CORRECTION = 0.5, 1.2
@@ -34,7 +34,7 @@ a small bias (lab: up to 1.03). A bias of another layer differs by about 1.4, a 
 
 
 _NOTE = "onnx.infer"
-"""What ONNX Runtime's quantizers note in a model whose shapes they have inferred."""
+"""Metadata key that ONNX Runtime's quantizers add after they infer shapes."""
 
 
 class SitePair:

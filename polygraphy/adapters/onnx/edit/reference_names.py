@@ -1,4 +1,4 @@
-"""Which form of a reference a quantizer read, and what that form calls the tensors of a model."""
+"""The form of a reference that a quantizer read, and its names of a model's tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TWINS = {
 point (or the indices), with the operators that they replace.
 """
 _ADDED = re.compile(r"(_QuantizeLinear_Input|_quantized|_Q\d+)$")
-"""What quantizers append to the name of a tensor."""
+"""Suffixes that quantizers append to tensor names."""
 
 
 def sort_forms(model: ModelProto, forms: Sequence[ModelProto]) -> list[ModelProto]:

@@ -58,9 +58,9 @@ _OPERANDS = {
     "RNN": (1, 2, 3),
     "Slice": (0,),
 }
-"""Which operands of an operator are weights."""
+"""Positions of the operands that are weights, by operator."""
 _LEAST_ELEMENTS = {"Gather": 1024, "Slice": 1024}
-"""How many elements a weight has at least; smaller ones may be shapes."""
+"""Least number of elements of a weight, by operator; smaller ones may be shapes."""
 _PASSED_THROUGH = frozenset({"Cast", "DequantizeLinear", "QuantizeLinear", "Transpose"})
 _UINT8 = 2
 

@@ -21,7 +21,7 @@ onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
 _LEAST_OPSET = {"int8": 13, "uint8": 13, "int4": 21, "uint4": 21, "int16": 21, "uint16": 21}
-"""From these operator sets on, DequantizeLinear reads the type, along an axis."""
+"""First opset in which DequantizeLinear reads a type along an axis, by type."""
 
 
 def replace_products(model: ModelProto) -> bool:

@@ -312,7 +312,7 @@ simplify: Callable[..., ModelProto]
 
 
 _TO_THE_END = 2**31 - 1
-"""The standard recommends this, or more, as the end of a slice where the length is not known."""
+"""The end of a slice whose length is unknown; the ONNX standard recommends this value or more."""
 
 
 @mod.export(funcify=True)

@@ -1,4 +1,4 @@
-"""What is known about a graph in memory: names, types, shapes, and edits of its parts.
+"""Graphs in memory: names, types, shapes, and edits of their parts.
 
 May use `storage`.
 """

@@ -1,4 +1,4 @@
-"""What all edits of ONNX models have in common."""
+"""Base of all edits of ONNX models."""
 
 from __future__ import annotations
 

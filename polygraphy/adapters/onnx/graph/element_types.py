@@ -384,7 +384,7 @@ CONSTANTS = frozenset({"Constant", "ConstantOfShape"})
 """Operators whose attribute is their value."""
 
 _FIRST_TYPED_DEQUANTIZE = 23
-"""Before this opset, DequantizeLinear makes what its scale is of."""
+"""Before this opset, the output of DequantizeLinear has the type of its scale."""
 
 
 def state_type(

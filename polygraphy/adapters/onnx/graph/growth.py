@@ -26,9 +26,8 @@ _PER_BYTE = 8  # What is made of large weights: transposed, wider, repeated.
 LONGEST_VECTOR = 1 << 16
 """More elements than any shape has dimensions: so long vectors are not propagated."""
 _LONGEST_COPY = 1 << 20
-"""What lists of other types may grow to, each element of which takes some 150 bytes there: longer
-than the weights that models have for the entries of a vocabulary, which are no shapes either.
-"""
+"""Longest list of other types, whose elements take about 150 bytes each. Weights for the entries
+of a vocabulary are shorter."""
 _UNKNOWN_RANK = 16
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 _SOURCES = frozenset({"Constant", "Shape"})

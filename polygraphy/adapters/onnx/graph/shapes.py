@@ -135,7 +135,7 @@ _SAMPLES: tuple[Callable[[int], int], ...] = (
 )
 """Lengths of the dimensions of inputs, by number, that are tried instead of names."""
 _LEAST_SAMPLES = 2
-"""How many of them have to come to the same number; models do not take every length."""
+"""Input lengths that must give the same number; models do not accept every length."""
 
 
 def is_made_up(dim: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What is wrong with a model, node by node.
+"""Checks of a model, node by node.
 
 May use `describe`, `run` and `storage`.
 """

@@ -72,10 +72,10 @@ if TYPE_CHECKING:
 
 _ITEMSIZE = 4  # Of most tensors.
 _MOST_ROUNDS = 1 << 31
-"""What no backend goes through within minutes, however little it computes in each round."""
+"""More iterations than any backend finishes in minutes, however little each computes."""
 _LOOP_INPUTS = 2  # The body of a Loop takes the number of the round and the condition.
 _RUN = 2
-"""What a run may take, in limits of what a file may become: activations go again."""
+"""Largest memory of a run, as a multiple of the largest file: activations are released again."""
 
 
 def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
@@ -166,7 +166,7 @@ their number, minutes for ten times as many.
 """
 _SEGMENT = 64
 _TRIAL_IR = 8
-"""What every supported backend reads, functions included: a newer one is no fault of a node."""
+"""IR version of trial models, which every supported backend reads, including functions."""
 _TYPES = OnnxDataTypes()
 _FED = frozenset(
     {
@@ -361,9 +361,8 @@ def _state(typed: Any, dims: Sequence[int]) -> None:
 _LIMIT = 2**31 - 1
 """The most bytes that a protobuf message has."""
 _WHOLE = 10_000
-"""The most nodes that are tried in one piece: ONNX Runtime takes time with the square of their
-number where many of them compute shapes or constants.
-"""
+"""Most nodes that are tried in one piece: for nodes that compute shapes or constants, ONNX
+Runtime's time grows with the square of their number."""
 _IR_VERSION = "IR version"
 _UNREGISTERED = "is not a registered function/op"
 

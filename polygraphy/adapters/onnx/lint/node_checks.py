@@ -293,10 +293,7 @@ class NodeChecks:
             and not attribute.HasField("g")
             and not attribute.HasField("t")
         )
-        plain = {
-            name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            for name, value in attributes.items()
-        }
+        plain = {name: _decoded(value) for name, value in attributes.items()}
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output))
         if not domain_of(node.domain):
@@ -522,3 +519,12 @@ def _take_constant(node: NodeProto, data: ChainMap[str, Any]) -> None:
         tensor = constant_tensor(node)
         if tensor is not None and byte_size(tensor) <= SMALL:
             data[node.output[0]] = tensor
+
+
+def _decoded(value: Any) -> Any:
+    """Return the value of an attribute with strings for bytes, also in a list."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, list):
+        return [_decoded(member) for member in value]
+    return value

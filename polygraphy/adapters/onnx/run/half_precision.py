@@ -81,16 +81,16 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
     "ReduceL2": lambda result, count: result.astype(numpy.float64) ** 2,
     "ReduceMean": lambda result, count: result.astype(numpy.float64) * count,
 }
-"""What a reduction adds up on its way, from its result and how many elements went into each."""
+"""The sum that a reduction computes internally, from its result and the number of elements."""
 
 _SEEDS = range(1, 9)
 _WEIGHT_STEP = 0.2
-"""Of so many steps is the root mean square of what rounding does to a number."""
+"""Root mean square of a weight's rounding error, in steps of its type."""
 _CONVERTS = frozenset({"Cast", "CastLike"})
 _NARROW = tuple(DataType[name] for name in HALF)
 _FLOAT = 1
 _FIRST = 64
-"""So many elements are looked at first."""
+"""Elements that are checked first."""
 
 
 class OnnxNarrowModels:

@@ -19,9 +19,10 @@ onnx = mod.lazy_import("onnx")
 
 _OPERATORS = frozenset({"Conv", "ConvTranspose"})
 _OPSET, _IR = 17, 8
-"""What a model of a node of another domain imports; every ONNX Runtime knows them."""
+"""Opset and IR version of a model with a node of another domain; every ONNX Runtime supports them.
+"""
 _LARGE = 1 << 22
-"""From so many products on, a convolution is worth a session."""
+"""Multiplications from which a convolution runs in a session."""
 
 
 class NodeKernels:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 _BETWEEN = frozenset({"Add", "Cast", "Div", "Identity", "Mul", "Where"})
-"""What may be between the first product and Softmax: scaling and masking."""
+"""Operators between the first product and Softmax: scaling and masking."""
 _AFTER = frozenset({"Cast", "Dropout", "Identity", "Where"})
-"""What may be between Softmax and the second product."""
+"""Operators between Softmax and the second product."""
 
 
 @frozen(eq=False)

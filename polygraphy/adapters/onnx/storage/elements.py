@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LISTED = 3
 _LARGE = 4096
-"""Weights of more bytes than this are not loaded when they may stay where they are."""
+"""Larger weights, in bytes, are not loaded if they can stay in their file."""
 
 
 def external_files(model: ModelProto) -> list[str]:
@@ -207,7 +207,7 @@ numpy = mod.lazy_import("numpy")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 STRIPPED = "TRT_WEIGHTLESS"
-"""What the documentation of a weight begins with, and a slash, when its elements were left out."""
+"""Prefix, before a slash, of the documentation of a weight whose elements were removed."""
 
 _TYPES = OnnxDataTypes()
 

@@ -1,4 +1,4 @@
-"""What is asked of every ONNX model as it is read, damaged texts and sizes included.
+"""Checks of every ONNX model when it is read, such as invalid text and sizes.
 
 The bytes of protobuf messages: going through the fields of one, and making fields.
 
@@ -140,7 +140,7 @@ BYTES = 2
 """The wire type of what has a length in front of it."""
 DEEPEST = 100  # As deep as protobuf goes.
 FIXED = {1: 8, 5: 4}
-"""How many bytes the other wire types have that know it in advance."""
+"""Size in bytes of the wire types with a fixed size."""
 _GRAPH, NODE, _ATTRIBUTE, TENSOR, _SPARSE, _FUNCTION, MODEL = range(7)
 PARTS: Mapping[int, Mapping[int, int]] = {
     _GRAPH: {1: NODE, 5: TENSOR, 15: _SPARSE},
@@ -151,7 +151,7 @@ PARTS: Mapping[int, Mapping[int, int]] = {
     _FUNCTION: {7: NODE},
     MODEL: {7: _GRAPH, 25: _FUNCTION},
 }
-"""Which fields of which kind of message hold, or are, tensors: the kind of each."""
+"""Fields of a message that are or contain tensors, with the kind of each, by kind of message."""
 RAW_DATA = 9
 
 _OP_TYPE = 4
@@ -351,7 +351,7 @@ def _has(content: Content, start: int, end: int, numbers: tuple[int, ...]) -> bo
 
 _PACKAGES = frozenset({"google", "onnx"})
 _SYMPTOMS = (IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError)
-"""What the package's C++ and Python code raises for a model that it does not expect."""
+"""Errors that the package's C++ and Python code raises for invalid models."""
 
 
 def without_context(text: str) -> str:

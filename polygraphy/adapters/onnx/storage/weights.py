@@ -48,7 +48,7 @@ numpy = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 
 MARK = f"kept-by-polygraphy-{secrets.token_hex(8)}-"
-"""What the location of every weight begins with that stays where it is stored."""
+"""Prefix of the location of a weight that stays in its file."""
 _CHUNK = 1 << 20
 
 
@@ -349,7 +349,7 @@ DATA_FIELDS = frozenset(
 _VARINT, _GROUP_END = 0, 4  # Wire types.
 
 Place = tuple[str, int, int]
-"""Where the bytes of a weight are: the file, seen from the model's folder, offset and length."""
+"""File of a weight's bytes relative to the model's folder, offset and length."""
 
 
 def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:

@@ -1,4 +1,4 @@
-"""What an engine was built with, kept as JSON beside the plan: ``model.engine.build.json``.
+"""The build record of an engine, as JSON beside the plan: ``model.engine.build.json``.
 
 A plan runs on one kind of GPU, in one version of TensorRT, and computes what the model was when it
 was built. The plan itself does not say so before it fails, or never.

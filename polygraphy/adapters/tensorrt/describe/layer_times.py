@@ -35,7 +35,7 @@ _POINTWISE = "PWN("
 _SEPARATORS = (" + ", " || ", ", ")
 _MICROSECONDS = 1e3
 _MOST_BYTES = 1 << 26
-"""Of a file of trtexec: 20,000 layers with long names are 10 MB."""
+"""Largest trtexec file; 20,000 layers with long names take 10 MB."""
 _LEAST_TIMES = ("medianMs", "averageMs")
 
 

@@ -72,7 +72,7 @@ _PARTS = (
     (re.compile(r"^-+ Timing Runner: (.+)"), "timing {}"),
     (re.compile(r"^After (.+): (\d+) layers"), "optimizing the network: {1} layers after {0}"),
 )
-"""Details that TensorRT logs, which say what it does where it has no progress monitor."""
+"""TensorRT log messages that show the current step if there is no progress monitor."""
 
 _PATIENCE = 5.0
 """Seconds that a build has to stop after SIGTERM, half of those until a SIGKILL usually follows."""

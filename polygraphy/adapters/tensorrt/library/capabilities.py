@@ -1,4 +1,4 @@
-"""What the TensorRT in use can do, found out by looking for classes, members and enum values.
+"""Features of the TensorRT in use, found by looking for classes, members and enum values.
 
 Versions are never compared: the same feature came, went and was renumbered at different places in
 TensorRT and in TensorRT-RTX. One table says for each feature how it shows, who has it, and what to

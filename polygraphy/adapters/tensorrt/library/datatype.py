@@ -1,4 +1,4 @@
-"""How TensorRT names the data types of tensors."""
+"""TensorRT's names of data types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which TensorRT is in use: `tensorrt`, or `tensorrt_rtx` where POLYGRAPHY_USE_TENSORRT_RTX is set.
+"""The TensorRT in use: `tensorrt`, or `tensorrt_rtx` if POLYGRAPHY_USE_TENSORRT_RTX is set.
 
 All code of this adapter says ``from polygraphy.adapters.tensorrt.library.module import trt`` and
 finds nothing imported until it uses an attribute. Tests, and programs that hold several versions,

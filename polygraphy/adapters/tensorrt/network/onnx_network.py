@@ -240,7 +240,7 @@ _CRASHED = (
     " polygraphy convert polygraphy_debug.onnx -o reduced.engine. To continue with other"
     " backends: --use-subprocess."
 )
-"""What is said of a crash inside of the parser, such as on a model that it does not expect."""
+"""The message if TensorRT's parser crashes, for example on an invalid model."""
 
 
 @frozen

@@ -194,7 +194,7 @@ def _allow_host_code(runtime: Any) -> None:
 
 
 HEADER_SIZE = 64
-"""How many bytes are looked at."""
+"""Bytes that are read to identify a plan."""
 
 _RTX_TAG = b"vtrt\0\0\0\0"
 """How plans of TensorRT-RTX begin; the size of the plan is in the eight bytes from 16."""

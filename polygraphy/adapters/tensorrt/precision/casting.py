@@ -87,7 +87,7 @@ def _node_names(node: Any) -> list[str]:
 
 
 QUANTIZED_TYPES = (DataType.INT8, DataType.FLOAT8E4M3FN)
-"""What a model is quantized to, rather than cast."""
+"""Types to which a model is quantized, and not cast."""
 
 _FLOAT_TYPES = {
     name: DataType[precision.dtype.upper()]

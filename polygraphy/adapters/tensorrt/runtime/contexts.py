@@ -187,7 +187,7 @@ class BoundContext:
 
 
 _USES = 2
-"""From which use on a key is admitted: what comes back once may do so again."""
+"""Number of uses after which a key is kept."""
 _PERIOD = 64
 """After how many uses what was long ago counts half."""
 

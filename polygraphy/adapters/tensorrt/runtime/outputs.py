@@ -22,11 +22,10 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import Device, DeviceStream, PinnedBlock
 
 _BLOCKS = 3
-"""How many arrays at most: the one that is being written, the one before, which a caller that
-assigns results to a variable still holds, and one more.
-"""
+"""Most arrays: the one that is written, the previous one, which a caller may still hold, and one
+more."""
 _BYTES = 1 << 28
-"""How much memory at most; what is pinned, no other process can have."""
+"""Most bytes of pinned memory, because other processes cannot use it."""
 
 
 class PinnedArrays:
@@ -190,7 +189,7 @@ def _make_native_class(module: Any) -> type:
 Shape = tuple[int, ...]
 
 _VIEWS = 32
-"""How many views of outputs are remembered."""
+"""Views of outputs that are remembered."""
 
 
 class FixedOutput:

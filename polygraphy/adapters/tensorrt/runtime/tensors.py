@@ -1,4 +1,4 @@
-"""What an engine says about its inputs and outputs, read once."""
+"""Facts about an engine's inputs and outputs, read once."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ from polygraphy.ports.editing import open_model
 _TENSORS = 256
 """Tensors that are tried instead of an input of a node: a deep encoder has more than a hundred."""
 _APART = "//apart"
-"""Stands for a tensor that a node reads at one place only, where it reads another one elsewhere."""
+"""Suffix of a tensor that a node reads at one position only."""
 
 T = TypeVar("T")
 Explains = Callable[[Values, Compute], bool]

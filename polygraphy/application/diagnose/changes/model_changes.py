@@ -1,4 +1,4 @@
-"""Which change of a model makes it diverge from a reference with different nodes."""
+"""The change that makes a model diverge from a reference with different nodes."""
 
 from __future__ import annotations
 

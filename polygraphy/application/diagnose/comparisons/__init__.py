@@ -1,1 +1,1 @@
-"""What an oracle compared, for its steps."""
+"""Comparisons that oracles make for their steps."""

@@ -1,4 +1,4 @@
-"""What several backends, or one alone, compute of a model."""
+"""Results of a model in one or several backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which differences between a model and its reference change the outputs."""
+"""The differences between a model and its reference that change the outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which saved tensors only differ because products were computed in TF32 where they were saved."""
+"""Saved tensors that differ only because their products were computed in TF32."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _VISIBLE = 2e-5
 _MOST = 0.5
 """The share of all products that differ if they were computed in TF32. Chosen, not measured."""
 _LEAST = 2.0**-13
-"""What TF32 costs a product at least, as a share of its RMS: operands may be round numbers."""
+"""Least error of a product in TF32, as a share of its RMS, even if the operands are round numbers.
+"""
 _TIMES = 3.0
 """A product may differ by this multiple of the effect of rounded operands. With it, no product of
 `lab/golden` in TF32 is blamed (see `diagnosis.md`)."""

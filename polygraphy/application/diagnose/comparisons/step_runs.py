@@ -36,9 +36,8 @@ from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, move_weights, weight_precision
 
 _BESIDE = 4.0
-"""How many times the error that rounding was seen to cause is explained by it: two random moves of
-all weights show the size of that error, not its largest value. With it, `lab/states` blames no
-healthy model."""
+"""Multiple of the measured rounding error that is accepted: two random moves of all weights show
+the size of that error, not its largest value. With it, `lab/states` blames no healthy model."""
 _LARGEST = 0.25
 """However sensitive a model is, errors above this share of the size of an output are not
 explained: beyond, its tokens are random. Chosen, not measured."""

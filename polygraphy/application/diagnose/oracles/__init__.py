@@ -1,1 +1,1 @@
-"""What is correct: one file for each oracle, with the list of its steps."""
+"""References of a diagnosis: one file for each oracle, with the list of its steps."""

@@ -26,7 +26,7 @@ STEPS: Sequence[Step[HalfCast]] = (
     explain_by_backends,
     report_working_cast,
 )
-"""What shows whether a model works in half precision, in order."""
+"""The steps that find out whether a model works in half precision, in order."""
 
 
 def against_float32_model(case: Case, request: Request, trial: Trial, dtype: str) -> Found:

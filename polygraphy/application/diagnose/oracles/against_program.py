@@ -40,7 +40,7 @@ STEPS: Sequence[Step[ProgramComparison]] = (
     explain_by_program_outputs,
     explain_by_program_tensors,
 )
-"""What explains that a model and its program differ, in order."""
+"""The steps that explain a difference between a model and its program, in order."""
 
 Outputs = Sequence[tuple[str, Any]]
 

@@ -67,9 +67,9 @@ STEPS_ON_WRONG_STEP: Sequence[Step[StepComparison]] = (
     explain_by_own_steps,
     blame_output,
 )
-"""What explains that a step differs, in order."""
+"""The steps that explain why a step differs, in order."""
 _OWN_STEPS = (6, 24)
-"""The fewest and the most steps in which outputs have to match where only states differ: a window
+"""The fewest and the most steps in which outputs must match if only states differ: a window
 or a buffer shows its fault when it is full.
 """
 _SETS = 4

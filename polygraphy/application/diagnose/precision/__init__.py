@@ -1,1 +1,1 @@
-"""What half precision and quantizing do to a model."""
+"""Effects of half precision and quantization on a model."""

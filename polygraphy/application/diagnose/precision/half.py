@@ -56,7 +56,7 @@ _CHECKS = (100, 2000)
 smaller one may be left.
 """
 _BYTES = 4
-"""Of an element in float32."""
+"""Bytes of a float32 element."""
 
 Feed = Mapping[str, Any]
 Report = Callable[[Attempt], None]

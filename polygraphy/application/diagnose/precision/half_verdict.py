@@ -76,7 +76,7 @@ from polygraphy.ports.diagnosing import (
 from polygraphy.ports.editing import OpenModel, cast_precision
 
 _NAMED = 4
-"""How many nodes are named that stay in float32 beside a culprit."""
+"""Nodes that are named as also staying in float32."""
 _MOST = 0.5
 """With this share of its nodes in half precision, a model counts as a half-precision model.
 Chosen, not measured."""

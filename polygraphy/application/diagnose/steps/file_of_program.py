@@ -62,7 +62,7 @@ _RANDOM = (
     "RandomUniform",
     "RandomUniformLike",
 )
-"""What exporters write for the operators of a module in training mode, such as its masks."""
+"""Operators that exporters write for a module in training mode, such as dropout masks."""
 
 
 def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:

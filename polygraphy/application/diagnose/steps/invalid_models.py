@@ -43,7 +43,7 @@ from polygraphy.ports.diagnosing import (
 )
 
 DATA = "data"
-"""The party at fault, and the cause, where the data break the specification."""
+"""The party and the cause if the data violate the specification."""
 _OF_BACKENDS = ("kernel", "refusal", "rewrite")
 """Causes for which a backend is at fault only if the model is valid."""
 _PASSED_ON = frozenset(
@@ -61,7 +61,7 @@ _INDEXED = frozenset(
 )  # fmt: skip
 """Operators whose second input holds indices, which few devices check."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
-"""How a model is sanitized: declared types alone, then constants as well."""
+"""Ways to sanitize a model: declared types only, then constants as well."""
 _MANY = 8
 """More nodes than this that break the same rule are one culprit."""
 

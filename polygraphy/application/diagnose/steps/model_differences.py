@@ -38,7 +38,7 @@ from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
 _MOST_SEARCHES = 4
-"""How often differences are searched, each time on one more set of data."""
+"""Most searches for differences, each with one more input set."""
 
 
 def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutcome:

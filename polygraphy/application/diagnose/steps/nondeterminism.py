@@ -17,7 +17,7 @@ from polygraphy.domain.tensors.facts import compute_dtype, layout_of
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _RUNS = 5
-"""How often all tensors are computed where outputs differ from one run to the next."""
+"""Runs that compute all tensors if outputs differ between runs."""
 
 
 def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:

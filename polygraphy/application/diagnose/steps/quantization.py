@@ -33,11 +33,10 @@ from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.editing import open_model
 
 _LEFT, _HEALTHY = 0.25, 0.1
-"""Without the nodes that are named, this share of the loss is left at most, or a rms ratio that a
-healthy model has. Less than twice that ratio is not searched.
-"""
+"""Largest share of the loss that may remain without the named nodes, or RMS ratio of a healthy
+model. Losses below twice that ratio are not searched. Chosen, not measured."""
 _FEW = 4
-"""At most so many operators are named, and at most half of all."""
+"""Most operators that are named, and at most half of all."""
 _AFTER_INTEGERS = frozenset({"Cast", "Mul", "Add", "DequantizeLinear", "Reshape"})
 """Operators that turn the result of an operator that computes in integers into numbers."""
 _RUNS = 60

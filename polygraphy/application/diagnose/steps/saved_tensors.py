@@ -67,7 +67,8 @@ _ROUNDINGS = 4
 """Epsilons of the type in which results were saved by which a changed node may differ. Chosen, not
 measured."""
 _TF32 = 3e-3
-"""The same as a share of the RMS, if products were computed in TF32 where they were saved."""
+"""The same as a share of the RMS, if the saved products were computed in TF32. Chosen, not
+measured."""
 _IMPROVED = 5
 """A change is told from rounding if the node's error is this multiple of what remains. Chosen, not
 measured."""

@@ -1,4 +1,4 @@
-"""Which options about TensorRT have no effect."""
+"""Warnings about TensorRT options without effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from polygraphy.cli.declare.option import Options, Values, flags_feeding, flags_
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
 NETWORK_GROUPS: tuple[type[Options], ...] = (TrtParserOptions, TrtNetworkOptions, TrtTensorOptions)
-"""What an engine is built from."""
+"""Options for the network of an engine."""
 
 
 CONFIG_GROUPS: tuple[type[Options], ...] = (
@@ -46,18 +46,18 @@ CONFIG_GROUPS: tuple[type[Options], ...] = (
     TrtDeviceOptions,
     TrtScriptOptions,
 )
-"""How an engine is built."""
+"""Options for the build of an engine."""
 
 BUILD_GROUPS = (*CONFIG_GROUPS, *NETWORK_GROUPS)
 
 LOAD_GROUPS: tuple[type[Options], ...] = (TrtLoadOptions, TrtRunnerOptions)
-"""How an engine is loaded and run."""
+"""Options for loading and running an engine."""
 
 CONFIG_CALLS = ("CreateConfig", "CreateConfigRTX", "Calibrator")
-"""What makes a configuration, which a script may do instead."""
+"""Calls that create a configuration, which a script can replace."""
 
 _LEGACY = ("--quantile", "--regression-cutoff")
-"""What only the oldest calibrator takes."""
+"""Options of the legacy calibrator only."""
 
 
 def warn_about_groups(

@@ -1,4 +1,4 @@
-"""How TensorRT builds an engine."""
+"""Options for the build of an engine."""
 
 from __future__ import annotations
 

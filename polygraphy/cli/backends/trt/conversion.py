@@ -1,4 +1,4 @@
-"""What `convert` makes for TensorRT: engines, and pictures of networks."""
+"""Conversions to TensorRT: engines, and pictures of networks."""
 
 from __future__ import annotations
 

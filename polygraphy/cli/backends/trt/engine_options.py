@@ -1,4 +1,4 @@
-"""What becomes of a TensorRT engine: saved, run, or built for a diagnosis."""
+"""Options for saving and running engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `inspect model` makes the TensorRT network or engine that it shows."""
+"""The TensorRT network or engine that `inspect model` shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polygraphy.codegen.source import Source
 _SHOWN_GROUPS: tuple[type[Options], ...] = (*NETWORK_GROUPS, TrtTypingOptions)
 
 _GROUPS: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS, TrtLoadOptions)
-"""What may be said about networks and engines that are shown."""
+"""Options about networks and engines that are shown."""
 
 _NAME_OF_FUNCTION = "--trt-network-func-name"
 

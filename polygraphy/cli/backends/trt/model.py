@@ -1,4 +1,4 @@
-"""How a program builds, loads and runs a TensorRT engine, as calls."""
+"""The calls with which a program builds, loads and runs an engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from polygraphy.codegen.source import Call, Name, Source, Step
 
 _BRIEF = 3
-"""So many arguments of a configuration are easy to read within a longer expression."""
+"""Up to this number of arguments, a configuration is written inside a longer expression."""
 
 _LOADED = "load{}_network"
 """The name of a network that is as it is to be, with a suffix."""

@@ -1,4 +1,4 @@
-"""How a TensorRT network comes to be."""
+"""Options for TensorRT networks."""
 
 from __future__ import annotations
 

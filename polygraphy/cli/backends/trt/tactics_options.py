@@ -1,4 +1,4 @@
-"""Which kernels TensorRT may choose, and what it remembers about them."""
+"""Options for TensorRT's kernels and timing caches."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ _PACKAGES = {
 }
 """The packages of the backends that run ONNX models."""
 _SESSIONS = backends_by_name()["onnxrt"].groups()[:1] if "onnxrt" in backends_by_name() else ()
-"""How ONNX Runtime runs a model; nothing where that backend is not there."""
+"""Options for ONNX Runtime; empty if it is not available."""
 _UNCHECKED = ("engine", "trt-network-script")
 """Types of models that are TensorRT's already."""
 

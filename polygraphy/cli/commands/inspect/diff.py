@@ -19,7 +19,7 @@ from polygraphy.codegen.source import quote_word
 from polygraphy.domain.catalog.formats import format_named
 
 _COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
-"""How numbers are compared."""
+"""Options for comparing numbers."""
 
 
 class InspectDiffCommand(Command):

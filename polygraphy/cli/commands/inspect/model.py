@@ -56,7 +56,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
 _INSPECTIONS = [
     backend.inspection() for backend in backends_by_name().values() if backend.inspection
 ]
-"""What backends make of models to show it, where these backends are there."""
+"""Inspections of the available backends."""
 
 
 class InspectModelCommand(Command):

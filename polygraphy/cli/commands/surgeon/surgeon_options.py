@@ -1,4 +1,4 @@
-"""How ONNX models are edited."""
+"""Options for editing ONNX models."""
 
 from __future__ import annotations
 

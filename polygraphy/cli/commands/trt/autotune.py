@@ -127,9 +127,8 @@ _BUILD_GROUPS: tuple[type[Options], ...] = (
     TrtScriptOptions,
     TrtParserOptions,
 )
-"""How engines are built. The tactics of single layers are left out: with each choice of plugins,
-there are other layers.
-"""
+"""Options for the build of engines, without tactics of single layers: each choice of plugins has
+different layers."""
 
 
 class PluginAutotuneCommand(Command):

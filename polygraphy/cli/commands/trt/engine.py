@@ -121,7 +121,7 @@ class GoldenOptions(Options):
 
 
 _TOLERANCE = {"fp16": 0.01, "bf16": 0.1}
-"""How far outputs may be off where nothing is given, as where they are computed without a check."""
+"""Default tolerance by precision."""
 
 
 def render_onnx_precision(values: Values) -> Program:

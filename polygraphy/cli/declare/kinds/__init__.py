@@ -1,4 +1,4 @@
-"""How the words that follow an option become a value, and a value becomes words."""
+"""Kinds of values: conversion between the words of an option and its value."""
 
 from polygraphy.cli.declare.kinds.base import (
     Assignments,

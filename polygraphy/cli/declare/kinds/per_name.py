@@ -199,9 +199,8 @@ _COMMA = re.compile(r":\[[^\]]*\]|(?P<comma>,)")
 """A shape in brackets, or a comma outside of one."""
 _QUOTED = re.compile(r"'((?:[^']|'')+)':")
 _BY_X = re.compile(r"(?:-?\d+|[A-Z]\w*?|\?)(?:[xX](?:-?\d+|[A-Z]\w*?|\?))+")
-"""Dimensions as trtexec spells them: 1x3x224x224. A name of a dimension counts where it begins with
-a capital, as in Nx3: `max3` is one dimension.
-"""
+"""Dimensions in trtexec's notation, 1x3x224x224. A dimension name must start with a capital, as in
+Nx3: `max3` is one dimension."""
 
 
 class Shapes(Kind):

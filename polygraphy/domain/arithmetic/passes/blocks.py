@@ -117,7 +117,7 @@ class Flat:
         return _copy_range(self.array, start, stop, self.kind)
 
     def floats(self, start: int, stop: int, out: Floats) -> Floats:
-        """The same elements as native float64: the array's own memory, or the head of `out`.
+        """Return the same elements as native float64: the array's own memory, or the head of `out`.
 
         `out` holds at least ``stop - start`` elements. Complex values are not accepted.
         """
@@ -125,7 +125,7 @@ class Flat:
         return block if block.dtype == _FLOAT64 else convert(block, out)
 
     def reals(self, start: int, stop: int, out: Floats) -> Reals:
-        """The same elements as native float32, if that holds all values of the dtype, or float64.
+        """Return the elements as native float32 if it holds all values of the dtype, else float64.
 
         Like `floats`, the array's own memory where that is possible.
         """
@@ -133,7 +133,7 @@ class Flat:
         return block if block.dtype == self._real else convert(block, out.view(self._real))
 
     def take(self, positions: npt.NDArray[np.intp]) -> Array:
-        """The elements at C-order `positions`, a new array of the same length."""
+        """Return the elements at C-order `positions`, a new array of the same length."""
         if self._vector is not None:
             return self._vector.take(positions)
         picked: Array = self.array.flat[positions]

@@ -30,7 +30,7 @@ from polygraphy.domain.arithmetic.passes.blocks import Floats, Reals, Scratch
 
 
 def median_of(element: Callable[[int], float], valid: int) -> float:
-    """The median of `valid` sorted elements, the mean of the two middle ones if that is even.
+    """Return the median of `valid` sorted elements: of an even number, the mean of the middle two.
 
     `element` gives the element of a rank, from 0. NaN if there is none.
     """
@@ -40,7 +40,7 @@ def median_of(element: Callable[[int], float], valid: int) -> float:
 
 
 def middle(low: float, high: float) -> float:
-    """The mean of two elements."""
+    """Return the mean of two elements."""
     # Adding 0 takes the sign from a zero: which of two equal zeros is met first is left to chance.
     low, high = low + 0.0, high + 0.0
     if low == high:
@@ -51,7 +51,7 @@ def middle(low: float, high: float) -> float:
 
 
 def quantile_of(element: Callable[[int], float], valid: int, probability: float) -> float:
-    """The quantile of `valid` sorted elements, interpolated as numpy's method "linear" does.
+    """Return the quantile of `valid` sorted elements, interpolated as numpy's method "linear" does.
 
     The result equals ``np.quantile`` to the last bit as long as the elements on both sides are
     finite, and so is their distance. If not, numpy answers NaN; here a quantile that falls on an
@@ -86,7 +86,7 @@ def quantile(array: Floats, probability: float) -> float:
 
 
 def ranks_beside(valid: int, probabilities: Iterable[float]) -> list[int]:
-    """The ranks, ascending, whose elements the quantiles need (and for 0.5, the median)."""
+    """Return the ranks, ascending, whose elements the quantiles need (and for 0.5, the median)."""
     if not valid:
         return []
     ranks = [split_rank(valid, probability)[0] for probability in probabilities]
@@ -161,7 +161,7 @@ class Search:
         self._divide_by_sample(sample[: int(sample.searchsorted(np.nan))])
 
     def element(self, rank: int) -> float:
-        """The element of that rank (from 0) among those that are not NaN."""
+        """Return the element of that rank (from 0) among those that are not NaN."""
         return self._values[rank]
 
     def settle(self, counts: Sequence[Sequence[int]], valid: int) -> bool:
@@ -325,7 +325,9 @@ def _occurrences(ordered: Floats, value: float) -> int:
 
 
 def _round_up(bound: float, dtype: np.dtype[Any]) -> Reals:
-    """The least number of that dtype that is not below `bound`, which has the same below it."""
+    """Return the least number of that dtype that is not below `bound`, which has the same
+    below it.
+    """
     rounded = np.array(bound, dtype)
     # Compared as Python floats: numpy would round the bound to float32 there too.
     return np.nextafter(rounded, np.array(np.inf, dtype)) if rounded.item() < bound else rounded
@@ -347,19 +349,19 @@ _SIGN = 1 << 63
 
 
 def key_of(value: float) -> int:
-    """The key of a float that is not NaN."""
+    """Return the key of a float that is not NaN."""
     bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
     return bits if bits < _SIGN else _SIGN - bits
 
 
 def value_of(key: int) -> float:
-    """The float that has a key."""
+    """Return the float that has a key."""
     value: float = struct.unpack("<d", struct.pack("<Q", abs(key)))[0]
     return value if key >= 0 else -value
 
 
 def is_point(low: int, high: int) -> bool:
-    """Whether only one value has a key of at least `low` and below `high`."""
+    """Return whether only one value has a key of at least `low` and below `high`."""
     return high == low + 1
 
 

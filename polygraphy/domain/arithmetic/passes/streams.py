@@ -100,7 +100,7 @@ class Kernel:
             self.peak = float(np.maximum.reduce(self.absolute))
 
     def relative(self) -> Floats:
-        """The relative differences of the block, computed once for each block."""
+        """Return the relative differences of the block, computed once for each block."""
         if self._relative is None and self.peak == 0:
             self._relative, self.relative_peak = self.absolute, 0.0
         if self._relative is None:
@@ -220,7 +220,7 @@ class _WideKernel(Kernel):
         np.abs(self.scale, out=self.scale)
 
     def _form_mixed(self, signed: Array, unsigned: Array) -> Array:
-        """The distance of an int64 from a uint64, which may need a 65th bit: `_carry`."""
+        """Return the distance of an int64 from a uint64, which may need a 65th bit: `_carry`."""
         word = signed.view(np.uint64)
         negative = signed < 0
         # The distance from a negative number is a sum, and the word of -n is 2^64 - n.
@@ -362,7 +362,7 @@ def _unequal(a: Array, b: Array) -> Array:
 
 
 def _widens_to_signed(own_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether an integer dtype is widened to int64, beside the other operand, or to uint64."""
+    """Return whether an integer dtype is widened to int64 for its partner, and not to uint64."""
     if kind_of(own_dtype) is Kind.WIDE:
         return own_dtype.kind == "i"
     # A narrow unsigned integer fits in either; one type for both sides is the faster way.
@@ -390,7 +390,7 @@ class Reader(Protocol):
     """Reads blocks of a stream, for one thread."""
 
     def load(self, start: int, stop: int) -> Sequence[Reals]:
-        """The channels of the block, each of shape ``(stop - start,)``; valid until the next."""
+        """Return the channels of a block, ``(stop - start,)`` each; valid until the next."""
 
     def describe(self, channel: int, extremes: tuple[float, float] | None = None) -> Row:
         """Describe a channel of the block that was loaded last.
@@ -400,7 +400,7 @@ class Reader(Protocol):
         """
 
     def find(self, channel: int, value: float) -> int:
-        """The position in that block of the first element that equals `value`."""
+        """Return the position in that block of the first element that equals `value`."""
 
 
 AnyReader_co = TypeVar("AnyReader_co", bound=Reader, covariant=True)
@@ -442,7 +442,7 @@ class RealReader:
         return describe(self._channels[channel], low, high, self._room, self._spare)
 
     def extremes(self, channel: int) -> tuple[float, float]:
-        """The least and the greatest element of a channel; at least one NaN if an element is."""
+        """Return the least and greatest element of a channel; at least one NaN if it has NaN."""
         block = self._channels[channel]
         return float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
 
@@ -624,7 +624,7 @@ class Pair:
         return self.whole() if is_real else None
 
     def differences_at(self, position: int) -> tuple[float, float]:
-        """The absolute and the relative difference of the elements at a C-order position."""
+        """Return the absolute and the relative difference of the elements at a C-order position."""
         kernel = self.whole()
         if kernel is not None:
             return kernel.absolute.item(position), kernel.relative().item(position)
@@ -640,7 +640,7 @@ class Pair:
         self._sides = self._kept = self._form = None
 
     def take(self, positions: npt.NDArray[np.intp]) -> Pair:
-        """The pair of the elements at C-order positions."""
+        """Return the pair of the elements at C-order positions."""
         value, reference = self.value.take(positions), self.reference.take(positions)
         return Pair(value, reference, self.infinities_equal)
 

@@ -122,7 +122,7 @@ class MismatchFinder:
         )
 
     def _tolerances(self, kernel: Kernel) -> Floats:
-        """The largest difference that each element may have."""
+        """Return the largest difference that each element may have."""
         if self._allowed is None:
             self._allowed = self._scratch.floats()
         allowed = np.multiply(kernel.scale, self._rtol, out=self._allowed[: kernel.scale.size])
@@ -154,11 +154,11 @@ class Extent(NamedTuple):
     """The mean of the finite ones."""
 
     def max(self) -> float:
-        """The largest difference; NaN if any is."""
+        """Return the largest difference; NaN if any is."""
         return math.nan if self.nan else self.peak
 
     def mean(self) -> float:
-        """The mean difference; NaN if any is, 0 if there are none."""
+        """Return the mean difference; NaN if any is, 0 if there are none."""
         if self.nan:
             return math.nan
         return math.inf if self.infinite else self.average

@@ -1,4 +1,4 @@
-"""What a diagnosis says about a quantized model."""
+"""Sentences about quantized models."""
 
 from __future__ import annotations
 

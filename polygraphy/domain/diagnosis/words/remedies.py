@@ -1,4 +1,4 @@
-"""What to do about a culprit, where no command line says it."""
+"""Remedies in words, for culprits without a command that fixes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shows that a step of a model with states is wrong."""
+"""Evidence that a step of a model with states is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of each step of a diagnosis: the lines under an answer."""
+"""Results of diagnosis steps: the lines below an answer."""
 
 from __future__ import annotations
 

@@ -56,14 +56,13 @@ from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
 _LEAST_RUNS = 20
-"""A search without `--budget` runs the model with switches at least so many times with sets. Runs,
-not seconds, so that a busy machine gives the same answer.
-"""
+"""Least runs of the model with switches without `--budget`. The limit is in runs and not in
+seconds, so that a busy machine gives the same answer."""
 _RANKING = 0.4
 """The share of the runs, or of the time, for what each site loses by itself; the rest is for sets.
 """
 _MOST_SETS = 100_000
-"""At most so many sets are run if the user gives the time."""
+"""Most sets that are run if the user sets the time."""
 _LEAST_SEARCH = 0.3
 """The least share of `--budget` for the search of sets. Chosen, not measured."""
 _EXACT = 1e-3
@@ -78,9 +77,8 @@ Chosen, not measured."""
 _CHECKED = 60
 """Most sets that are run in the backend."""
 _SHARED, _SHARED_RATIO = 0.05, 4.0
-"""One scale for all channels is reported if the worst channel loses more than this share, and so
-many times what it would lose with its own scale.
-"""
+"""One scale for all channels is reported if the worst channel loses more than this share, and this
+multiple of its loss with its own scale. Chosen, not measured."""
 _AGAIN, _LEAST_AGAIN = 60.0, 10.0
 """Seconds after which the quantizer is stopped, and the least if the user gives the time."""
 _FEW = 8

@@ -1,6 +1,5 @@
-"""What a diagnosis of a quantized model can say if the search does not fit into memory: the loss of
-each weight, measured one node at a time.
-"""
+"""The diagnosis of a quantized model that does not fit into memory: the loss of each weight, one
+node at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
 the model with switches. Bytes may hold two weights.
 """
 _SHOWN = 3
-"""At most so many weights are named."""
+"""Most weights that are named."""
 
 
 def _needed_bytes(weight: Weight) -> int:

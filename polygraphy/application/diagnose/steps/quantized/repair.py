@@ -29,7 +29,7 @@ from polygraphy.domain.quantization.schemes import Scheme
 from polygraphy.ports.diagnosing import QuantizedModel
 
 _REPAIRS, _REPAIRING = 24, 0.5
-"""At most so many sets of parameters are corrected, in this share of `--budget`."""
+"""Most sets of parameters that are corrected, and the share of `--budget` for this."""
 _CERTAIN = 0.9
 """A repair counts if it leaves at most this share of the loss, and all parameters are wrong by
 themselves, such as weights with other values. Chosen, not measured."""

@@ -21,7 +21,7 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.plan import StatePlan
 
 _LENGTHS = range(1, 17)
-"""Numbers of positions that are tried where a model refuses one."""
+"""Numbers of positions that are tried if a model refuses one."""
 _NODE = re.compile(r"node '([^']+)'")
 
 
