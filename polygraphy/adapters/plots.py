@@ -133,7 +133,7 @@ def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
     """Return a figure of the largest absolute and relative difference of each output, with limits;
     failed outputs are marked, and non-finite differences are at the top.
 
-    Integers and booleans have no part in it: they are equal, or differ by whole numbers.
+    Integers and booleans are not plotted: they are equal, or differ by whole numbers.
     """
     drawn = {
         name: [row for row in rows if not _has_exact_dtype(row)] for name, rows in lines.items()

@@ -17,7 +17,7 @@ from polygraphy.cli.parser import HelpRequested, parse
 from polygraphy.domain.tensors.naming import path_word
 
 Part = Union[Mapping[str, Any], Sequence[str]]
-"""Values of options by the names of their rows, or words that somebody typed."""
+"""Values of options by the names of their rows, or words that a user typed."""
 
 
 def command_line(command: str, *parts: Part) -> str:

@@ -3,7 +3,7 @@
 ::
 
     PolygraphyException                  3   anything that stops a run
-    ├── UsageError                       2   what the caller asked for cannot be meant
+    ├── UsageError                       2   the request is invalid
     │   ├── UnknownNameError             2   a name that the model, the data or a script does not
     have
     │   │   └── UnknownKeyError          2   a profile or results do not have it (also KeyError)

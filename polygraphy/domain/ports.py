@@ -156,7 +156,7 @@ def command_line(command: str, *parts: Mapping[str, Any] | Sequence[str]) -> str
 
     Args:
         command: such as ``surgeon copy``.
-        parts: values by the names of the options' rows, or words that somebody typed, in the order
+        parts: values by the names of the options' rows, or words that a user typed, in the order
             of the command line. Flags that append, such as backends, may be in several parts.
 
     Returns:

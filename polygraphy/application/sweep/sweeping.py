@@ -134,7 +134,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         Whether nothing failed that is new: not known and, with a baseline, not failing there.
 
     Raises:
-        UsageError: something in the plan cannot be meant, or the folder has results.
+        UsageError: the plan is invalid, or the folder has results.
         FileError: a file is missing, or the folder cannot be written.
         BackendError: no cell could be run.
         InconclusiveError: cells neither passed nor failed, and none failed.

@@ -96,7 +96,7 @@ class Command:
         """Return the program that these options describe.
 
         Raises:
-            CommandLineError: the options cannot be meant together.
+            CommandLineError: the options contradict each other.
         """
         raise NotImplementedError
 
@@ -104,7 +104,7 @@ class Command:
         """Return the source of the program; `line` is the whole command line, for its docstring.
 
         Raises:
-            CommandLineError: the options cannot be meant together.
+            CommandLineError: the options contradict each other.
         """
         before = message_count()
         new_program = self.program(values)
@@ -154,7 +154,7 @@ class OneCall(Command):
             together: whether it takes several files as one list.
             template: of the program.
             besides: returns arguments that no row feeds; raises CommandLineError if the options
-                cannot be meant together.
+                contradict each other.
         """
         self.name = name
         self.__doc__ = description

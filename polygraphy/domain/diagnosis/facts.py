@@ -1,7 +1,7 @@
 """Facts of a diagnosis: data that documents keep, and that `words` turns into English.
 
 A function of `words` that is decorated with `fact` takes what is known as arguments, and returns a
-`Fact`: its kind is the name of the function, and its text is written only if somebody reads it.
+`Fact`: its kind is the name of the function, and its text is written only when it is read.
 Reasons and notes are texts that are put together from several; one that is decorated with
 `statement` returns a `Statement`, a text that keeps its facts.
 """

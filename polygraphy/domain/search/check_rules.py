@@ -19,7 +19,7 @@ CANNOT_START = frozenset({126, 127})
 """The exit codes with which a shell says that a program cannot be run, or is not there."""
 
 USAGE_CODE = 2
-"""The exit code of this package's commands for a command line that cannot be meant."""
+"""The exit code of this package's commands for an invalid command line."""
 
 ERROR_CODE = 3
 """The exit code of this package's commands if a backend, a build or a file failed."""

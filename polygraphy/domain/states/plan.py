@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.model.graph import Graph, Tensor
 from polygraphy.domain.states.cache_sizes import cache_sizes
 from polygraphy.domain.states.first_model import match_outputs
+from polygraphy.domain.states.names import pairs_by_name
 from polygraphy.domain.states.pairs import (
     GROWS,
     REPLACED,
@@ -118,7 +119,21 @@ class StatePlan:
     def lines(self) -> list[str]:
         """Return a line about the states and a line about the other inputs."""
         first = [] if self.first is None else [f"First step: {self.first.plan.roles}"]
-        return [describe_pairs(self.pairs), str(self.roles), *first, *map(str, self.conflicts)]
+        conflicts = map(str, self.conflicts)
+        return [self.describe_states(), str(self.roles), *first, *conflicts]
+
+    def describe_states(self) -> str:
+        """Return a line about the states; also that position does not pair them, if their names
+        do not either.
+        """
+        line = describe_pairs(self.pairs)
+        shown = [pair for pair in self.pairs if pair.source == "graph"]
+        names = pairs_by_name([pair.output for pair in shown], [pair.input for pair in shown])
+        inputs = [*self.inputs]
+        places = [inputs.index(pair.input) for pair in shown if pair.output not in names]
+        if places == sorted(places) or self.conflicts:
+            return line
+        return f"{line} They are not in the order of the inputs: do not pair them by position."
 
     def accuracy_levels(self) -> set[int]:
         """Return the precisions (accuracy_level) allowed for products with low-bit weights."""

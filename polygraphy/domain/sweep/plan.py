@@ -167,7 +167,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
             they are known.
 
     Raises:
-        UsageError: something in it cannot be meant.
+        UsageError: an entry is invalid.
     """
     _check_keys("the plan", data, _KEYS)
     models = _texts("models", data.get("models", ()))
@@ -258,7 +258,7 @@ def read_known_failures(data: Mapping[str, Any]) -> list[Known]:
     """Return the known failures that a mapping, such as a parsed TOML file, lists.
 
     Raises:
-        UsageError: something in it cannot be meant.
+        UsageError: an entry is invalid.
     """
     _check_keys("the file of known failures", data, ("known",))
     rows = data.get("known", [])

@@ -102,6 +102,13 @@ def test_outputs_whose_wires_are_crossed_contradict_their_names() -> None:
     assert not plan_of(decoder()).conflicts
 
 
+def test_states_without_names_in_another_order_than_the_inputs_are_noted() -> None:
+    model = decoder(names=NAMELESS)
+    assert "order" not in plan_of(model).lines()[0]
+    model.graph.output.extend([model.graph.output.pop(1)])
+    assert "do not pair them by position" in plan_of(model).lines()[0]
+
+
 def test_of_two_outputs_that_continue_one_input_the_one_out_of_order_is_paired_by_order() -> None:
     model = decoder(names=NAMELESS, layers=2)
     keys = [tensor.name for tensor in model.graph.input if tensor.name not in ("b",)][2:]

@@ -57,7 +57,7 @@ from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.loading import StepLoader
-from polygraphy.domain.states.pairs import Conflict, describe_pairs, state_pairs
+from polygraphy.domain.states.pairs import Conflict, state_pairs
 from polygraphy.domain.states.plan import StatePlan
 from polygraphy.ports.editing import open_model
 
@@ -100,7 +100,7 @@ def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithS
     model = None if loader.first_model is None else open_model(loader.first_model)
     candidate = Party(first.name, first, case.model, plan, feeds, case.model.facts(), model)
     with case.attempt("states") as notes:
-        notes.append(describe_pairs(plan.pairs))
+        notes.append(plan.describe_states())
     if request.program is not None:
         reference: Party = program_party(candidate, request.program)
         return ModelWithStates(request, loader, candidate, plan, reference, plan.conflicts)

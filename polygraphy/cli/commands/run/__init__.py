@@ -1,1 +1,1 @@
-"""The command `run`: which backends run what, and what cannot be meant together."""
+"""The command `run`: its backends, and checks of their combinations."""

@@ -432,7 +432,8 @@ class _Search:
             whole_values: all tensors with all inputs at once.
         """
         node = self.makers[place.tensor]
-        for pair in self._states_of(node):
+        direct = {pair.input for pair in self._states_of(node)}
+        for pair in self._states_of(node, through=_op(node) in _MOVES):
             way = [*self._path_to_state(pair.output)]
             carrier = next((pair for pair in way if _op(pair[0]) in _CARRIERS), None)
             changed = [pair for pair in way if _op(pair[0]) not in _MOVES | _CARRIERS]
@@ -442,6 +443,8 @@ class _Search:
                 continue
             if changed:
                 return self._state_place(pair, changed[-1:])
+            if pair.input not in direct:
+                continue  # The node reads the next state, which has the place of the last one.
             moves = [pair for pair in way if pair != carrier and _op(pair[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
                 return self._state_place(pair, moves[:1])
@@ -449,8 +452,10 @@ class _Search:
                 return self._state_place(pair, [carrier])
         return None
 
-    def _states_of(self, node: Node) -> Iterator[StatePair]:
-        """Yield the states that a node reads, directly or from nodes that read nothing else."""
+    def _states_of(self, node: Node, through: bool = False) -> Iterator[StatePair]:
+        """Yield the states that a node reads, directly or from nodes that read nothing else; with
+        `through`, also the states that a Concat extends before.
+        """
         queue, seen_names = [*node.reads], set()
         while queue:
             name = queue.pop(0)
@@ -459,7 +464,9 @@ class _Search:
             seen_names.add(name)
             if name in self.states:
                 yield self.states[name]
-            elif name in self.makers and name not in self.fresh:
+            elif name in self.makers and (
+                name not in self.fresh or (through and _op(self.makers[name]) == "Concat")
+            ):
                 queue += self.makers[name].reads
 
     def _path_to_state(self, output: str) -> Iterator[tuple[Node, str]]:
