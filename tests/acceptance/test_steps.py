@@ -14,6 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found
@@ -21,6 +23,7 @@ from polygraphy.application.diagnose.steps.states.wrong_step import explain_by_s
 from polygraphy.assertions import assert_outputs_match
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator, StepLoader
+from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.states.comparing import step_table
@@ -279,6 +282,35 @@ def test_a_step_that_matches_by_itself_has_no_wrong_output() -> None:
     answer = explain_by_single_step(case, comparison)
     assert isinstance(answer, Found) and answer.result.verdict == INCONCLUSIVE
     assert "on equal states every step agrees" in str(answer.result.reason)
+
+
+class CoarseParty(OnnxParty):
+    """The evaluator with errors as functions on another device have."""
+
+    def load(self, model: Any, **options: Any) -> Any:
+        """Return the function that computes the model with these errors."""
+        compute = super().load(model, **options)
+
+        def compute_coarsely(feed: Any) -> dict[str, Any]:
+            draw = np.random.default_rng(0)
+            outputs = compute(feed).items()
+            return {
+                name: value * (1 + 1e-6 * draw.standard_normal(value.shape)).astype(value.dtype)
+                for name, value in outputs
+            }
+
+        return compute_coarsely
+
+
+def test_steps_of_a_device_with_coarser_functions_differ_by_rounding_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loader = StepLoader("right.onnx", 6)
+    assert diagnose("right.onnx", [OnnxrtParty(), CoarseParty()], data_loader=loader)
+    assert "but only by rounding" in capsys.readouterr().out
+    loader = StepLoader("wrong.onnx", 6)
+    parties = [OnnxrtParty(), CoarseParty()]
+    assert not diagnose("wrong.onnx", parties, reference="right.onnx", data_loader=loader)
 
 
 def test_what_quantization_loses_is_no_wrong_state(

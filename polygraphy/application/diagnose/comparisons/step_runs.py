@@ -261,6 +261,7 @@ class Judge:
         drift: what rounding does over the steps.
         dtype: the coarsest type that either computes in, stores weights or keeps states in.
         coarse: what is coarser than float32 on either side, in words.
+        slack: a multiple of the accepted rounding error that is accepted instead.
     """
 
     own: Party
@@ -268,6 +269,7 @@ class Judge:
     drift: Drift
     dtype: str
     coarse: Sequence[str] = ()
+    slack: float = 1.0
 
     @staticmethod
     def between(case: Case, candidate: Party, reference: Party) -> Judge:
@@ -365,7 +367,7 @@ class Judge:
             if not off.is_wrong or off.broken:
                 return off if off.is_wrong else None
             error, size = rms(value, expected), rms(expected, np.zeros_like(expected))
-            limit = min(_BESIDE * self.drift.of(at, other_name), _LARGEST * size)
+            limit = min(_BESIDE * self.slack * self.drift.of(at, other_name), _LARGEST * size)
             return None if error <= limit else off
         off = deviation(value, expected, 0.0, None)
         return off if off.is_wrong else None

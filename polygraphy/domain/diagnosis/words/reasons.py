@@ -667,6 +667,15 @@ def equal_states_agree(step: int, position: int) -> str:
 
 
 @statement
+def rounding_over_steps(step: int, position: int) -> str:
+    """Return the sentence that steps differ by rounding alone."""
+    return (
+        f"Step {step} (position {position}) is the first that differs, but only by rounding, also"
+        " on equal states and in later steps."
+    )
+
+
+@statement
 def unread_states(states: Sequence[str], steps: int) -> str:
     """Return the sentence that a state differs in the last step, which no step reads."""
     return (
