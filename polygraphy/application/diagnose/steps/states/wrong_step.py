@@ -66,8 +66,8 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
         agreeing = Found(DiagnosisResult(INCONCLUSIVE, reason=agree), outcome.case)
         return own_steps if isinstance(own_steps, Found) else agreeing
     if result.verdict == AGREE and request.reference is None and _is_rounding(comparison):
-        reason = reasons.rounding_over_steps(step.index, comparison.wrong.position)
-        return Found(DiagnosisResult(AGREE, reason=reason), outcome.case)
+        rounding = reasons.rounding_over_steps(step.index, comparison.wrong.position)
+        return Found(DiagnosisResult(AGREE, reason=rounding), outcome.case)
     if request.reference is not None or request.program is not None:
         return Skip("no node of the step explains it")
     reason = result.reason if result.verdict == INCONCLUSIVE else ""
