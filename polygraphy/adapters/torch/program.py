@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import chain
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, InvokeFromScript, evaluate
@@ -131,6 +131,7 @@ def check_compiler() -> None:
 
 
 torch = mod.lazy_import("torch>=2.2")
+Result = TypeVar("Result")
 _LONGEST = 300
 _RELEASE = re.compile(rb'"torch_version": *"([^"]+)"')
 """The PyTorch release that saved a program, as the file states it."""
@@ -300,7 +301,7 @@ class Module:
 
     def run(self, tensors: Sequence[Any]) -> Any:
         """Return the result of the model."""
-        return self._call(*tensors)
+        return call_on_device(lambda: self._call(*tensors), tensors)
 
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
         """Return every tensor of the program that `torch.export` creates from the module for data
@@ -325,7 +326,10 @@ class Module:
                 )
             try:
                 with mute_exporters():
-                    result = torch.export.export(self.model, tuple(tensors), strict=False)
+                    result = call_on_device(
+                        lambda: torch.export.export(self.model, tuple(tensors), strict=False),
+                        tensors,
+                    )
             except Exception as error:  # Whatever the code of the module, or the exporter, raises.
                 line = next(iter(str(error).strip().splitlines()), type(error).__name__)
                 raise UsageError(
@@ -340,6 +344,28 @@ class Module:
         for part in self._in_training:
             part.training = True
         self._call = None
+
+
+def call_on_device(call: Callable[[], Result], tensors: Sequence[Any]) -> Result:
+    """Return the result of a call; if it mixes devices, because a module creates tensors without
+    naming one, that of a second call in which they are created on the device of the inputs.
+
+    Args:
+        call: runs a module.
+        tensors: the inputs.
+
+    Raises:
+        RuntimeError: the call fails, also in this way.
+    """
+    try:
+        return call()
+    except RuntimeError as error:
+        devices = (tensor.device for tensor in tensors if isinstance(tensor, torch.Tensor))
+        device = next((device for device in devices if device.type != "cpu"), None)
+        if device is None or "device" not in str(error):
+            raise
+    with device:
+        return call()
 
 
 def release_cached_memory(device: Any) -> None:

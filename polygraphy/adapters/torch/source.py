@@ -25,6 +25,7 @@ from polygraphy.adapters.torch.program import (
     Module,
     Program,
     TorchFromPath,
+    call_on_device,
     disable_fused_attention,
     get_model,
     mute_exporters,
@@ -426,7 +427,9 @@ class OpenedModule(OpenedTorch):
         args = self._start_program(feed)
         try:
             with translate_errors("run"), torch.no_grad(), computing_in_float32():
-                return record_call(self._module, list(self._names), args, keep)
+                return call_on_device(
+                    lambda: record_call(self._module, list(self._names), args, keep), args
+                )
         finally:
             self._program.stop()
 

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 from polygraphy import constants  # noqa: E402
 from polygraphy.adapters.torch.precision import compute_precision  # noqa: E402
+from polygraphy.adapters.torch.program import Module  # noqa: E402
 from polygraphy.backend.common import InvokeFromScript  # noqa: E402
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx  # noqa: E402
 from polygraphy.backend.pyt import PytRunner, TorchFromPath, torch_from_path  # noqa: E402
@@ -219,6 +220,23 @@ def test_on_a_gpu(net: Net) -> None:
 
 
 # Layer by layer.
+
+
+def test_a_module_that_names_no_device_creates_tensors_on_that_of_its_inputs() -> None:
+    """The device `meta` stands for a GPU: it refuses tensors of the CPU as well."""
+
+    class Positions(torch.nn.Module):
+        """Adds positions."""
+
+        def forward(self, x: Any) -> Any:
+            return x + torch.arange(x.shape[1])
+
+    module = Module(Positions())
+    module.start(None, compiled=False)
+    given = [torch.ones(2, 3, device="meta")]
+    assert module.run(given).device.type == "meta"
+    assert "arange" in module.run_all(given)
+    assert module.run([torch.ones(2, 3)]).device.type == "cpu"
 
 
 def test_every_tensor_of_a_program_has_the_name_that_onnx_gives_it(net: Net) -> None:
