@@ -28,7 +28,7 @@ def _pair(value: Any) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-def _is_known(instance: Preprocess, attribute: Any, layout: str) -> None:
+def _check_layout(instance: Preprocess, attribute: Any, layout: str) -> None:
     """Raise UsageError if a layout is unknown."""
     if layout not in LAYOUTS:
         raise UsageError(
@@ -36,7 +36,7 @@ def _is_known(instance: Preprocess, attribute: Any, layout: str) -> None:
         )
 
 
-def _is_no_zero(instance: Preprocess, attribute: Any, std: Sequence[float]) -> None:
+def _check_std(instance: Preprocess, attribute: Any, std: Sequence[float]) -> None:
     """Raise UsageError if a standard deviation is 0."""
     if 0 in std:
         raise UsageError("A standard deviation must not be 0.", hint="Remove std.")
@@ -58,8 +58,8 @@ class Preprocess:
     resize: tuple[int, int] | None = field(default=None, converter=_pair)
     scale: float = 1.0
     mean: tuple[float, ...] = field(default=(0.0,), converter=_per_channel)
-    std: tuple[float, ...] = field(default=(1.0,), converter=_per_channel, validator=_is_no_zero)
-    layout: str = field(default="nhwc", validator=_is_known)
+    std: tuple[float, ...] = field(default=(1.0,), converter=_per_channel, validator=_check_std)
+    layout: str = field(default="nhwc", validator=_check_layout)
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Preprocess:

@@ -89,7 +89,7 @@ def move_thresholds(node: Node, ties: Collection[Tie]) -> Variant:
     for tie in ties:
         splits[np.float32(tie.value) == np.asarray(given, np.float32)] = tie.moved
     value = splits.astype(given.dtype) if isinstance(given, np.ndarray) else splits.tolist()
-    change = changes.moved_thresholds(sorted(tie.value for tie in ties))
+    change = changes.thresholds_beyond_features(sorted(tie.value for tie in ties))
     return Variant("rounding", change, with_attribute(node, name, kind, value))
 
 

@@ -189,7 +189,7 @@ class QuantizedModel:
         self._unnamed: dict[str, str] = {}  # How an unnamed node is called before a removed Relu.
         self._restore_activations()
         self._find_pairs()
-        self._find_operators()
+        self._add_operators()
         if self.sites:
             self._find_corrections()
 
@@ -636,7 +636,7 @@ class QuantizedModel:
         self._pairs.append(SitePair(number, [output], None, [], correction.dtype))
         self._dequantized[output] = output
 
-    def _find_operators(self) -> None:
+    def _add_operators(self) -> None:
         """Add the sites of operators that compute in few bits, if the reference has their
         tensors.
         """

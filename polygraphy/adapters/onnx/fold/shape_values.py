@@ -530,12 +530,12 @@ class Sizes:
             shape = self._shape(name)
             elements = grown
             if elements is None:
-                elements = self._most(node) if shape is None else float(prod(shape))
+                elements = self._largest_size(node) if shape is None else float(prod(shape))
             self._made[name] = elements
             nbytes += elements * itemsize(self._kind(name))
         return nbytes
 
-    def _most(self, node: NodeProto) -> float:
+    def _largest_size(self, node: NodeProto) -> float:
         """Return the maximum number of elements of a node with unknown shape: the number of pairs
         of its operands' elements, or their sum.
         """

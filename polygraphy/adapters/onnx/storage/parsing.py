@@ -311,17 +311,17 @@ def inputs_of_known_rank(model: Any) -> Collection[str]:
         }
     try:
         if isinstance(model, (bytes, bytearray)):
-            return _in_model(bytes(model))
+            return _inputs_with_shape(bytes(model))
         with (
             Path(model).open("rb") as stream,
             mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         ):
-            return _in_model(mapped)
+            return _inputs_with_shape(mapped)
     except (OSError, ValueError, MalformedError, IndexError):
         return ()
 
 
-def _in_model(content: Content) -> set[str]:
+def _inputs_with_shape(content: Content) -> set[str]:
     """Return the names of the inputs with a shape in serialized bytes."""
     ranked: set[str] = set()
     for graph in _parts(content, 0, len(content), _MODEL_GRAPH):

@@ -20,7 +20,7 @@ def swapped_inputs(op: str) -> str:
 
 
 @fact
-def moved_thresholds(values: Sequence[float]) -> str:
+def thresholds_beyond_features(values: Sequence[float]) -> str:
     """Return the fact that thresholds of trees are on the other side of features."""
     return f"thresholds {_shorten(list(values))} are on the other side of features"
 
