@@ -28,6 +28,8 @@ def check_slope(call: OperatorCall) -> Iterator[Violation]:
     data, slope = call.shape(0), call.input(1)
     if data is None or slope is None or slope.shape is None or broadcasts_to(slope.shape, data):
         return
+    if call.opset < BROADCASTS and slope.shape in ((1,), data[1:2]):
+        return
     requirement = f"a slope that broadcasts to the input {shape_text(data)}"
     if len(data) > 1 and prod(dim or 0 for dim in slope.shape) == data[1]:
         per_channel = (data[1], *[1] * (len(data) - 2))

@@ -23,6 +23,7 @@ from polygraphy.domain.checks.layer_rules import (
     check_slope,
     per_channel,
 )
+from polygraphy.domain.checks.learning_rules import LEARNING_RULES
 from polygraphy.domain.checks.operator_call import (
     SHAPE,
     Operand,
@@ -30,27 +31,30 @@ from polygraphy.domain.checks.operator_call import (
     Violation,
     shape_text,
 )
+from polygraphy.domain.checks.quantized_rules import QUANTIZED_RULES
 from polygraphy.domain.checks.requirements import (
     ANY_RANK,
     Rule,
     broadcast_shapes,
     fits,
-    is_shape,
     require_ranks,
     require_shape,
+    scalar_rule,
     wrong_attribute,
     wrong_rank,
     wrong_shape,
     wrong_values,
 )
+from polygraphy.domain.checks.signal_rules import SIGNAL_RULES
 from polygraphy.domain.checks.value_rules import VALUE_RULES
+from polygraphy.domain.checks.window_rules import WINDOW_RULES
 from polygraphy.domain.checks.words_of_attributes import check_words
 
 
 def violations(call: OperatorCall) -> list[Violation]:
     """Return the rules that a node breaks."""
-    rules = (*_RULES.get(call.op, ()), *VALUE_RULES.get(call.op, ()), check_words)
-    return [violation for rule in rules for violation in rule(call)]
+    rules = [rule for table in _TABLES for rule in table.get(call.op, ())]
+    return [violation for rule in (*rules, check_words) for violation in rule(call)]
 
 
 def _elementwise(call: OperatorCall) -> Iterator[Violation]:
@@ -368,42 +372,6 @@ def _top(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, f"K in [0, {size}], the size of axis {axis}", count)
 
 
-def _scalar_rule(*positions: int) -> Rule:
-    """Return a rule that requires inputs with a single element."""
-
-    def check(call: OperatorCall) -> Iterator[Violation]:
-        """Yield a violation for an input that is not a scalar."""
-        for position in positions:
-            operand = call.input(position)
-            if operand is None or operand.shape is None or None in operand.shape:
-                continue
-            if prod(dim or 0 for dim in operand.shape) != 1:
-                yield wrong_shape(call, operand, f"a scalar for input {position}")
-
-    return check
-
-
-def _check_quantize(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if scale and zero point do not fit the input."""
-    data, scale, zero = call.shape(0), call.input(1), call.input(2)
-    axis, block = call.attributes.get("axis", 1), call.attributes.get("block_size", 0)
-    if scale is None or scale.shape is None:
-        return
-    if zero is not None and zero.shape is not None and not is_shape(zero.shape, scale.shape):
-        sizes = [prod(dim or 0 for dim in indices) for indices in (zero.shape, scale.shape)]
-        if sizes != [1, 1]:
-            text = f"a zero point of the shape of its scale {shape_text(scale.shape)}"
-            yield wrong_shape(call, zero, text)
-            return
-    size = prod(dim or 0 for dim in scale.shape)
-    if data is None or block or size == 1 or None in scale.shape:
-        return
-    if len(scale.shape) != 1:
-        yield wrong_rank(call, scale, "a scale that is a scalar or a vector")
-    elif -len(data) <= axis < len(data) and not fits(size, data[axis]):
-        yield wrong_shape(call, scale, f"{data[axis]} scales, one per index of axis {axis}")
-
-
 def _blocks(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the block size of DepthToSpace or SpaceToDepth does not divide the
     dimensions.
@@ -487,6 +455,10 @@ def _einsum(call: OperatorCall) -> Iterator[Violation]:
     terms = equation.split("->")[0].split(",")
     if len(terms) != len(call.inputs):
         yield wrong_attribute(call, "equation", f"one term per input ({len(call.inputs)})")
+        return
+    letters = equation.partition("->")[2].replace(".", "")
+    if len({*letters}) < len(letters):
+        yield wrong_attribute(call, "equation", "each letter of the output once")
         return
     sizes: dict[str, tuple[int, str]] = {}
     for term, operand in zip(terms, call.inputs):
@@ -582,6 +554,9 @@ _REDUCED = (
     " ReduceLogSumExp ReduceSumSquare"
 )
 
+_NO_INPUT = 99
+"""The position of an input that no operator has: axes are an attribute."""
+
 _RULES: dict[str, tuple[Rule, ...]] = {
     "PRelu": (check_slope,),
     "BatchNormalization": (
@@ -617,9 +592,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Split": (_split,),
     "Concat": (_check_concat,),
     "TopK": (_top,),
-    "Clip": (_scalar_rule(1, 2),),
-    "QuantizeLinear": (_check_quantize,),
-    "DequantizeLinear": (_check_quantize,),
+    "Clip": (scalar_rule(1, 2),),
     "DepthToSpace": (require_ranks(x0=4), _blocks),
     "SpaceToDepth": (require_ranks(x0=4), _blocks),
     "Resize": (
@@ -631,20 +604,23 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "GRU": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(3)),
     "RNN": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(1)),
     "Einsum": (_einsum,),
-    "OneHot": (_scalar_rule(1), _one_hot),
+    "OneHot": (scalar_rule(1), _one_hot),
     "GridSample": (_grid,),
     "RoiAlign": (require_ranks(x0=4), _regions),
     "NonMaxSuppression": (require_ranks(x0=3, x1=3), _boxes),
-    "Range": (_scalar_rule(0, 1, 2), _range),
+    "Range": (scalar_rule(0, 1, 2), _range),
     "CumSum": (_sums_along,),
+    "CumProd": (_sums_along,),
+    "CenterCropPad": (_axes_rule(_NO_INPUT),),
+    "MeanVarianceNormalization": (_axes_rule(_NO_INPUT),),
     "Trilu": (require_ranks(x0=(2, ANY_RANK)),),
-    "STFT": (require_ranks(x0=3),),
+    "STFT": (require_ranks(x0=(2, 3)),),
     "ConstantOfShape": (require_ranks(x0=1),),
     "EyeLike": (require_ranks(x0=2),),
     "Compress": (require_ranks(x1=1),),
-    "If": (_scalar_rule(0),),
-    "Loop": (_scalar_rule(0, 1),),
-    "SequenceAt": (_scalar_rule(1),),
+    "If": (scalar_rule(0),),
+    "Loop": (scalar_rule(0, 1),),
+    "SequenceAt": (scalar_rule(1),),
 }
 
 
@@ -657,3 +633,6 @@ def _extend(ops: str, rule: Rule) -> None:
 _extend(_BINARY, _elementwise)
 _extend(_ALONG, _axis_attribute())
 _extend(_REDUCED, _axes_rule(1))
+
+_TABLES = (_RULES, VALUE_RULES, WINDOW_RULES, QUANTIZED_RULES, SIGNAL_RULES, LEARNING_RULES)
+"""The rules by operator, of each subject."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 from polygraphy.domain.checks.operator_call import (
@@ -118,3 +119,50 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> list[int | None] | None:
             return None
         output_dims.append(known_dims.pop() if known_dims else None if None in dims else 1)
     return output_dims
+
+
+def scalar_rule(*positions: int) -> Rule:
+    """Return a rule that requires inputs with a single element."""
+
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation for an input that is not a scalar."""
+        for position in positions:
+            operand = call.input(position)
+            if operand is None or operand.shape is None or None in operand.shape:
+                continue
+            if prod(dim or 0 for dim in operand.shape) != 1:
+                yield wrong_shape(call, operand, f"a scalar for input {position}")
+
+    return check
+
+
+def attribute_rule(name: str, is_allowed: Callable[[Any], bool], text: str) -> Rule:
+    """Return a rule that requires an attribute with an allowed value, if it is given."""
+
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation if the value is not allowed."""
+        value = call.attributes.get(name)
+        if value is not None and not is_allowed(value):
+            yield wrong_attribute(call, name, text)
+
+    return check
+
+
+def shape_rule(position: int, name: str, shape: Callable[[OperatorCall], Shape | None]) -> Rule:
+    """Return a rule that requires the shape of an input that a function returns; None allows any
+    shape.
+    """
+
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation if the input has another shape."""
+        expected = shape(call)
+        if expected is not None:
+            yield from require_shape(call, position, expected, name)
+
+    return check
+
+
+def dim_of(call: OperatorCall, position: int, axis: int) -> int | None:
+    """Return a dimension of an input; None if it is unknown."""
+    shape = call.shape(position)
+    return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None

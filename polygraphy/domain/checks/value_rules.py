@@ -9,17 +9,23 @@ from math import prod
 
 import numpy as np
 
-from polygraphy.domain.checks.operator_call import Operand, OperatorCall, Violation, shape_text
+from polygraphy.domain.checks.operator_call import OperatorCall, Violation
 from polygraphy.domain.checks.requirements import (
     Rule,
-    broadcast_shapes,
+    attribute_rule,
+    dim_of,
     fits,
+    require_ranks,
     require_shape,
+    scalar_rule,
+    shape_rule,
+    wrong_attribute,
     wrong_shape,
     wrong_values,
 )
+from polygraphy.domain.checks.window_rules import unpooled_sizes
 
-Range = tuple["int | None", "int | None"]
+Range = tuple["float | None", "float | None"]
 """The smallest and the largest element; None for no limit."""
 
 
@@ -60,17 +66,11 @@ def _at_least(least: int) -> Callable[[OperatorCall], Range]:
     return lambda call: (least, None)
 
 
-def _dim(call: OperatorCall, position: int, axis: int) -> int | None:
-    """Return a dimension of an input; None if it is unknown."""
-    shape = call.shape(position)
-    return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
-
-
 def _below(position: int, axis: int) -> Callable[[OperatorCall], Range | None]:
     """Return the limits of indices of an axis that counts from 0 only."""
 
     def limits(call: OperatorCall) -> Range | None:
-        size = _dim(call, position, axis)
+        size = dim_of(call, position, axis)
         return None if size is None else (0, size - 1)
 
     return limits
@@ -81,7 +81,7 @@ def _length_of_time(call: OperatorCall) -> Range | None:
     axis = call.attributes.get("layout", 0)
     if call.op == "ReverseSequence":
         axis = call.attributes.get("time_axis", 0)
-    length = _dim(call, 0, axis)
+    length = dim_of(call, 0, axis)
     return None if length is None else (0, length)
 
 
@@ -98,26 +98,14 @@ def _members(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
 
 def _unpooled(call: OperatorCall) -> Range | None:
     """Return the limits of the indices of a MaxUnpool, which count all elements of its output."""
-    shape, sizes = call.shape(0), call.integers(2)
-    kernel = call.attributes.get("kernel_shape")
-    if sizes is None and shape is not None and kernel is not None and None not in shape:
-        spatial = len(shape) - 2
-        strides = call.attributes.get("strides") or [1] * spatial
-        pads = call.attributes.get("pads") or [0] * 2 * spatial
-        if not len(kernel) == len(strides) == spatial == len(pads) // 2:
-            return None
-        dims = [dim or 0 for dim in shape]
-        sizes = dims[:2] + [
-            (dims[i + 2] - 1) * strides[i] + kernel[i] - pads[i] - pads[i + spatial]
-            for i in range(spatial)
-        ]
+    sizes = call.integers(2) or unpooled_sizes(call)
     return None if sizes is None else (0, prod(sizes) - 1)
 
 
 def _written(call: OperatorCall) -> Range | None:
     """Return the limits of the positions that a TensorScatter writes to."""
     axis = call.attributes.get("axis", -2)
-    size, length = _dim(call, 0, axis), _dim(call, 1, axis)
+    size, length = dim_of(call, 0, axis), dim_of(call, 1, axis)
     if size is None or length is None or call.attributes.get("mode", "linear") != "linear":
         return None
     return 0, size - length
@@ -138,7 +126,7 @@ def _compress(call: OperatorCall) -> Iterator[Violation]:
     condition, axis, shape = call.input(1), call.attributes.get("axis"), call.shape(0)
     if condition is None or condition.values is None or shape is None:
         return
-    size = _dim(call, 0, axis) if axis is not None else _count(shape)
+    size = dim_of(call, 0, axis) if axis is not None else _count(shape)
     selected = np.flatnonzero(condition.values)
     if size is not None and selected.size and selected[-1] >= size:
         yield wrong_shape(call, condition, f"a condition of at most {size} elements")
@@ -178,30 +166,133 @@ def _scales(position: int) -> Rule:
     return check
 
 
-def _window(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if the window of a convolution or pooling exceeds its padded input."""
-    data, shape = call.input(0), call.shape(0)
-    weights = call.shape(1) if call.op.startswith("Conv") else None
-    kernel = weights[2:] if weights is not None else call.attributes.get("kernel_shape")
-    auto = call.attributes.get("auto_pad", "NOTSET")
-    if data is None or shape is None or kernel is None or auto not in ("NOTSET", "VALID", ""):
+def _reflection(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if more is padded by reflection than an axis has, or by copies of an
+    element of an empty axis.
+    """
+    shape, pads, operand = call.shape(0), call.integers(1, "pads"), call.input(1)
+    mode = call.attributes.get("mode", "constant")
+    if shape is None or pads is None or mode not in ("reflect", "edge", "wrap"):
         return
-    spatial = len(shape) - 2
-    pads = [*(call.attributes.get("pads") or [])] if auto != "VALID" else []
-    pads, dilations = pads or [0] * 2 * spatial, call.attributes.get("dilations") or [1] * spatial
-    strides = call.attributes.get("strides") or [1] * spatial
-    if not len(kernel) == len(dilations) == len(strides) == spatial == len(pads) // 2:
+    axes = call.integers(3) if call.input(3) is not None else list(range(len(shape)))
+    if axes is None or len(pads) != 2 * len(axes):
         return
-    if min(strides, default=1) < 1:
-        return  # Another rule reports that.
-    for axis in range(spatial):
-        size, width = shape[axis + 2], kernel[axis]
-        if size is None or width is None or not size:
+    for axis, before, after in zip(axes, pads, pads[len(axes) :]):
+        size = shape[axis] if -len(shape) <= axis < len(shape) else None
+        if size is None or max(before, after) <= 0:
             continue
-        needed, pad = (width - 1) * dilations[axis] + 1, pads[axis] + pads[axis + spatial]
-        if (size + pad - needed) // strides[axis] + 1 < 0:  # No window at all is an empty output.
-            text = f"at least {needed - pad} elements on axis {axis + 2} for its kernel of {width}"
-            yield wrong_shape(call, data, text)
+        text = ""
+        if not size:
+            text = f"an element on axis {axis} for mode {mode}"
+        elif mode == "reflect" and max(before, after) >= size:
+            text = f"pads of at most {size - 1} in mode reflect, as axis {axis} has size {size}"
+        if text and operand is not None:
+            yield wrong_values(call, operand, text, [before, after])
+        elif text:
+            yield wrong_attribute(call, "pads", text)
+        if text:
+            return
+
+
+def _split_sequence(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation of the sizes of a SplitToSequence."""
+    sizes, operand = call.integers(1), call.input(1)
+    size = dim_of(call, 0, call.attributes.get("axis", 0))
+    if sizes is None or operand is None or operand.shape is None:
+        return
+    if not operand.shape:
+        if sizes[0] < 1:
+            yield wrong_values(call, operand, "a size of at least 1", sizes)
+    elif min(sizes, default=0) < 0:
+        yield wrong_values(call, operand, "sizes of at least 0", sizes)
+    elif not fits(sum(sizes), size):
+        yield wrong_values(call, operand, f"sizes that add up to {size}", sizes)
+
+
+def _ratio(call: OperatorCall) -> Range:
+    """Return the limits of the ratio of a Dropout, which is below 1."""
+    return 0, float(np.nextafter(np.float32(1), np.float32(0)))
+
+
+def _float_remainder(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a Mod of floating-point numbers has `fmod` 0, before opset 28."""
+    data = call.input(0)
+    if data is None or not data.dtype.startswith(("float", "bfloat")):
+        return
+    if call.opset < _FLOAT_REMAINDER and not call.attributes.get("fmod"):
+        yield wrong_attribute(call, "fmod", "fmod 1 for floating-point numbers")
+
+
+_FLOAT_REMAINDER = 28
+
+
+def _sequence_axes(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation unless one of the first two axes of a ReverseSequence is the batch and the
+    other the time.
+    """
+    batch, time = call.attributes.get("batch_axis", 1), call.attributes.get("time_axis", 0)
+    if {batch, time} != {0, 1}:
+        text = f"batch_axis and time_axis to be 0 and 1 in either order (time_axis is {time})"
+        yield wrong_attribute(call, "batch_axis", text)
+
+
+def _batches(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation unless the indices of a GatherND have the batch dimensions of the data."""
+    shape, indices, count = call.shape(0), call.input(1), call.attributes.get("batch_dims", 0)
+    if shape is None or indices is None or indices.shape is None or count < 1:
+        return
+    if count >= min(len(shape), len(indices.shape)):
+        most = min(len(shape), len(indices.shape)) - 1
+        yield wrong_attribute(call, "batch_dims", f"batch_dims of at most {most}")
+    elif not all(map(fits, indices.shape[:count], shape[:count])):
+        yield wrong_shape(call, indices, f"indices that begin with {[*shape[:count]]}")
+
+
+def _class_weights(call: OperatorCall) -> tuple[int | None, ...] | None:
+    """Return the shape of the weights of the classes of a loss."""
+    return None if call.shape(0) is None else (dim_of(call, 0, 1),)
+
+
+def _number_of_axes(position: int, per_axis: int = 1) -> Rule:
+    """Return a rule for a vector with some elements for each axis."""
+
+    def shape(call: OperatorCall) -> tuple[int | None, ...] | None:
+        """Return the shape of the vector."""
+        data = call.shape(0)
+        return None if data is None else (per_axis * len(data),)
+
+    return shape_rule(position, "a vector over the axes", shape)
+
+
+def _crop_region(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation unless the region of a Resize has two numbers for each axis."""
+    shape, region = call.shape(0), call.input(1)
+    mode = call.attributes.get("coordinate_transformation_mode")
+    if shape is None or region is None or mode != "tf_crop_and_resize":
+        return
+    count = 2 * len(call.attributes.get("axes") or shape)
+    yield from require_shape(call, 1, (count,), "the region")
+
+
+def _inferred_size(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a Reshape with `allowzero` has both 0 and -1."""
+    sizes, operand = call.integers(1), call.input(1)
+    if operand is None or sizes is None or not call.attributes.get("allowzero"):
+        return
+    if {0, -1} <= {*sizes}:
+        yield wrong_values(call, operand, "0 or -1, but not both (allowzero is 1)", sizes)
+
+
+def _scan_axes(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a Scan reads along an axis that an input does not have."""
+    count, axes = call.attributes.get("num_scan_inputs"), call.attributes.get("scan_input_axes")
+    if not count or not axes or len(axes) != count:
+        return
+    for axis, operand in zip(axes, call.inputs[-count:]):
+        rank = None if operand is None else operand.rank
+        if rank is not None and not -rank <= axis < rank:
+            text = f"axes in [{-rank}, {rank - 1}]"
+            yield wrong_attribute(call, "scan_input_axes", text)
             return
 
 
@@ -227,24 +318,13 @@ def _square(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_shape(call, data, "square matrices")
 
 
-def _quantized_product(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if the quantized matrices of a product do not fit."""
-    second: Operand | None = call.input(3 if call.op == "QLinearMatMul" else 1)
-    a, b = call.shape(0), None if second is None else second.shape
-    if second is None or a is None or b is None or len(a) < 2 or len(b) < 2:
-        return
-    inner = {dim for dim in (a[-1], b[-2]) if dim is not None}
-    if len(inner) > 1 or broadcast_shapes([a[:-2], b[:-2]]) is None:
-        yield wrong_shape(call, second, f"a matrix that multiplies {shape_text(a)}")
-
-
 def _lengths_of(batch_axis: int | str) -> Rule:
     """Return a rule that requires one length for each sequence of a batch."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield a violation if the number of lengths is wrong."""
         axis = call.attributes.get(batch_axis, 1) if isinstance(batch_axis, str) else batch_axis
-        yield from require_shape(call, 1, (_dim(call, 0, axis),), "the lengths")
+        yield from require_shape(call, 1, (dim_of(call, 0, axis),), "the lengths")
 
     return check
 
@@ -252,24 +332,30 @@ def _lengths_of(batch_axis: int | str) -> Rule:
 _LENGTHS = values_rule(1, _length_of_time, "lengths in [{low}, {high}]")
 _RECURRENT = values_rule(4, _length_of_time, "lengths in [{low}, {high}]")
 _CLASSES = values_rule(1, _below(0, 1), "labels in [{low}, {high}]", ignored="ignore_index")
+_LOSS = (_labels, _CLASSES, shape_rule(2, "the weights", _class_weights))
+_CLIP = attribute_rule("clip", lambda value: value >= 0, "a clip of at least 0")
+_THRESHOLD = values_rule(3, lambda call: (0, 1), "a threshold in [{low}, {high}]")
 _MEMBER = "a position in [{low}, {high}]"
+
+_TOP_INPUT = 10
+"""The opset from which on K is an input."""
 
 VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "ConstantOfShape": (values_rule(0, _at_least(0), "sizes of at least 0"),),
     "OneHot": (values_rule(1, _at_least(0), "a depth of at least 0"),),
-    "ReverseSequence": (_lengths_of("batch_axis"), _LENGTHS),
-    "LSTM": (_RECURRENT,),
-    "GRU": (_RECURRENT,),
-    "RNN": (_RECURRENT,),
+    "ReverseSequence": (_sequence_axes, _lengths_of("batch_axis"), _LENGTHS),
+    "LSTM": (_RECURRENT, _CLIP),
+    "GRU": (_RECURRENT, _CLIP),
+    "RNN": (_RECURRENT, _CLIP),
     "Compress": (_compress,),
-    "Pad": (_pads,),
-    "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0")),
-    "Upsample": (_scales(1),),
+    "Pad": (_pads, _reflection, scalar_rule(2)),
+    "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _crop_region),
+    "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
     "Div": (_divisor,),
-    "Mod": (_divisor,),
+    "Mod": (_divisor, _float_remainder),
     "CenterCropPad": (_crop, values_rule(1, _at_least(0), "sizes of at least 0")),
-    "SoftmaxCrossEntropyLoss": (_labels, _CLASSES),
-    "NegativeLogLikelihoodLoss": (_labels, _CLASSES),
+    "SoftmaxCrossEntropyLoss": _LOSS,
+    "NegativeLogLikelihoodLoss": _LOSS,
     "ArrayFeatureExtractor": (values_rule(1, _below(0, -1), "indices in [{low}, {high}]"),),
     "SequenceAt": (values_rule(1, _members(), _MEMBER),),
     "SequenceErase": (values_rule(1, _members(), _MEMBER),),
@@ -277,12 +363,20 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "MaxUnpool": (values_rule(1, _unpooled, "indices in [{low}, {high}]"),),
     "RotaryEmbedding": (values_rule(3, _below(1, 0), "position ids in [{low}, {high}]"),),
     "TensorScatter": (values_rule(2, _written, "positions in [{low}, {high}]"),),
-    "Conv": (_window,),
-    "MaxPool": (_window,),
-    "AveragePool": (_window,),
-    "LpPool": (_window,),
     "Det": (_square,),
-    "MatMulInteger": (_quantized_product,),
-    "QLinearMatMul": (_quantized_product,),
+    "GatherND": (_batches,),
+    "SplitToSequence": (_split_sequence,),
+    "NonMaxSuppression": (scalar_rule(2, 3, 4), _THRESHOLD),
+    "Multinomial": (
+        attribute_rule("sample_size", lambda value: value > 0, "a positive sample_size"),
+    ),
+    "Bernoulli": (values_rule(0, lambda call: (0, 1), "probabilities in [{low}, {high}]"),),
+    "Dropout": (scalar_rule(1), values_rule(1, _ratio, "a ratio in [0, 1)")),
+    "Reshape": (_inferred_size,),
+    "Slice": (require_ranks(x1=1, x2=1, x3=1, x4=1),),
+    "TopK": (shape_rule(1, "K", lambda call: (1,) if call.opset >= _TOP_INPUT else None),),
+    "Trilu": (scalar_rule(1),),
+    "CumSum": (scalar_rule(1),),
+    "Scan": (_scan_axes,),
 }
 """The rules by operator."""

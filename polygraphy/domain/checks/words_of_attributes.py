@@ -11,6 +11,8 @@ _PADDED = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")}
 _SCATTERED = {"reduction": ("none", "add", "mul", "max", "min")}
 _RECURRENT = {"direction": ("forward", "reverse", "bidirectional")}
 _LOSS = {"reduction": ("none", "mean", "sum")}
+_KERNELS = {"kernel_type": ("LINEAR", "POLY", "RBF", "SIGMOID")}
+_ENSEMBLES = {"aggregate_function": ("SUM", "AVERAGE", "MIN", "MAX")}
 _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv"),
@@ -45,16 +47,27 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "mode": ("avg", "max"),
         "coordinate_transformation_mode": ("half_pixel", "output_half_pixel"),
     },
+    "Normalizer": {"norm": ("MAX", "L1", "L2")},
+    "StringNormalizer": {"case_change_action": ("NONE", "LOWER", "UPPER")},
+    "TfIdfVectorizer": {"mode": ("TF", "IDF", "TFIDF")},
+    **dict.fromkeys(("SVMClassifier", "SVMRegressor"), _KERNELS),
+    **dict.fromkeys(("TreeEnsembleClassifier", "TreeEnsembleRegressor"), _ENSEMBLES),
     "Upsample": {"mode": ("nearest", "linear", "bilinear")},
 }
 """By operator and attribute, the words of all opsets."""
 
 
 _NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "GRU": {"layout": (0, 1)},
+    "LSTM": {"layout": (0, 1)},
+    "RNN": {"layout": (0, 1)},
+    "MaxPool": {"storage_order": (0, 1)},
     "LpNormalization": {"p": (1, 2)},
     "NonMaxSuppression": {"center_point_box": (0, 1)},
 }
 """By operator and attribute, the only numbers."""
+_NO_TYPES = (0, 14, 15)
+"""Numbers of `TensorProto.DataType` that no Cast makes: undefined and complex."""
 _GATES = {"GRU": 2, "LSTM": 3, "RNN": 1}
 """The activations of a recurrent operator, for each direction."""
 _ACTIVATIONS = (
@@ -68,6 +81,8 @@ def check_words(call: OperatorCall) -> Iterator[Violation]:
     for name, numbers in _NUMBERS.get(call.op, {}).items():
         if call.attributes.get(name, numbers[0]) not in numbers:
             yield wrong_attribute(call, name, f"one of {', '.join(map(str, numbers))}")
+    if call.op == "Cast" and call.attributes.get("to", 1) in _NO_TYPES:
+        yield wrong_attribute(call, "to", "a data type")
     if call.op == "LRN" and call.attributes.get("size", 1) < 1:
         yield wrong_attribute(call, "size", "a positive size")
     activations = call.attributes.get("activations") if call.op in _GATES else None

@@ -14,7 +14,7 @@ F, INT = np.float32, np.int64
 
 
 def invalid(body: str, weights: dict[str, Any], inputs: str, opset: int) -> list[str]:
-    text = f'<ir_version: 8, opset_import: ["": {opset}]> g ({inputs}) => (float y) {{ {body} }}'
+    text = f'<ir_version: 8, opset_import: ["": {opset}, "ai.onnx.ml": 3]> g ({inputs}) => (float y) {{ {body} }}'
     model = parser.parse_model(text)
     del model.graph.output[0].type.tensor_type.shape.dim[:]
     model.graph.output[0].ClearField("type")
@@ -24,6 +24,10 @@ def invalid(body: str, weights: dict[str, Any], inputs: str, opset: int) -> list
 
 
 IMAGE, MATRIX = "float[1,6,4,5] x", "float[2,3] x"
+TREE = (
+    'nodes_modes=["BRANCH_LEQ","LEAF","LEAF"], nodes_treeids=[0,0,0], nodes_nodeids=[0,1,2],'
+    " nodes_falsenodeids=[2,0,0]"
+)
 CASES = [
     (IMAGE, "y = PRelu(x, s)", {"s": np.ones(6, F)}, "such as (6, 1, 1)"),
     (IMAGE, "y = BatchNormalization(x,s,s,s,s)", {"s": np.ones((1, 6), F)}, "shape (6,)"),
@@ -80,12 +84,70 @@ CASES = [
      "in [0, 119]"),
     ("float[5,1,3] x", "y = LSTM<hidden_size=2>(x,w,r)",
      {"w": np.ones((1, 6, 3), F), "r": np.ones((1, 8, 2), F)}, "shape (1, 8, 3)"),
+    (IMAGE, "y = MaxPool<kernel_shape=[2,2], pads=[2,0,0,0]>(x)", {}, "pads below 2 on axis 2"),
+    (IMAGE, "y = AveragePool<kernel_shape=[1,1], pads=[0,0,0,1]>(x)", {}, "pads below 1 on axis 3"),
+    (IMAGE, 'y = Conv<auto_pad="SAME_UPPER", pads=[1,0,0,0]>(x,w)', {"w": np.ones((4, 6, 2, 2), F)},
+     "no pads with auto_pad SAME_UPPER"),
+    (IMAGE, "y = ConvTranspose<output_padding=[2,2]>(x,w)", {"w": np.ones((6, 4, 2, 2), F)},
+     "output_padding below"),
+    (IMAGE, "y = ConvTranspose<pads=[5,5,0,0]>(x,w)", {"w": np.ones((6, 4, 2, 2), F)},
+     "less than the 5 elements of axis 2"),
+    (IMAGE, "y = MaxUnpool<kernel_shape=[1,1]>(x,i)", {"i": np.zeros((1, 6, 4, 4), INT)},
+     "for the indices"),
+    (IMAGE, "y = RoiAlign(x,r,b)", {"r": np.ones((2, 4), F), "b": np.zeros(1, INT)}, "(2,)"),
+    ("float[1,5,4] x", "y = Col2Im(x,i,b)", {"i": np.full(2, 5), "b": np.array([1, 4])},
+     "a multiple of 4"),
+    (MATRIX, 'y = Pad<mode="reflect">(x,p)', {"p": np.array([0, 3, 0, 0], INT)}, "at most 2"),
+    ("float[0,3] x", 'y = Pad<mode="edge">(x,p)', {"p": np.array([1, 0, 0, 0], INT)},
+     "an element on axis 0"),
+    ("float[4,4] x", "y = ReverseSequence<batch_axis=0>(x,l)", {"l": np.ones(4, INT)},
+     "0 and 1 in either order"),
+    (MATRIX, "y, z = TopK(x,k)", {"k": np.array(2, INT)}, "shape (1,)"),
+    (MATRIX, "y = Mod(x,x)", {}, "fmod 1 for floating-point"),
+    ("float[0,3] x", "y = Reshape<allowzero=1>(x,s)", {"s": np.array([0, -1], INT)}, "not both"),
+    (MATRIX, "y = Slice(x,a,a)", {"a": np.zeros((1, 1), INT)}, "rank 1 for input 1"),
+    (MATRIX, "y = Cast<to=14>(x)", {}, "a data type"),
+    (MATRIX, "y = Dropout(x,r,t)", {"r": np.array(1, F), "t": np.array(True)}, "a ratio in [0, 1)"),
+    ("float[2,3,4] x", "y = GatherND<batch_dims=1>(x,i)", {"i": np.zeros((3, 1), INT)},
+     "indices that begin with [2]"),
+    ("float[1,4,4] x", "y = NonMaxSuppression(x,s,n,t)",
+     {"s": np.ones((1, 1, 4), F), "n": np.array([2]), "t": np.array([1.5], F)}, "in [0, 1]"),
+    ("uint8[2,3] x", "y = QLinearMatMul(x,s,z,w,o,p,o,p)",
+     {"s": np.ones(3, F), "z": np.zeros(3, np.uint8), "w": np.ones((3, 4), np.uint8),
+      "o": np.array(1, F), "p": np.array(0, np.uint8)}, "one per row (2)"),
+    ("uint8[1,6,4,5] x", "y = QLinearConv(x,o,p,w,o,p,o,p,b)",
+     {"w": np.ones((4, 6, 2, 2), np.uint8), "b": np.zeros(5, np.int32),
+      "o": np.array(1, F), "p": np.array(0, np.uint8)}, "(4,) for the bias"),
+    ("float[2,4] x", "y = QuantizeLinear<block_size=2>(x,s)", {"s": np.ones((2, 3), F)},
+     "shape (2, 2) for blocks of 2"),
+    ("float[1,8,3] x", "y = DFT(x)", {}, "1 (real) or 2 (complex)"),
+    ("float[1,16,1] x", "y = STFT(x,s,w)", {"s": np.array(2), "w": np.ones(32, F)},
+     "one frame of 32 elements"),
+    ("int64 x", "y = HannWindow(n)", {"n": np.array(-3)}, "a size of at least 0"),
+    ("float[1,2,2] x", "y = AffineGrid(x,s)", {"s": np.array([1, 1, 3, 3])}, "(1, 2, 3)"),
+    ("float[1,3,2,4] x", "y = Attention(x,w,w)", {"w": np.ones((1, 2, 2, 4), F)},
+     "heads that divides 3"),
+    ("float[1,2,3,4] x", "y = RotaryEmbedding(x,c,c)", {"c": np.ones((1, 3, 3), F)},
+     "2 elements on its last axis"),
+    (MATRIX, "y = ai.onnx.ml.Normalizer<norm=\"L3\">(x)", {}, "one of MAX, L1, L2"),
+    (MATRIX, "y = ai.onnx.ml.LinearRegressor<coefficients=[1.0,2.0]>(x)", {}, "3 coefficients"),
+    (MATRIX, "y = ai.onnx.ml.Scaler<scale=[1.0,2.0]>(x)", {}, "1 or 3 numbers"),
+    (MATRIX, "y = ai.onnx.ml.ZipMap<classlabels_int64s=[1,2]>(x)", {}, "2 columns"),
+    (MATRIX, "y = ai.onnx.ml.SVMRegressor<n_supports=1, support_vectors=[1.0]>(x)", {},
+     "1 support vectors of 3 features"),
+    (MATRIX, f"y = ai.onnx.ml.TreeEnsembleRegressor<{TREE}, nodes_featureids=[7,0,0]>(x)", {},
+     "features in [0, 2]"),
+    (MATRIX, f"y = ai.onnx.ml.TreeEnsembleRegressor<{TREE}, nodes_truenodeids=[9,0,0]>(x)", {},
+     "branches to nodes of the same tree"),
+    ("int64[1] x", "y = ai.onnx.ml.LabelEncoder<keys_int64s=[1,2], values_int64s=[1]>(x)", {},
+     "as many values_int64s as keys_int64s (2)"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("inputs", "body", "weights", "said"), CASES)
 def test_a_broken_rule_is_found(inputs: str, body: str, weights: dict[str, Any], said: str) -> None:
-    opset = 21 if "Group" in body else 17
+    recent = {"Group": 21, "block_size": 21, "Attention": 23, "Rotary": 23, "AffineGrid": 20}
+    opset = next((version for word, version in recent.items() if word in body), 18)
     [message] = invalid(body, weights, inputs, opset)
     assert said in message
 
@@ -100,6 +162,13 @@ def test_what_is_unknown_breaks_no_rule() -> None:
     assert not invalid("y = Div(x,x)", {}, "int64[3] x", 17)
     assert not invalid("y = Div(x,z)", {"z": np.zeros(3, F)}, MATRIX, 17)
     assert not invalid("y = MaxPool<kernel_shape=[5,5]>(x)", {}, IMAGE, 17)
+    assert not invalid('y = Pad<mode="wrap">(x,p)', {"p": np.array([0, 7, 0, 0])}, MATRIX, 19)
+    dilated = "y = MaxPool<kernel_shape=[2,2], pads=[2,0,0,0], dilations=[2,1]>(x)"
+    assert not invalid(dilated, {}, IMAGE, 17)
+    assert not invalid("y = PRelu(x,s)", {"s": np.ones(6, F)}, IMAGE, 6)
+    assert not invalid(
+        "y = STFT(x,n,w)", {"n": np.array(2), "w": np.ones(4, F)}, "float[1,9] x", 17
+    )
     empty = {"e": np.zeros(0, F), "s": np.array([1, 6, 8, 10], INT)}
     assert not invalid("y = Resize(x,e,e,s)", empty, IMAGE, 11)
 
