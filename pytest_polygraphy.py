@@ -135,9 +135,9 @@ class PolygraphySession:
         """Yield the lines at the end of the test run, and write the report."""
         yield from self.remarks
         for path in self.unused():
-            yield f"unused golden: {self._relative_path(path)}"
+            yield f"unused golden file: {self._relative_path(path)}"
         if self.updates and self.used:
-            yield f"{len(self.used)} golden(s) made"
+            yield f"{len(self.used)} golden file{'s' * (len(self.used) != 1)} updated"
         if self.report:  # Also without comparisons: an older page tells of another session.
             from polygraphy.assertions import write_report
 
@@ -158,28 +158,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--polygraphy-update-golden",
         action="store_true",
-        help="Make the goldens of the tests that run, anew.",
+        help="Create or update the golden files of the tests that run.",
     )
     group.addoption(
         "--polygraphy-golden-sample",
         type=int,
         default=0,
         metavar="N",
-        help="Keep N elements of each output in new goldens, and statistics of all (default: all).",
+        help="Number of elements of each output to store in new golden files, with statistics of"
+        " all elements (default: all elements).",
     )
     group.addoption(
         "--polygraphy-budget",
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="How long the first layer that differs is looked for, after a failure; 0 is not at all"
-        " (default: 10).",
+        help="Time limit of the search for the first layer that differs, after a failure; 0 turns"
+        " the search off (default: 10).",
     )
     group.addoption(
-        "--polygraphy-report", metavar="DIR", help="Write one page about all comparisons to DIR."
+        "--polygraphy-report", metavar="DIR", help="Save a report of all comparisons to DIR."
     )
     parser.addini(
-        _MARKER, "Models that the fixture onnx_model gives, as patterns.", "args", default=[]
+        _MARKER, "Patterns of the models that the fixture onnx_model returns.", "args", default=[]
     )
 
 
@@ -187,7 +188,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Begin."""
     global current  # noqa: PLW0603 - `polygraphy.assertions` asks for it, and imports no pytest
     config.addinivalue_line(
-        "markers", f"{_MARKER}(*patterns): the models that the fixture onnx_model gives."
+        "markers", f"{_MARKER}(*patterns): run the test for each model that matches a pattern."
     )
     current = PolygraphySession(config)
 
@@ -296,8 +297,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     config, marker = metafunc.config, metafunc.definition.get_closest_marker(_MARKER)
     if marker and marker.kwargs:
         raise pytest.Collector.CollectError(
-            f"{metafunc.definition.nodeid}: {_MARKER} takes patterns of files alone, not"
-            f" {', '.join(marker.kwargs)}; comparisons take options: assert_outputs_match."
+            f"{metafunc.definition.nodeid}: {_MARKER} accepts only patterns of files, not"
+            f" {', '.join(marker.kwargs)}. Pass options to assert_outputs_match."
         )
     patterns = marker.args if marker else config.getini(_MARKER)
     if not patterns:
@@ -327,7 +328,7 @@ def _matching_paths(base: Path, pattern: str) -> list[Path]:
     """Return the paths that match a pattern; raise if there are none."""
     glob = sorted(base.glob(pattern))
     if not glob:
-        raise pytest.Collector.CollectError(f"{_MARKER}: nothing matches {pattern!r} in {base}.")
+        raise pytest.Collector.CollectError(f"{_MARKER}: no file in {base} matches {pattern!r}.")
     return glob
 
 
@@ -337,8 +338,8 @@ def onnx_model(request: pytest.FixtureRequest) -> Path:
     `polygraphy_models` names, each of which is a test of its own.
     """
     pytest.fail(  # Where models are named, this is never called.
-        f"onnx_model: name models with @pytest.mark.{_MARKER}('models/*.onnx'), or with"
-        f" {_MARKER} = models/*.onnx in pytest's settings.",
+        f"onnx_model: no models are selected. Add @pytest.mark.{_MARKER}('models/*.onnx'), or set"
+        f" {_MARKER} = models/*.onnx in the pytest configuration.",
         pytrace=False,
     )
 

@@ -112,15 +112,15 @@ class Comparing:
         """Return what became of a model, in a word and in a sentence."""
         now, before = Path(name), None if self._base is None else self._base / name
         if name not in self._listed:
-            return "removed", "The base has it."
+            return "removed", "The model exists only in the base."
         if not now.is_file():
-            return "error", "git lists it, but it is not a file of the checkout."
+            return "error", "The file is in the git index, but not in the checkout."
         known = before is not None and before.exists()
         pointers = [path for path in (now, before if known else None) if path and is_pointer(path)]
         if pointers:
             return self._pointer_row(pointers)
         if before is None:
-            said = "There is no base to compare with: check out with fetch-depth: 0."
+            said = "The base commit is missing, so nothing was compared with it: check out with fetch-depth: 0."
             if setting("BASE") and not self._compares_backends():
                 return "error", said
             verdict, summary = self._run(name, [])
@@ -133,13 +133,13 @@ class Comparing:
             first = self._first_backend()
             words = [str(before), *first, *self._data, "--save-outputs", saved, "-qq"]
             if self._polygraphy(words):
-                return "error", "The model of the base does not run."
+                return "error", "The model in the base commit does not run."
             return self._run(name, ["--load-outputs", saved])
 
     def _pointer_row(self, pointers: list[Path]) -> tuple[str, str]:
         if len({path.read_bytes() for path in pointers}) < len(pointers):
-            return "unchanged", "The Git LFS pointer file is that of the base."
-        return "not fetched", "A pointer of Git LFS: check out with lfs: true."
+            return "unchanged", "The Git LFS pointer file is the same as in the base."
+        return "not fetched", "The file is a Git LFS pointer: check out with lfs: true."
 
     def _run(self, name: str, saved: list[str]) -> tuple[str, str]:
         stem = self._stem(name)
@@ -154,9 +154,9 @@ class Comparing:
             document = json.loads(Path(f"{stem}.json").read_text(encoding="utf-8"))
             verdict, summary = str(document["verdict"]), str(document["summary"])
         except (OSError, ValueError, KeyError, TypeError):
-            return "error", "There is no report: see the log of the step."
+            return "error", "No report was written: see the log of the step."
         if code and verdict in _PASSED:
-            return "error", f"It ended with exit code {code}: see the log of the step. {summary}"
+            return "error", f"Exited with code {code}: see the log of the step. {summary}"
         return verdict, summary
 
     def _starts(self) -> list[int]:

@@ -100,7 +100,7 @@ def assert_outputs_match(
         atol: how large absolute differences may be (default: the same).
         inputs: arrays by name, or several such (default: generated data).
         shapes: of inputs, for generated data; where the model leaves them open.
-        seeds: how many sets of data are generated.
+        seeds: how many input sets are generated.
         steps: how often a model with states is run, each backend on its own states (default: its
             states are inputs like others).
         first_model: the path of an ONNX model that runs the first step, if prompt and decoding are
@@ -173,7 +173,7 @@ def assert_matches_golden(
         is_new = session is not None and session.updates
         if not is_new and not file.exists():
             raise UsageError(
-                f"The golden {_brief_path(file)} does not exist.",
+                f"The golden file {_brief_path(file)} does not exist.",
                 hint="Create it with pytest --polygraphy-update-golden, check it, and commit it.",
             )
         golden = None if is_new else golden_in(file)
@@ -186,7 +186,7 @@ def assert_matches_golden(
             recorder, verdicts, feeds = _run_and_compare([runner], data, (file, golden), *limits)
             if hash_of_inputs(feeds[0]) != golden.inputs:
                 raise UsageError(
-                    f"The golden {_brief_path(file)} was created with different inputs.",
+                    f"The golden file {_brief_path(file)} was created with different inputs.",
                     hint="Use the same inputs, or create it again: --polygraphy-update-golden.",
                 )
             changed = golden.model != file_facts([path])[0].sha256
@@ -498,7 +498,7 @@ def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:
         if now is not None and now != shape:
             raise UsageError(
                 f"Output {name!r} has shape {format_shape(now)}, but {format_shape(shape)} in"
-                f" the golden {_brief_path(file)}.",
+                f" the golden file {_brief_path(file)}.",
                 hint="If the change is intended, create it again: --polygraphy-update-golden.",
             )
 

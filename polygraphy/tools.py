@@ -1,6 +1,6 @@
-"""Where NVIDIA's Polygraphy has its command line, which other packages extend; here nothing is."""
+"""A name of NVIDIA's Polygraphy, whose command line other packages extend; empty here."""
 
 raise ImportError(
-    "polygraphy.tools is not part of this package: another package adds commands and backends"
-    " through the entry-point group polygraphy.backends, which examples/numpy_backend describes."
+    "polygraphy.tools is not part of this package. Other packages add commands and backends"
+    " through the entry-point group polygraphy.backends; see examples/numpy_backend."
 )

@@ -61,8 +61,8 @@ def write_descriptions(folder: object) -> None:
 
     descriptions = all_described()
     text = (
-        '"""What the help of each command says; made from the declarations of the'
-        f' options."""\n\nDESCRIPTIONS = {descriptions!r}\n'
+        '"""The help of each command, generated from the declarations of the options."""'
+        f"\n\nDESCRIPTIONS = {descriptions!r}\n"
     )
     Path(str(folder), "described.py").write_text(text, encoding="utf-8")
 

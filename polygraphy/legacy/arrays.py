@@ -328,7 +328,7 @@ def _make_function(
 
 
 abs = _make_function("abs", np.abs, "the absolute value of each element")
-sqrt = _make_function("sqrt", np.sqrt, "the square root of each element; NaN of negative ones")
+sqrt = _make_function("sqrt", np.sqrt, "the square root of each element; NaN for negative ones")
 power = _make_function("power", operator.pow, "each element to the power of the second argument")
 logical_not = _make_function("logical_not", np.logical_not, "whether each element is zero")
 divide = _make_function(
@@ -355,7 +355,7 @@ where = _make_function(
 argwhere = _make_function(
     "argwhere", np.argwhere, "the indices of the elements that are not zero, in rows"
 )
-pad = _make_function("pad", np.pad, "an array with so many zeros before and behind each dimension")
+pad = _make_function("pad", np.pad, "an array padded with zeros at the start and end of each dimension")
 isfinite = _make_function(
     "isfinite", np.isfinite, "whether each element is finite", prepared=_floats
 )

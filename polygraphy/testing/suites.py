@@ -47,12 +47,12 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
             _check(seconds is None or seconds > 0, "The time of an inference is positive, or None.")
         _check(not runner.is_active, "A runner is not active after the block.")
     for name, array in before.items():
-        _check(_is_same_array(array, np.asarray(feed_dict[name])), f"Input {name!r} is left alone.")
+        _check(_is_same_array(array, np.asarray(feed_dict[name])), f"Input {name!r} is not modified.")
     _check(all(answers), "An inference has outputs.")
     for answer in answers[1:]:
-        _check(list(answer) == list(answers[0]), "Outputs have one order.")
+        _check(list(answer) == list(answers[0]), "Outputs are always in the same order.")
         is_same = all(_is_same_array(array, answers[0][name]) for name, array in answer.items())
-        _check(is_same, "The same data have the same outputs.")
+        _check(is_same, "Equal data give equal outputs.")
     _check(_raises_in_block(make_runner()), "An error inside the block deactivates the runner.")
 
 
@@ -98,7 +98,7 @@ def check_data_types(converter: DataTypeConverter) -> None:
         native != other_value for i, native in enumerate(natives) for other_value in natives[:i]
     )
     _check(is_unique, "No two data types have one name.")
-    _check(converter.from_native(object()) is None, "What is no data type is None.")
+    _check(converter.from_native(object()) is None, "A value that is not a data type gives None.")
 
 
 def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path) -> None:
@@ -119,7 +119,7 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
     store, file = make_store(), str(Path(folder, "results.json"))
     store.save(results, file)
     _check(
-        _are_same_results(make_store().load(file, RunResults), results), "What is saved is loaded."
+        _are_same_results(make_store().load(file, RunResults), results), "Saved values are loaded unchanged."
     )
     text = store.dumps(results)
     _check(
@@ -140,7 +140,7 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
             ),
             f"The iterations of {place!r} are read one by one, in order.",
         )
-        _check(make_store().look_into(path).kind is dict, "A store knows what a file holds.")
+        _check(make_store().look_into(path).kind is dict, "A store reports the kind of a file.")
     missing = str(Path(folder, "missing.json"))
     for call in (
         lambda: store.load(missing, RunResults),
@@ -148,7 +148,7 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
         lambda: store.loads("{", RunResults),
         lambda: store.load(str(Path(folder, "feeds.json")), RunResults),
     ):
-        _check(_fails(call, FileError), "What is missing, damaged or of another kind: a FileError.")
+        _check(_fails(call, FileError), "A missing or damaged file, or one of another kind, raises FileError.")
 
 
 def _are_same_results(one: RunResults, other: RunResults) -> bool:

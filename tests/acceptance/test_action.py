@@ -112,7 +112,7 @@ def test_without_a_base_each_model_is_run(repository: Path) -> None:
     code, rows, _ = step(repository, MODELS=models, BACKENDS="--onnxrt --onnx")
     assert code == 0
     assert {row[0] for row in rows.values()} == {"passed"}
-    assert "There is no base to compare with" in rows["models/same.onnx"][1]
+    assert "The base commit is missing" in rows["models/same.onnx"][1]
     assert "2 outputs matched" in rows["models/same.onnx"][1]
 
 

@@ -87,7 +87,7 @@ def test_what_is_cast_can_be_chosen(polygraphy: Any, identity_dir: Path) -> None
     assert done.code == 2
     assert "'Conv'" in done.out + done.err
     done = polygraphy("polygraphy convert identity.onnx -o c.onnx --cast-io")
-    assert "--cast-io: without effect without --fp-to-fp16 or --to-bf16" in done.err
+    assert "--cast-io: has no effect without --fp-to-fp16 or --to-bf16" in done.err
 
 
 def test_the_opset_of_a_model_is_changed(polygraphy: Any, identity_dir: Path) -> None:
@@ -122,7 +122,7 @@ def test_only_what_computes_the_same_is_saved(polygraphy: Any, identity_dir: Pat
     done = polygraphy("polygraphy convert identity.onnx -o a.engine --verify")
     assert done.code == 2
     done = polygraphy("polygraphy convert identity.onnx -o a.onnx --seed 3")
-    assert "--seed: without effect" in done.err
+    assert "--seed: has no effect" in done.err
 
 
 @pytest.mark.parametrize("command", ["convert identity.onnx -o a.plan", "run identity.onnx --trt"])

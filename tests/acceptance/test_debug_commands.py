@@ -222,7 +222,7 @@ def test_the_layers_that_need_more_precision_are_named(polygraphy: Run, folder: 
         env=RTX,
     )
     assert done.code == 0, done.out + done.err
-    assert "The check passes with 2 of 3 layer(s) in higher precision" in done.out
+    assert "The check passes with 2 of 3 layers in higher precision" in done.out
     assert "Building with --fp16" in done.err
 
 
@@ -288,7 +288,7 @@ def test_each_cast_model_can_be_compared_with_saved_outputs(
         (
             "m.onnx",
             "i.json i.json",
-            "g.json contains results of 1 set of data, but there are 2 now.",
+            "g.json contains results of 1 input set, but there are 2 now.",
         ),
     ],
 )

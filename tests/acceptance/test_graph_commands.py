@@ -56,7 +56,7 @@ def ops(path: str) -> list[str]:
 def test_a_model_is_drawn(polygraphy: Any, models: Path) -> None:
     done = polygraphy("polygraphy inspect model toy.onnx --save-visual page.html --stats")
     assert done.code == 0
-    assert "--stats: without effect" in done.err
+    assert "--stats: has no effect" in done.err
     page = (models / "page.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
     assert '"MatMul"' in page
@@ -65,7 +65,7 @@ def test_a_model_is_drawn(polygraphy: Any, models: Path) -> None:
     done = polygraphy("polygraphy inspect model toy.onnx --save-visual toy.onnx")
     assert done.code == 2
     done = polygraphy("polygraphy inspect model toy.onnx --visual-port 80")
-    assert "--visual-port: without effect without --visual" in done.err
+    assert "--visual-port: has no effect without --visual" in done.err
     (models / "broken.onnx").write_bytes(b"\xff\xff\xff")
     assert polygraphy("polygraphy inspect model broken.onnx --save-visual page.html").code == 3
     assert (models / "page.html").read_text(encoding="utf-8") == page
@@ -127,7 +127,7 @@ def test_a_model_is_split_by_hints_or_without(polygraphy: Any, models: Path) -> 
     assert ops("by_hints.onnx") == ops("without.onnx")
     assert ops("without.onnx").count("DistCollective") == 6
     done = polygraphy(f"{shard} -s h.json --k-idx 1 -o again.onnx")
-    assert "--k-idx: without effect" in done.err
+    assert "--k-idx: has no effect" in done.err
     for words, code in {
         "-o a.onnx": 2,
         "--one-shot -s h.json -o a.onnx": 2,
@@ -192,7 +192,7 @@ def test_flags_of_fused_attention_show_in_the_hints(polygraphy: Any, models: Pat
         "polygraphy_class": "FusedAttention",
     }
     done = polygraphy(f"{command} --is-causal --q-shuffle 0")
-    assert "--q-shuffle, --is-causal: without effect" in done.err
+    assert "--q-shuffle, --is-causal: has no effect" in done.err
 
 
 def test_ranks_that_a_model_does_not_say_are_given(polygraphy: Any, models: Path) -> None:

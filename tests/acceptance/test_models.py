@@ -182,7 +182,7 @@ def test_differences(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy inspect diff mlp.onnx changed.onnx")
     assert done.code == 1
     for line in (
-        "5 difference(s)",
+        "5 differences",
         "Initializer logits.bias renamed: logits.bias became bias",
         "Initializer hidden.bias changed: ",
         "7.0 (first of 1 elements that differ)",
@@ -276,7 +276,7 @@ def test_backends_that_can_and_cannot(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy check compatibility custom.onnx --onnxrt --onnx")
     assert done.code == 1
     for backend in ("onnxrt", "onnx"):
-        assert f"UNSUPPORTED | {backend} | Op: CustomOp | Node(s): custom" in done.out
+        assert f"UNSUPPORTED | {backend} | Op: CustomOp | Nodes: custom" in done.out
     assert polygraphy("polygraphy check compatibility gone.onnx --onnxrt").code == 2
 
 

@@ -106,12 +106,12 @@ def test_goldens_are_made_used_and_missed(session: Session, tmp_path: Path) -> N
     said = session(test_models=FIRST)
     assert "6 failed" in said
     [line, _] = failure_of(said, "test_kept")
-    assert "The golden __goldens__/test_models/test_kept.safetensors does not exist." in line
+    assert "The golden file __goldens__/test_models/test_kept.safetensors does not exist." in line
     assert "--polygraphy-update-golden" in line
 
     said = session("--polygraphy-update-golden")
     assert "6 passed" in said
-    assert "6 golden(s) made" in said
+    assert "6 golden files updated" in said
     goldens = tmp_path / "__goldens__" / "test_models"
     assert len([*goldens.iterdir()]) == 6
     assert session().splitlines()[-1].startswith("6 passed")  # And nothing is said.
@@ -174,7 +174,7 @@ def test_goldens_that_no_test_uses_are_told_once(
         goldens / "test_path[._digits.onnx].safetensors"
     )
     said = session(*options, "--polygraphy-report", "page")
-    assert said.count("unused golden: __goldens__/test_two/test_gone.safetensors") == 1
+    assert said.count("unused golden file: __goldens__/test_two/test_gone.safetensors") == 1
     assert "4 passed" in said
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     assert "test_kept[1]" in page
@@ -238,9 +238,9 @@ def test_models_come_from_a_marker_or_the_settings(session: Session, tmp_path: P
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "test_bare.py").write_text(BARE)
     said = session("bare")
-    assert "onnx_model: name models with @pytest.mark.polygraphy_models" in said
+    assert "onnx_model: no models are selected. Add @pytest.mark.polygraphy_models" in said
     said = session("-o", "polygraphy_models=none*.onnx", "bare")
-    assert "polygraphy_models: nothing matches 'none*.onnx'" in said
+    assert "matches 'none*.onnx'" in said
     assert "hookexec" not in said
 
 
@@ -269,7 +269,7 @@ def test_names_in_a_session_are_not_commands_to_the_runner_of_github(
 def test_a_marker_with_options_that_it_does_not_have_is_refused(session: Session) -> None:
     marked = MARKED.replace('"digits*.onnx"', '"digits*.onnx", rtol=1e-3, seeds=2')
     said = session("--strict-markers", cold=True, test_marked=marked)
-    line = "test_marked: polygraphy_models takes patterns of files alone, not rtol, seeds"
+    line = "test_marked: polygraphy_models accepts only patterns of files, not rtol, seeds"
     assert line in said
     assert "hookexec" not in said
     assert "passed" not in said

@@ -129,7 +129,7 @@ def test_any_kind_of_file_and_several_at_once(polygraphy: Run) -> None:
         "[I] ==== Run Results (2 runners) ====",
         "[I] ==== Data (2 iterations) ====",
         "[I] ==== Run Results (1 runners) ====",
-        "[I] ==== Accuracy Results (6 comparison(s)) ====",
+        "[I] ==== Accuracy Results (6 comparisons) ====",
     ]
     assert done.lines[0] == "[I] results.json"
     assert "y | FAILED | max_absdiff=0.00010967" in done.out

@@ -58,7 +58,7 @@ def test_two_replays_are_compared(folder: Path, polygraphy: Run) -> None:
     first, second = "replays/good/0.json", "replays/good/1.json"
     done = polygraphy(f"polygraphy debug diff-tactics {first} {second}")
     assert done.code == 0
-    assert f"[I] 1 layer(s) differ between {first} and {second}:" in done.lines
+    assert f"[I] 1 layer differs between {first} and {second}:" in done.lines
     assert "Tactic: 1)" in done.lines[-2] and "Tactic: 2)" in done.lines[-1]
     done = polygraphy(f"polygraphy inspect diff-tactics {first} {first}")
     assert done.lines[-1] == f"[I] {first} and {first} contain the same tactics."
@@ -131,7 +131,7 @@ def test_templates_run_with_tensorrt_rtx(folder: Path, polygraphy: Run) -> None:
         check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "TensorRT takes this configuration." in ran.stdout
+    assert "TensorRT accepts this configuration." in ran.stdout
 
 
 def test_support_decides_the_exit_code(folder: Path, polygraphy: Run) -> None:

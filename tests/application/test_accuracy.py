@@ -274,7 +274,7 @@ def test_runs_of_different_lengths_fail() -> None:
         failed = found.values()[0][1]["y"]
         assert isinstance(failed, UncomparedResult)
         assert not failed.is_missing
-        assert "Iteration 1 exists only in a: b has 1 iteration(s)" in failed.reason
+        assert "Iteration 1 exists only in a: b has 1 iteration." in failed.reason
 
 
 def test_streams_of_different_lengths_fail() -> None:

@@ -70,7 +70,7 @@ def test_settings_of_generated_data_are_said_to_be_unused(
 def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    reason = "without effect, because the model runs on the first data only.\n"
+    reason = "has no effect, because the model runs on the first data only.\n"
     several = DataOptions(load_inputs=("a.json", "b.json", "c.json"))
     assert data_of(several, None, only_first=True) == Call("StreamingDataLoader", [["a.json"]])
     assert capsys.readouterr().err == f"[W] --load-inputs b.json c.json: {reason}"
@@ -82,7 +82,7 @@ def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
     assert capsys.readouterr().err == f"[W] All shapes of an input but the first: {reason}"
     data_of(DataOptions(load_inputs=("a.json",)), {"x": ((1,),)}, only_first=True)
     data_of(DataOptions(), {"x": ((1,),)}, only_first=True)
-    assert "without effect" not in capsys.readouterr().err
+    assert "has no effect" not in capsys.readouterr().err
     assert data_of(several, None).args == (list(several.load_inputs),)
 
 

@@ -80,9 +80,9 @@ def test_what_cannot_be_meant(command: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("command", "warning"),
     [
-        ("inspect model a.plan --plugins a.so --trt-outputs a", "--trt-outputs: without effect"),
-        ("inspect model a.plan --strongly-typed", "--strongly-typed: without effect"),
-        (f"{_NETWORK} --load-runtime l.so", "--load-runtime: without effect"),
+        ("inspect model a.plan --plugins a.so --trt-outputs a", "--trt-outputs: has no effect"),
+        ("inspect model a.plan --strongly-typed", "--strongly-typed: has no effect"),
+        (f"{_NETWORK} --load-runtime l.so", "--load-runtime: has no effect"),
     ],
 )
 def test_what_has_no_effect(command: str, warning: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,9 +123,9 @@ def test_without_a_runner_no_model_is_loaded() -> None:
     ("options", "text"),
     [
         ("--mark-all --onnx-outputs y", "--onnx-outputs: has no effect"),
-        ("--no-onnxruntime-shape-inference", "without effect without --shape-inference"),
-        ("--save-external-data w", "--save-external-data: without effect"),
-        ("--external-data-size-threshold 1", "without effect, because no model is saved"),
+        ("--no-onnxruntime-shape-inference", "has no effect without --shape-inference"),
+        ("--save-external-data w", "--save-external-data: has no effect"),
+        ("--external-data-size-threshold 1", "has no effect, because no model is saved"),
         ("--save-onnx n.onnx --external-data-size-threshold 1", "has no effect without"),
     ],
 )

@@ -75,9 +75,9 @@ def test_what_cannot_be_meant(command: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("words", "warning"),
     [
-        ("--threshold 0.5", "--threshold: without effect"),
-        ("--skip-autotuning --fp16", "--fp16: without effect, because nothing is run"),
-        ("--load-config-yaml c --include a", "--include: without effect"),
+        ("--threshold 0.5", "--threshold: has no effect"),
+        ("--skip-autotuning --fp16", "--fp16: has no effect, because nothing is run"),
+        ("--load-config-yaml c --include a", "--include: has no effect"),
     ],
 )
 def test_what_has_no_effect(words: str, warning: str, capsys: pytest.CaptureFixture[str]) -> None:

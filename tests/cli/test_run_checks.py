@@ -41,13 +41,13 @@ def test_what_has_no_effect_is_named(
     level = ["--graph-optimization-level", "ENABLE_BASIC"]
     given = level if words[0] == "--graph-optimization-level" else words
     (line,) = [each for each in warnings([*ONNX, *given], capsys) if because in each]
-    assert line == f"[W] {flags}: without effect, because {because}."
+    assert line == f"[W] {flags}: has no effect, because {because}."
 
 
 def test_without_a_runner_nothing_is_run(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", "m.onnx", "--load-outputs", "a.json", "b.json", "--seed", "3", "--warm-up", "2"]
     assert warnings(words, capsys) == [
-        "[W] MODEL, --seed, --warm-up: without effect, because nothing is run."
+        "[W] MODEL, --seed, --warm-up: has no effect, because nothing is run."
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.main import main
 
-REASON = "without effect, because nothing in this program uses it."
+REASON = "has no effect, because nothing in this program uses it."
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_used_or_is_the_default_is_not(
     words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words.split(), "--gen-script", "-"]) == 0
-    assert "without effect" not in capsys.readouterr().err
+    assert "has no effect" not in capsys.readouterr().err
 
 
 def test_what_was_named_with_a_better_reason_is_not_named_again(
@@ -61,10 +61,10 @@ def test_what_was_named_with_a_better_reason_is_not_named_again(
 @pytest.mark.parametrize(
     ("words", "warning"),
     [
-        ("surgeon sanitize m.onnx -o n.onnx --num-passes 2 --no-fold-shapes", "--num-passes, --no-fold-shapes: without effect without --fold-constants."),
-        ("run m.onnx --onnxrt --cast-io", "--cast-io: without effect without --fp-to-fp16 or --to-bf16."),
-        ("inspect model m.onnx --no-onnxruntime-shape-inference", "--no-onnxruntime-shape-inference: without effect without --shape-inference."),
-        ("inspect capability m.onnx --save-external-data", "--save-external-data: without effect without --with-partitioning."),
+        ("surgeon sanitize m.onnx -o n.onnx --num-passes 2 --no-fold-shapes", "--num-passes, --no-fold-shapes: has no effect without --fold-constants."),
+        ("run m.onnx --onnxrt --cast-io", "--cast-io: has no effect without --fp-to-fp16 or --to-bf16."),
+        ("inspect model m.onnx --no-onnxruntime-shape-inference", "--no-onnxruntime-shape-inference: has no effect without --shape-inference."),
+        ("inspect capability m.onnx --save-external-data", "--save-external-data: has no effect without --with-partitioning."),
     ],
 )  # fmt: skip
 def test_what_an_option_needs_is_named_once(

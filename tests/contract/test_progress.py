@@ -94,10 +94,10 @@ def test_the_fake_writes_down_what_it_followed() -> None:
         step()
         assert [(job.steps, job.has_ended) for job in fake.jobs] == [(1, False)]
     assert [(job.what, job.total, job.has_ended) for job in fake.jobs] == [("job", 2, True)]
-    with pytest.raises(AssertionError, match="goes on after its end"):
+    with pytest.raises(AssertionError, match="was used after it ended"):
         step()
     with fake.watch("other") as tell:
         tell("part")
     assert (fake.jobs[1].total, fake.jobs[1].parts) == (None, ["part"])
-    with pytest.raises(AssertionError, match="goes on after its end"):
+    with pytest.raises(AssertionError, match="was used after it ended"):
         tell("more")

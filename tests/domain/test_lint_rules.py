@@ -114,9 +114,9 @@ def test_what_an_inner_graph_reads_has_an_effect() -> None:
         (np.array([1e5], np.float32), "contains 100000, which does not fit float16"),
         (np.array([-7e4, 1.0]), "contains 70000, which does not fit float16"),
         (np.array([65504.0], np.float32), None),
-        (np.array([[1.0, np.nan], [np.inf, 2.0]], np.float32), "has 2 NaN or infinite value(s)"),
+        (np.array([[1.0, np.nan], [np.inf, 2.0]], np.float32), "has 2 NaN or infinite values"),
         (np.array([1.0, np.inf], np.float16), "the first at (1,)"),
-        (np.array([np.inf, np.nan], np.float32), "has 2 NaN or infinite value(s)"),
+        (np.array([np.inf, np.nan], np.float32), "has 2 NaN or infinite values"),
         (np.zeros((0, 3), np.float32), None),
     ],
 )

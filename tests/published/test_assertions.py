@@ -99,7 +99,7 @@ def test_each_backend_runs_the_steps_of_a_decoder_on_its_own_states() -> None:
 def test_a_golden_holds_later_outputs_to_those_that_were_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(PolygraphyException, match=r"The golden .* does not exist") as caught:
+    with pytest.raises(PolygraphyException, match=r"The golden file .* does not exist") as caught:
         assert_matches_golden(MODEL, "digits", folder=tmp_path)
     assert "--polygraphy-update-golden" in str(caught.value)
     with pytest.raises(PolygraphyException, match="Pass its name and its folder"):

@@ -48,7 +48,7 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
         rest = sum(row.time for row in ordered[len(time_rows) :])
         yield f"  and {count_text(len(ordered) - len(time_rows), 'more row')}, {time_text(rest)}"
     if any(cell.is_below_cost for row in time_rows for cell in row.cells):
-        yield "  ~ less than the time that it takes to measure"
+        yield "  ~ less than the overhead of the measurement"
     if table.sentence:
         yield ""
         yield table.sentence

@@ -110,7 +110,8 @@ class LogReports:
         if not difference:
             G_LOGGER.info(f"{name0} and {name1} contain the same tactics.")
             return
-        G_LOGGER.info(f"{len(difference)} layer(s) differ between {name0} and {name1}:")
+        differ = f"{count_text(len(difference), 'layer')} differ{'s' * (len(difference) == 1)}"
+        G_LOGGER.info(f"{differ} between {name0} and {name1}:")
         width = max(len(name0), len(name1))
         for name, (choice0, choice1) in difference.items():
             G_LOGGER.info(
@@ -276,15 +277,13 @@ def _indent_lines(text: str) -> str:
 
 def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:
     """Yield the lines about saved verdicts."""
-    yield f"==== Accuracy Results ({len(results)} comparison(s)) ===="
+    yield f"==== Accuracy Results ({count_text(len(results), 'comparison')}) ===="
     for result in results:
         yield ""
         yield f"---- {result.label} ----"
         for tally, (_, iterations) in zip(result.tallies(), result.items()):
             yield ""
-            counted = (
-                "output(s) matched on average" if result.is_average else "iteration(s) matched"
-            )
+            counted = "outputs matched on average" if result.is_average else "iterations matched"
             yield f"{label_of_runners(tally.runners)} | {tally.matched}/{tally.total} {counted}"
             for index, answers in enumerate(iterations):
                 yield f"{_INDENT}-- Iteration: {index}"

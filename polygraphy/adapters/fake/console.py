@@ -138,12 +138,12 @@ class FollowedJob:
 
     def step(self) -> None:
         """Count a step; after the end of the job, do nothing."""
-        assert not self.has_ended, f"{self.what} goes on after its end"
+        assert not self.has_ended, f"{self.what} was used after it ended"
         self.steps += 1
 
     def tell(self, part: str) -> None:
         """Record the stage of the job; after its end, do nothing."""
-        assert not self.has_ended, f"{self.what} goes on after its end"
+        assert not self.has_ended, f"{self.what} was used after it ended"
         self.parts.append(part)
 
 

@@ -203,7 +203,7 @@ class HostMemory:
         """Free memory; raise BackendError for an address that is not allocated."""
         if address not in self._buffers:
             raise BackendError(
-                f"Address {address:#x} cannot be freed: it is not allocated, or is freed already.",
+                f"Address {address:#x} cannot be freed: it is not allocated, or was already freed.",
                 backend="fake",
             )
         del self._buffers[address]
@@ -408,7 +408,7 @@ class FakeNodeProfiler:
     def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
         """Return the profiles; raise BackendError if a run is missing."""
         if any(number >= self.runs for group in groups for number in group):
-            raise BackendError("There was no such run.", backend="fake")
+            raise BackendError("This run does not exist.", backend="fake")
         total = sum(self._times.values())
         return [
             ExecutionProfile(

@@ -81,13 +81,13 @@ class MemoryResultStore:
         kind.
         """
         if text not in self._tokens:
-            raise FileError("Could not read the text: it is not of this store.")
+            raise FileError("Could not read the text: it is not from this store.")
         return _copy_as(self._tokens[text], kind, "the text")
 
     def add_comparison(self, dest: str | PathLike[str], record: Mapping[str, Any]) -> None:
         """Store a record with results; raise FileError if there are none."""
         if not isinstance(self.values.get(_path_key(dest)), RunResults):
-            raise FileError(f"{dest} holds no results.", path=dest)
+            raise FileError(f"{dest} contains no results.", path=dest)
         self.comparisons[_path_key(dest)] = deepcopy(record)
 
     def writer(
@@ -137,7 +137,7 @@ class MemoryResultStore:
         values = value.items if isinstance(value, _Folder) else (value,)
         items = [item for value in values for item in _iterations_of(value, kind, str(source))]
         if not items:
-            raise FileError(f"{source} holds no iterations.", path=source)
+            raise FileError(f"{source} contains no iterations.", path=source)
         return (cast("T", deepcopy(item)) for item in items)
 
     def look_into(self, source: str | PathLike[str]) -> _MemoryStored:
@@ -169,7 +169,7 @@ class _MemoryWriter(Generic[T]):
             names = cast("list[RunResults]", self.items)[0].keys()
             if item.keys() != names:
                 self.has_failed = True
-                raise UsageError(f"Results of {names} cannot go on with those of {item.keys()}.")
+                raise UsageError(f"Results of {names} cannot be followed by results of {item.keys()}.")
         self.items.append(deepcopy(item))
 
 
@@ -221,7 +221,7 @@ def _iterations_of(value: Any, kind: type, source: str) -> Iterable[Any]:
     if kind is RunResults and type(value) is RunResults:
         counts = {len(iterations) for iterations in value.values()}
         if len(counts) > 1:
-            raise FileError(f"{source} holds different numbers of iterations.", path=source)
+            raise FileError(f"{source} contains different numbers of iterations.", path=source)
         return value.split()
     items = value if type(value) is list else [value]
     if kind is RunResults or any(type(item) is not dict for item in items):

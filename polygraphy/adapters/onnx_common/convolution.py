@@ -96,7 +96,8 @@ def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
     """Raise ModelError if the numbers of channels and groups do not match the weight."""
     if found != wanted or outer % group:
         raise ValueError(
-            f"the input has {found} channels, the weight expects {wanted} in {group} group(s)"
+            f"the input has {found} channels, but the weight expects {wanted} in"
+            f" {'1 group' if group == 1 else f'{group} groups'}"
         )
 
 

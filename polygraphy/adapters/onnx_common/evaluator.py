@@ -123,7 +123,7 @@ def _in_float64(
         result = formula(*wide, **attributes)
     every = [np.asarray(value) for value in (result if isinstance(result, tuple) else (result,))]
     if len(every) < outputs:
-        raise NotImplementedError("more results than one")
+        raise NotImplementedError("several outputs")
     return tuple(
         (
             array
@@ -141,7 +141,7 @@ def _cast_result(made: Any, floats: Sequence[Any], first: Any) -> Any:
     if floats and made.dtype == np.float64:
         return made.astype(floats[0])
     if made.dtype.kind != "b" and made.dtype != first.dtype:
-        raise NotImplementedError("another type than those of the inputs")
+        raise NotImplementedError("an output type that differs from the input types")
     return made
 
 
@@ -463,7 +463,7 @@ IMPLIED: Mapping[tuple[str, int], Mapping[str, Any]] = {
 """Attributes of later versions whose value an earlier version implies."""
 
 
-_RANDOM = "draws random numbers, and no two backends draw the same"
+_RANDOM = "uses random numbers, which differ in each backend"
 DEPARTING: Mapping[str, tuple[int, int, str]] = {
     **dict.fromkeys(
         (
@@ -476,7 +476,7 @@ DEPARTING: Mapping[str, tuple[int, int, str]] = {
         ),
         (1, _ANY, _RANDOM),
     ),
-    "Dropout": (1, 6, "is computed as in inference, also where is_test is not set"),
+    "Dropout": (1, 6, "is computed in inference mode, even if is_test is not set"),
 }
 """Operators whose results are not those of other backends: the first and the last opset, and why.
 They are reported when a model is loaded."""

@@ -38,7 +38,7 @@ def _binary(function: Callable[..., Any]) -> Formula:
     def call(x: Array, y: Array, *, opset: int, **_: Any) -> Array:
         """Return the result of the function on two broadcast arrays."""
         if opset < _BROADCASTS:
-            raise NotImplementedError("the old way to broadcast")
+            raise NotImplementedError("broadcasting before opset 7")
         return np.asarray(function(x, y))
 
     return call
@@ -49,14 +49,14 @@ def _divide(x: Array, y: Array) -> Array:
     if is_float(x):
         return np.asarray(x / y)
     if not y.all():
-        raise NotImplementedError("whole numbers divided by zero")
+        raise NotImplementedError("integer division by zero")
     return np.asarray(np.sign(x) * np.sign(y) * (abs(x) // abs(y)))
 
 
 def _power(x: Array, y: Array) -> Array:
     """Return x to the power of y, for floating-point x only."""
     if not is_float(x):
-        raise NotImplementedError("powers of whole numbers")
+        raise NotImplementedError("powers of integers")
     return np.asarray(np.power(x, y))
 
 
@@ -104,7 +104,7 @@ def _reduction(function: Callable[..., Any]) -> Formula:
         """Return the reduced array."""
         chosen = axes if given is None else given
         if not x.size:
-            raise NotImplementedError("a reduction of nothing")
+            raise NotImplementedError("a reduction of an empty tensor")
         over = None if chosen is None or not len(chosen) else tuple(int(a) for a in chosen)
         if over is None and attributes.get("noop_with_empty_axes"):
             over = ()  # Every element is reduced alone.
@@ -153,7 +153,7 @@ def _batch_normalization(
 ) -> Array:
     """Return x normalized by the given statistics."""
     if attributes.get("training_mode") or not attributes.get("spatial", 1):
-        raise NotImplementedError("a normalization in training")
+        raise NotImplementedError("normalization in training mode")
     arrays = [array.reshape(1, -1, *[1] * (x.ndim - 2)) for array in (scale, bias, mean, variance)]
     spread = np.sqrt(arrays[3] + attributes["epsilon"])
     return np.asarray(arrays[0] * (x - arrays[2]) / spread + arrays[1])
@@ -215,9 +215,9 @@ def _dequantize(
 ) -> Array:
     """Return (x - zero point) times scale."""
     if attributes.get("block_size") or scale.ndim > 1:
-        raise NotImplementedError("blocks with scales of their own")
+        raise NotImplementedError("a scale for each block")
     if is_float(x):
-        raise NotImplementedError("a type of few bits")
+        raise NotImplementedError("types with fewer than 8 bits")
     shape = [1] * x.ndim
     if scale.ndim and scale.size > 1:
         shape[axis] = -1
@@ -311,7 +311,7 @@ def recurrent(op: str, known: Formulas) -> Callable[..., Any]:
         (steps, batch, _), (ways, _, size) = turned.shape, r.shape
         states = [*first, None, None, None][:3]
         if op == "LSTM" and given.get("clip"):
-            raise NotImplementedError("what of a cell is clipped")
+            raise NotImplementedError("clipping inside a cell")
         functions = _functions(op, known, ways, given)
         peepholes = np.zeros((ways, 3 * size)) if states[2] is None or op != "LSTM" else states[2]
         arrays = [
@@ -493,7 +493,7 @@ def _pixel(at: Array, size: int, ends: tuple[float, float], padding: str) -> tup
     and whether there is one.
     """
     if not np.isfinite(at).all():
-        raise NotImplementedError("points that are not numbers")
+        raise NotImplementedError("coordinates that are NaN")
     if padding == "reflection":
         at = np.rint(_reflect_positions(at, ends))
     is_there = (at >= 0) & (at < size) if padding == "zeros" else np.ones(at.shape, bool)

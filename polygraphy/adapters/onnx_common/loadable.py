@@ -66,6 +66,6 @@ def _serialize_model(model: ModelProto) -> bytes | None:
     try:
         serialized: bytes = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise
-        G_LOGGER.verbose(f"The model goes to the backend through a file: {error}")
+        G_LOGGER.verbose(f"The model is passed to the backend in a temporary file: {error}")
         return None
     return None if _leaves_weights(model.graph) else serialized

@@ -27,7 +27,7 @@ _MANY = 1 << 20
 def _all_indices(shape: Sequence[int]) -> Any:
     """Return the indices of all elements."""
     if np.prod(shape, dtype=np.int64) > _MANY:
-        raise NotImplementedError("so many elements")
+        raise NotImplementedError("tensors of this size")
     return np.ndindex(*shape)
 
 
@@ -37,7 +37,7 @@ def _place(
     """Return the index of the largest or smallest element along an axis."""
     best = np.max(x, axis=axis, keepdims=True) if largest else np.min(x, axis=axis, keepdims=True)
     if is_float(best) and np.isnan(best).any():
-        raise NotImplementedError("an order of values that are not numbers")
+        raise NotImplementedError("sorting of NaN")
     places = np.arange(x.shape[axis]).reshape(
         [-1 if at == axis % x.ndim else 1 for at in range(x.ndim)]
     )
@@ -52,11 +52,11 @@ def _place(
 def _cast_to(x: Array, kind: Any) -> Array:
     """Return x in a data type; raise NotImplementedError if an integer type cannot hold it."""
     if kind.name not in _PLAIN or x.dtype.name not in _PLAIN:
-        raise NotImplementedError("a cast of text, or to a type of few bits")
+        raise NotImplementedError("casts of strings, or to types with fewer than 8 bits")
     if kind.kind in "iu" and is_float(x):
         limits = np.iinfo(kind)
         if not (np.isfinite(x).all() and ((x > limits.min - 1) & (x < limits.max + 1)).all()):
-            raise NotImplementedError("what an integer does not hold")
+            raise NotImplementedError("casts of values outside the integer range")
         x = np.trunc(x)
     return (x != 0) if kind.kind == "b" else x.astype(kind)
 
@@ -116,13 +116,13 @@ def _einsum(*inputs: Array, equation: Any, **_: Any) -> Array:
     terms, arrow, last = text.replace(" ", "").partition("->")
     names = terms.split(",")
     if "." in text or any(len({*value}) < len(value) for value in (*names, last)):
-        raise NotImplementedError("dots, or a letter twice")
+        raise NotImplementedError("an ellipsis or a repeated letter")
     letters = "".join(sorted({*terms} - {","}))
     last = last if arrow else "".join(letter for letter in letters if terms.count(letter) == 1)
     sizes = {name: size for value, x in zip(names, inputs) for name, size in zip(value, x.shape)}
     order = last + "".join(letter for letter in letters if letter not in last)
     if np.prod([sizes[each] for each in order], dtype=np.float64) > _LARGE:
-        raise NotImplementedError("so many products")
+        raise NotImplementedError("this number of products")
     product: Any = 1
     for value, x in zip(names, inputs):
         held_names = [name for name in order if name in value]
@@ -202,7 +202,7 @@ def _scatter_nd(
 def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
     """Return 1 at the first of the largest elements, 0 elsewhere."""
     if opset < 13:
-        raise NotImplementedError("the old axis")
+        raise NotImplementedError("the axis before opset 13")
     along = -1 if axis is None else axis
     first = _place(True, x, along, 1)
     places = np.arange(x.shape[along]).reshape(
@@ -241,7 +241,7 @@ def _range(start: Array, limit: Array, delta: Array, **_: Any) -> Array:
 def _reshape(x: Array, shape: Any = None, *, allowzero: int = 0, **_: Any) -> Array:
     """Return x reshaped; 0 keeps the size of an axis by default."""
     if shape is None:
-        raise NotImplementedError("a shape that is an attribute")
+        raise NotImplementedError("a shape in an attribute")
     sizes = [int(size) for size in shape]
     wanted = [x.shape[at] if size == 0 and not allowzero else size for at, size in enumerate(sizes)]
     return x.reshape(wanted)
@@ -267,7 +267,7 @@ def _slice(
 ) -> Array:
     """Return a slice of x."""
     if starts is None or ends is None:
-        raise NotImplementedError("bounds that are attributes")
+        raise NotImplementedError("bounds in attributes")
     array = x
     over = range(len(starts)) if axes is None else axes
     for number, axis in enumerate(over):
@@ -306,7 +306,7 @@ def _unsqueeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
 def _tile(x: Array, repeats: Any = None, *rest: Any, **_: Any) -> Array:
     """Return x repeated along each axis."""
     if rest or np.ndim(repeats) != 1:
-        raise NotImplementedError("one axis that is repeated")
+        raise NotImplementedError("repetition along one axis")
     array = x
     for axis, count in enumerate(repeats):
         array = np.concatenate([array] * int(count), axis) if count else np.take(array, [], axis)
@@ -341,9 +341,9 @@ def _trilu(x: Array, k: Any = None, *, upper: int = 1, **_: Any) -> Array:
 def _mod(x: Array, y: Array, *, fmod: int = 0, **_: Any) -> Array:
     """Return the remainder of the division."""
     if not np.all(y != 0):
-        raise NotImplementedError("a remainder of nothing")
+        raise NotImplementedError("a remainder of a division by zero")
     if not fmod and is_float(x):
-        raise NotImplementedError("what the standard does not allow")
+        raise NotImplementedError("values that the ONNX specification does not allow")
     return np.asarray(
         x - y * np.trunc(x / y) if is_float(x) else (np.fmod if fmod else np.mod)(x, y)
     )
@@ -352,7 +352,7 @@ def _mod(x: Array, y: Array, *, fmod: int = 0, **_: Any) -> Array:
 def _shift(x: Array, y: Array, *, direction: Any, **_: Any) -> Array:
     """Return x with its bits shifted by y."""
     if np.any(y >= 8 * x.dtype.itemsize) or np.any(y < 0) or x.dtype.kind != "u":
-        raise NotImplementedError("a shift of signs, or by more bits than there are")
+        raise NotImplementedError("shifts of signed integers, or by more bits than the type has")
     factors = np.power(np.array(2, x.dtype), y)
     return np.asarray(x * factors if direction in ("LEFT", b"LEFT") else x // factors)
 
@@ -385,9 +385,9 @@ def _quantize(
     """Return x over scale, rounded, plus zero point, within the limits of its type."""
     kind = np.dtype(np.uint8) if zero is None else np.asarray(zero).dtype
     if attributes.get("block_size") or attributes.get("output_dtype") or scale.ndim > 1:
-        raise NotImplementedError("blocks with scales of their own, or another type")
+        raise NotImplementedError("a scale for each block, or a different output type")
     if kind not in (np.int8, np.uint8, np.int16, np.uint16):
-        raise NotImplementedError("a type of few bits")
+        raise NotImplementedError("types with fewer than 8 bits")
     shape = (
         [-1 if at == axis % x.ndim else 1 for at in range(x.ndim)]
         if scale.size > 1
@@ -403,7 +403,7 @@ def _quantize(
 def _matmul_integer(a: Array, b: Array, za: Any = None, zb: Any = None, **_: Any) -> Array:
     """Return the int32 product of matrices without their zero points."""
     if any(zero is not None and np.size(zero) > 1 for zero in (za, zb)):
-        raise NotImplementedError("zero points of their own")
+        raise NotImplementedError("several zero points")
     left, right = (
         array.astype(np.int64) - (0 if zero is None else int(np.asarray(zero).reshape(-1)[0]))
         for array, zero in ((a, za), (b, zb))

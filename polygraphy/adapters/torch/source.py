@@ -609,7 +609,7 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
             raise InputError(
                 f"The model has no input for {listed} of the program: the exporter removed it, or"
                 " wrote the value from the example into the model.",
-                hint="Return a module from the script that passes a value for it, for example the"
+                hint="In the script, return a module that passes a value for it, for example the"
                 f" one from the export. Inputs of the program: {reference_name}; of the model:"
                 f" {text or 'none'}.",
             )

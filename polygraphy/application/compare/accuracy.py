@@ -31,7 +31,7 @@ from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.ports import Plots, ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
-from polygraphy.domain.tensors.naming import Note
+from polygraphy.domain.tensors.naming import Note, count_text
 from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import open_spool
@@ -175,8 +175,8 @@ def _fail_early_end(
     names = label_of_runner(name0), label_of_runner(name1)
     longer, shorter = names if outputs1 is None else reversed(names)
     reason = (
-        f"Iteration {iteration} exists only in {longer}: {shorter} has {iteration}"
-        " iteration(s). Compare runs with the same number of iterations."
+        f"Iteration {iteration} exists only in {longer}: {shorter} has"
+        f" {count_text(iteration, 'iteration')}. Compare runs with the same number of iterations."
     )
     outputs = outputs0 if outputs1 is None else outputs1
     return {name: UncomparedResult(reason) for name in outputs or ()}
@@ -624,7 +624,10 @@ def _functions(compare_func: Any) -> list[Any]:
     result = [function() if isinstance(function, type) else function for function in functions]
     for function in result:
         check_signature(
-            function, "comparison function", "the outputs of one run", "those of the other"
+            function,
+            "comparison function",
+            "the outputs of the first run",
+            "those of the second run",
         )
         grant = optional_method(function, PairwiseCompareFunc.grant_threads)
         if grant is not None:

@@ -75,7 +75,8 @@ def validate_stream(
         del step  # Nothing of this iteration is held while the next one runs.
     if failed:
         iteration, complaint = next(iter(failed.items()))
+        noun = "iteration" if len(failed) == 1 else "iterations"
         raise CheckFailedError(
-            f"Output validation failed in iteration(s) {', '.join(map(str, failed))}. First"
+            f"Output validation failed in {noun} {', '.join(map(str, failed))}. First"
             f" failure, in order of computation: in iteration {iteration} {complaint}."
         )

@@ -304,9 +304,9 @@ class Iterations:
                 )
             lengths = {len(sets) for _, sets in saved}
             if count is not None and count not in lengths:
-                sets_text = count_text(max(lengths), "set")
+                sets_text = count_text(max(lengths), "input set")
                 raise UsageError(
-                    f"{path} contains results of {sets_text} of data, but there {_are(count)} now.",
+                    f"{path} contains results of {sets_text}, but there {_are(count)} now.",
                     hint="Use the data of these results (--load-inputs, --iterations).",
                 )
 

@@ -118,7 +118,8 @@ def _tell(names: Sequence[str], total: int) -> None:
         return
     listed = "\n".join(f"    {name}" for name in names)
     G_LOGGER.info(
-        f"The check passes with {len(names)} of {total} layer(s) in higher precision:\n{listed}"
+        f"The check passes with {len(names)} of {count_text(total, 'layer')} in higher precision:"
+        f"\n{listed}"
     )
 
 
@@ -134,7 +135,7 @@ def find_nodes_to_keep(
 ) -> list[str]:
     """Return the fewest nodes that must stay in float32 when a model is cast to a narrower type.
 
-    Nodes are tried in the order of what each of them loses alone, which one run per set of data
+    Nodes are tried in the order of what each of them loses alone, which one run per input set
     tells; the last line that is logged is the command that casts the model so.
 
     Args:
@@ -212,7 +213,8 @@ def _tell_kept(half: HalfPrecision) -> None:
     findings.conclude(summary=f"{count_text(len(half.kept), 'node')} cannot be cast to fp16.")
     lines = "\n".join(f"    {name}" for name in half.kept)
     G_LOGGER.info(
-        f"{len(half.kept)} node(s) must stay in fp32 ({half.checks} sets tried):\n{lines}"
+        f"{count_text(len(half.kept), 'node')} must stay in fp32"
+        f" ({count_text(half.checks, 'set')} tried):\n{lines}"
     )
     for culprit in half.culprits:
         names = ", ".join(map(repr, culprit.nodes))

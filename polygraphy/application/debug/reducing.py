@@ -31,7 +31,7 @@ from polygraphy.domain.search import (
     next_questions,
 )
 from polygraphy.domain.search.graph import members, reaches
-from polygraphy.domain.tensors.naming import typeable
+from polygraphy.domain.tensors.naming import count_text, typeable
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import ReducibleModel, open_reducible, samples_of, save_to_file
@@ -477,9 +477,9 @@ def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
     count = len(opened.dependencies)
     inner = Parts(opened, parts.iterations, parts.save_inputs)
     if inner.test_whole(model) is not Outcome.BAD:
-        G_LOGGER.info(f"Its subgraph ({count} node(s)) does not fail by itself.")
+        G_LOGGER.info(f"Its subgraph ({count_text(count, 'node')}) does not fail by itself.")
         return None
-    G_LOGGER.info(f"Its subgraph ({count} node(s)) fails by itself.")
+    G_LOGGER.info(f"Its subgraph ({count_text(count, 'node')}) fails by itself.")
     return model, inner
 
 
@@ -502,8 +502,8 @@ def _reduce_rest(parts: Parts, part: Part, way: _Way) -> list[Reduction]:
         )
         if outcome is not Outcome.BAD or is_other:
             name = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
-            count = len(parts.opened.dependencies)
-            G_LOGGER.info(f"The rest of the model ({count} node(s)) {name}.")
+            count = count_text(len(parts.opened.dependencies), "node")
+            G_LOGGER.info(f"The rest of the model ({count}) {name}.")
             break
         reduction, part = _reduce_failing(model, parts, way)
         if reduction.feed is not None:
@@ -546,7 +546,7 @@ def _show(parts: Parts, part: Part, *, checks: int) -> None:
     named = [f"{opened.op(node)} {opened.name(node)!r}" for node in part.nodes[:_LISTED]]
     listed = ", ".join(named)
     text = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    summary = f"Reduced from {total} to {len(names)} node(s): {listed}{text}"
+    summary = f"Reduced from {total} to {count_text(len(names), 'node')}: {listed}{text}"
     G_LOGGER.info(f"{summary} ({checks} checks, {parts.iterations.seconds:.1f} s)")
     findings = resolve(Findings)
     findings.report_finding("reduction", {"nodes": names, "total": total})

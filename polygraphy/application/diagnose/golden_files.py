@@ -28,7 +28,7 @@ from polygraphy.domain.errors import FileError
 from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
-from polygraphy.domain.tensors.naming import differing, sets_of_data
+from polygraphy.domain.tensors.naming import differing, input_sets_text
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.editing import OpenModel
 
@@ -39,7 +39,7 @@ class SavedRun:
 
     Attributes:
         name: where they are from, in words.
-        sets: one mapping from tensors to arrays for each set of data.
+        sets: one mapping from tensors to arrays for each input set.
         more: how many sets there are besides, for which there are no data.
         kind: what they are results of, in words.
         is_traced: whether a program computed them just now, from the same data.
@@ -57,11 +57,11 @@ class Fitted:
     """Saved results by the tensor names of a model.
 
     Attributes:
-        sets: one mapping for each set of data; what is no number there, but is one in the model, is
+        sets: one mapping for each input set; what is no number there, but is one in the model, is
             replaced by that where only outputs were saved.
         common: the tensors that were saved.
         inner: those of them that are no outputs.
-        missing: which outputs were not saved, or of which sets of data, in words.
+        missing: which outputs were not saved, or of which input sets, in words.
         renamed: what was taken for what, where other names were saved.
         lost: how much was replaced; empty if nothing was.
     """
@@ -108,7 +108,7 @@ def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Valu
 
     Args:
         model: the model.
-        saved: the results of each set of data.
+        saved: the results of each input set.
         values: what the model makes of each of them; of more sets nothing is known.
 
     Raises:
@@ -181,7 +181,7 @@ def _missing_tensors(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator
     for name in outputs:
         count = sum(name in values for values in sets)
         if name not in never and count < len(sets):
-            yield reasons.sometimes_saved(name, count, sets_of_data(len(sets)))
+            yield reasons.sometimes_saved(name, count, input_sets_text(len(sets)))
 
 
 class LazySubset(Mapping[str, Any]):
@@ -223,12 +223,12 @@ def convert_types(dtypes: Mapping[str, Any], saved: Values) -> Values:
 def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:
     """Return saved runs on the same data.
 
-    The first runs of several files are one, if together they are of as many sets of data as there
+    The first runs of several files are one, if together they are of as many input sets as there
     are.
 
     Args:
         paths: files or folders.
-        most: how many sets of data there are.
+        most: how many input sets there are.
         budget: how many bytes they may take (default: any number).
 
     Raises:

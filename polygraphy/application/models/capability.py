@@ -33,6 +33,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.model import ModelSource
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.models import (
@@ -112,7 +113,7 @@ def inspect_capability(
         )
 
     _save(report, folder, save)
-    parts = f" and {len(report.parts)} part(s) of the model" if report.parts else ""
+    parts = f" and {count_text(len(report.parts), 'part')} of the model" if report.parts else ""
     G_LOGGER.info(f"Saved results.txt{parts} in the folder {folder}.")
     return False
 

@@ -180,7 +180,7 @@ def _partial(module: str, name: str) -> str:
     is_package = spec is not None and spec.submodule_search_locations is not None
     package = module if is_package else module.rpartition(".")[0]
     if not package:
-        raise ValueError(f"the module {module} is in no package, so that nothing can be beside it")
+        raise ValueError(f"the module {module} is not in a package, so no file is beside it")
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -110,7 +110,7 @@ def runner_row(entry: str) -> RunnerRow | None:
         if name in _TAKEN or (
             name in backends_by_name() and backends_by_name()[name].flag not in flags.split()
         ):
-            raise BadValue(f"the name {name} has another meaning; choose another name")
+            raise BadValue(f"the name {name} is reserved; choose a different name")
         return parse_runner(name, flags)
     except (BadValue, UsageError) as error:
         raise BadValue(str(error).rstrip("."), NAMED_RUNNER) from None

@@ -45,7 +45,7 @@ def warn_idle(flags: Sequence[str], why: str) -> None:
     sentence.
     """
     if flags:
-        warn(f"{', '.join(flags)}: without effect{why}.")
+        warn(f"{', '.join(flags)}: has no effect{why}.")
 
 
 def inform(text: str) -> None:

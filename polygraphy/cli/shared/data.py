@@ -119,14 +119,14 @@ def data_of(
             return Call("InvokeFromScript", script[:1], {"name": script[1]})
         files = list(options.load_inputs)
         if only_first and len(files) > 1:
-            warn(f"--load-inputs {' '.join(files[1:])}: without effect, {_ONLY_FIRST}.")
+            warn(f"--load-inputs {' '.join(files[1:])}: has no effect, {_ONLY_FIRST}.")
             files = files[:1]
         return Call("StreamingDataLoader", [files], {"preprocess": options.preprocess})
     turns = shapes_by_iteration(shapes or {})
     if only_first and options.iterations is not None:
-        warn(f"--iterations: without effect, {_ONLY_FIRST}.")
+        warn(f"--iterations: has no effect, {_ONLY_FIRST}.")
     if only_first and len(turns) > 1:
-        warn(f"All shapes of an input but the first: without effect, {_ONLY_FIRST}.")
+        warn(f"All shapes of an input but the first: has no effect, {_ONLY_FIRST}.")
         turns = turns[:1]
     metadata = [Metadata([(name, shape, None) for name, shape in turn.items()]) for turn in turns]
     decided = {"iterations": None} if only_first else {}

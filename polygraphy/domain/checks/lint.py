@@ -18,6 +18,7 @@ from polygraphy.domain.model.description import Model
 from polygraphy.domain.model.graph import Graph, Node, Weight
 from polygraphy.domain.states.pairs import state_pairs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.naming import count_text
 
 EXCEPTION, WARNING, INFO = "exception", "warning", "info"
 _SEVERITY = {EXCEPTION: 2, WARNING: 1, INFO: 0}
@@ -495,5 +496,6 @@ def _not_finite(label: str, weight: Weight) -> Iterator[LintEntry]:
         start += block.size
     if count:
         index = tuple(map(int, np.unravel_index(first, weight.values.shape)))
-        message = f"{label} has {count} NaN or infinite value(s), the first at {index}."
+        found = count_text(count, "NaN or infinite value")
+        message = f"{label} has {found}, the first at {index}."
         yield _lint_entry("weights/non-finite", WARNING, message)

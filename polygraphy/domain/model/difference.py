@@ -205,7 +205,7 @@ def _values(weight: Weight, reference_weight: Weight) -> tuple[str, str]:
     are_nan = (first != first) & (second != second)  # noqa: PLR0124  # NaN, in any type
     differing = np.flatnonzero(((first != second) & ~are_nan).reshape(-1))
     if not differing.size:
-        return "zeros or NaNs of one sign", "of another"
+        return "zeros or NaNs with one sign", "the opposite sign"
     index = np.unravel_index(int(differing[0]), first.shape)
     place = f"at {tuple(map(int, index))}" if first.shape else ""
     return (

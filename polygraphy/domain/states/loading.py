@@ -403,7 +403,7 @@ class StepLoader:
                 raise InputError(
                     f"Step {index}: the data of input {name!r} are {array.dtype}"
                     f" {_shape_text(shape)}, but it has type {tensor.dtype} and {wanted}.",
-                    hint="Load data of this type and shape, or leave the input out.",
+                    hint="Load data of this type and shape, or omit the input.",
                 )
             count = plan.roles.vocabulary
             if plan.roles.of.get(name) == TOKENS and np.size(array):

@@ -30,9 +30,9 @@ ROLES = (TOKENS, CHUNK, LENGTH, MASK, POSITIONS, PAST, TOTAL, LAST, FLAG, CONSTA
 
 _SHOWN = {
     MASK: "attention mask, grows with the past",
-    POSITIONS: "positions, count on",
+    POSITIONS: "positions, continue counting",
     CHUNK: "chunk, new in each step",
-    FLAG: "flag, false in the first step",
+    FLAG: "boolean, false in the first step",
     LAST: "total length - 1",
     CONSTANT: "the same in each step",
 }

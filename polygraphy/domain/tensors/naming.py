@@ -176,9 +176,9 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def sets_of_data(count: int) -> str:
-    """Return a number of input sets as text: ``1 set of data``, ``3 sets of data``."""
-    return f"{count_text(count, 'set')} of data"
+def input_sets_text(count: int) -> str:
+    """Return a number of input sets as text: ``1 input set``, ``3 input sets``."""
+    return count_text(count, "input set")
 
 
 def differing(count: int, total: int, noun: str = "output") -> str:

@@ -42,7 +42,7 @@ def test_what_came_and_went_is_reported(capsys: pytest.CaptureFixture[str]) -> N
     assert "[I] New Model:\n    Name: m | ONNX Opset: 17\n" in text
     assert "---- 0 Initializer(s) ----" in text
     assert text.splitlines()[-1] == (
-        "[I] Removed: 1 node(s) (1 Mul), 1 initializer(s) | Added: 1 node(s) (1 Sqrt)"
+        "[I] Removed: 1 node (1 Mul), 1 initializer | Added: 1 node (1 Sqrt)"
     )
 
 

@@ -239,8 +239,8 @@ def test_errors_say_what_an_implementation_raised_and_not_that_types_are_wrong()
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("y = RandomNormalLike (x)", "RandomNormalLike (opset 6) draws random numbers"),
-        ("y = Dropout (x)", "Dropout (opset 6) is computed as in inference"),
+        ("y = RandomNormalLike (x)", "RandomNormalLike (opset 6) uses random numbers"),
+        ("y = Dropout (x)", "Dropout (opset 6) is computed in inference mode"),
         ("y = Dropout <is_test = 1> (x)", ""),
     ],
 )

@@ -132,7 +132,7 @@ def test_results_that_hold_nothing_for_some_data_are_told(tmp_path: Path) -> Non
     sets = [computed(network(), FEEDS[0], "y", "z"), {}, {}]
     kept, reason = diagnosed(network(), tmp_path, [sets])
     assert kept.verdict == "inconclusive"
-    assert "'y' was saved for 1 of 3 sets of data" in reason
+    assert "'y' was saved for 1 of 3 input sets" in reason
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ def test_where_a_comparison_of_the_same_files_fails_it_is_never_acquitted(
     held = data.draw(st.lists(st.sampled_from(TENSORS), min_size=1, unique=True), "saved")
     runs = data.draw(st.integers(1, 2), "runs")
     count = data.draw(st.integers(1, 3), "results")
-    feeds = FEEDS[: data.draw(st.integers(1, 3), "sets of data")]
+    feeds = FEEDS[: data.draw(st.integers(1, 3), "input sets")]
     model, right = network(off, last), network()
     sets = [[computed(right, feed, *held) for feed in FEEDS[:count]]] * runs
     own = [computed(model, feed, *TENSORS) for feed in feeds]

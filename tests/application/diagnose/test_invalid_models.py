@@ -157,7 +157,7 @@ def test_shapes_that_were_made_up_accuse_neither_the_model_nor_a_backend() -> No
 
 @pytest.mark.slow
 def test_a_tensor_of_other_sizes_than_declared_is_the_fault_of_the_model() -> None:
-    """Only the second set of data shows it, on which a remedy has to work."""
+    """Only the second input set shows it, on which a remedy has to work."""
     model = model_of(
         "(float[1,s,4] x, float[1,p,4] z) => (float[1,4] y, float[1,s,4] c)"
         " { k = MatMul(x,w) c = Concat<axis=1>(z,k) a = Relu(c) y = ReduceMean<axes=[1],keepdims=0>(a) }",

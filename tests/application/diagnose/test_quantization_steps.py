@@ -72,7 +72,7 @@ def found(steps: float) -> Kept:
 def test_one_quantization_step_is_no_fault() -> None:
     kept = found(0.01)
     assert (kept.verdict, kept.culprits) == ("agree", [])
-    assert "one quantization step, no more, in 1 tensor" in kept.summary
+    assert "at most one quantization step in 1 tensor" in kept.summary
     assert "of the elements ('relu2')" in kept.summary
 
 

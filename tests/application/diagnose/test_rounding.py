@@ -73,7 +73,7 @@ def test_a_step_of_a_quantized_model_from_run_to_run_is_no_fault() -> None:
 
 
 class Counted(OnnxNarrowModels):
-    """Counts on how many sets of data a model is computed with its tensors moved."""
+    """Counts on how many input sets a model is computed with its tensors moved."""
 
     def __init__(self) -> None:
         self.computed: list[Any] = []

@@ -18,7 +18,7 @@ from polygraphy.backend.trt import (
 from polygraphy.debug import CheckCommand, Iterations, repeat
 
 MODEL = "network.py"
-CALIBRATION_CACHE = BytesIO()  # What the first build finds out serves all.
+CALIBRATION_CACHE = BytesIO()  # The first build calibrates; all builds use its result.
 
 
 def make_engine(path: str) -> None:

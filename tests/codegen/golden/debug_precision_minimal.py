@@ -21,7 +21,7 @@ from polygraphy.comparator import DataLoader
 from polygraphy.debug import CheckCommand, Iterations, find_layers_to_raise
 
 MODEL = "model.onnx"
-CALIBRATION_CACHE = BytesIO()  # What the first build finds out serves all.
+CALIBRATION_CACHE = BytesIO()  # The first build calibrates; all builds use its result.
 LOAD_NETWORK = NetworkFromOnnxModel(InferShapes(OnnxFromPath(MODEL)))
 
 

@@ -16,7 +16,7 @@ def main() -> None:
     data_loader = StreamingDataLoader(["blobs"])
     results = Comparator.run(runners, data_loader, streaming=True)
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

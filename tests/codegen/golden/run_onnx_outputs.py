@@ -17,7 +17,7 @@ def main() -> None:
     runners = [OnnxrtRunner(SessionFromOnnx(load_model, graph_optimization_level="DISABLE_ALL"))]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

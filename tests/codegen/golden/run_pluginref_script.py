@@ -16,7 +16,7 @@ def main() -> None:
     runners = [PluginRefRunner(OnnxFromPath(MODEL), references="references.py")]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

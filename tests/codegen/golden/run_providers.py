@@ -15,7 +15,7 @@ def main() -> None:
     runners = [OnnxrtRunner(SessionFromOnnx(MODEL, providers=["CPUExecutionProvider"]))]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def main() -> None:
         runners, data_loader, save_inputs_path="inputs", save_outputs_path="outputs", streaming=True
     )
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ def main() -> None:
     runners = [PytRunner(TorchFromPath("model.pt2"), output_names=MARK_ALL)]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ def main() -> None:
     runners = [TrtRunner(EngineFromPath("a.engine"), optimization_profile=1)]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def main() -> None:
     runners = [TrtRunner(build_engine, weight_streaming_percent=50.0)]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def main() -> None:
     # Lazy: each iteration is checked when it is requested.
     results = Comparator.validate(results, check_inf=True)
     for _ in results:
-        pass  # Each iteration is computed when it is asked for.
+        pass  # Each iteration is computed on request.
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ MODEL = "folder/model.onnx"
 
 
 def edit(graph: Graph) -> None:
-    """Change the graph in place; there is nothing to return."""
-    # graph.inputs and graph.outputs are lists of tensors, and may be assigned.
+    """Change the graph in place, and return nothing."""
+    # graph.inputs and graph.outputs are lists of tensors, and can be assigned.
     # graph.tensors() is a dictionary from names to tensors.
     # graph.nodes is a list: each node has name, op, attrs, inputs and outputs.
 

@@ -12,12 +12,12 @@ from polygraphy.logger import G_LOGGER
 
 @extend(CreateConfig(fp16=True, memory_pool_limits={"workspace": 1 << 30}))
 def load_config(builder, network, config):
-    """Change the configuration in place; there is nothing to return."""
+    """Change the configuration in place, and return nothing."""
     # Set flags with config.set_flag(), and attributes such as config.builder_optimization_level.
 
 
 def main() -> None:
-    G_LOGGER.info("polygraphy run MODEL --trt --trt-config-script takes this script.")
+    G_LOGGER.info("Use this script in polygraphy run MODEL --trt --trt-config-script.")
 
 
 if __name__ == "__main__":

@@ -23,14 +23,14 @@ calibrator = Calibrator(data_loader, cache="c.cache")
     )
 )
 def load_config(builder, network, config):
-    """Change the configuration in place; there is nothing to return."""
+    """Change the configuration in place, and return nothing."""
     # Set flags with config.set_flag(), and attributes such as config.builder_optimization_level.
 
 
 def main() -> None:
     builder, network, *_ = network_from_onnx_path(MODEL)
     load_config(builder, network)
-    G_LOGGER.info("TensorRT takes this configuration.")
+    G_LOGGER.info("TensorRT accepts this configuration.")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from polygraphy.inspect import inspect_model
 
 @extend(CreateNetwork())
 def load_network(builder, network):
-    """Change the network in place; there is nothing to return."""
+    """Change the network in place, and return nothing."""
     # Add layers with network.add_...(), and mark outputs with network.mark_output().
 
 

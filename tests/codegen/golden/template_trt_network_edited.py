@@ -24,7 +24,7 @@ def load_given():
 
 @extend(load_given)
 def load_network(builder, network, parser):
-    """Change the network in place; there is nothing to return."""
+    """Change the network in place, and return nothing."""
     # Add layers with network.add_...(), and mark outputs with network.mark_output().
 
 

@@ -14,7 +14,7 @@ MODEL = "model.onnx"
 
 @extend(NetworkFromOnnxPath(MODEL, strongly_typed=True))
 def load_network(builder, network, parser):
-    """Change the network in place; there is nothing to return."""
+    """Change the network in place, and return nothing."""
     # Add layers with network.add_...(), and mark outputs with network.mark_output().
 
 

@@ -19,7 +19,7 @@ from polygraphy.adapters.console.screen import (
     show,
     show_instead,
 )
-from polygraphy.domain.tensors.naming import one_line, some_of
+from polygraphy.domain.tensors.naming import count_text, one_line, some_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class LogModelReports:
             say("The models are the same.")
             return
         lines = (one_line(_difference(difference)) for difference in differences)
-        say("\n".join((f"{len(differences)} difference(s):", *lines)), G_LOGGER.ERROR)
+        say("\n".join((f"{count_text(len(differences), 'difference')}:", *lines)), G_LOGGER.ERROR)
 
     def outline(self, title: str, outline: Outline) -> None:
         """Log the outline of a model."""
@@ -177,7 +177,7 @@ class LogModelReports:
         for node in result.unsupported:
             by_op.setdefault(node.op, []).append(node.name)
         for op, names in by_op.items():
-            about = one_line(f"Op: {op} | Node(s): {some_of(names, _MOST_NAMES, str)}")
+            about = one_line(f"Op: {op} | Nodes: {some_of(names, _MOST_NAMES, str)}")
             say(f"UNSUPPORTED | {result.backend} | {about}", G_LOGGER.ERROR)
 
     def page_saved(self, path: str) -> None:
@@ -217,7 +217,8 @@ def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
     width = min(max(map(len, texts), default=0), _WIDEST)
     for text, use in zip(texts, uses):
         output = " | output" if use.is_output else ""
-        line = f"{text:{width}} | {use.producer} | {use.consumers} consumer(s){output}"
+        consumers = count_text(use.consumers, "consumer")
+        line = f"{text:{width}} | {use.producer} | {consumers}{output}"
         yield one_line(line)
 
 
@@ -247,7 +248,7 @@ def _finding(entry: LintEntry) -> str:
     """Return a finding as text."""
     if not entry.nodes or not entry.op:
         about = some_of(entry.nodes, _MOST_NAMES, str)
-        return f"{entry.message}{f' Node(s): {about}' if about else ''}"
+        return f"{entry.message}{f' Nodes: {about}' if about else ''}"
     return f"Name: {entry.nodes[0]}, Op: {entry.op} | {entry.message}"
 
 
@@ -295,9 +296,9 @@ def _counts(nodes: Sequence[NodeLabel], weights: Sequence[str]) -> str:
     if nodes:
         ops = Counter(op for op, _ in nodes).most_common()
         of_each = ", ".join(f"{count} {op}" for op, count in ops)
-        counts.append(f"{len(nodes)} node(s) ({of_each})")
+        counts.append(f"{count_text(len(nodes), 'node')} ({of_each})")
     if weights:
-        counts.append(f"{len(weights)} initializer(s)")
+        counts.append(count_text(len(weights), "initializer"))
     return ", ".join(counts)
 
 
@@ -333,7 +334,7 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
     yield f"Parameters      | {weights}"
     yield f"MACs            | {statistics.macs:,}{_unknown_operators_text(statistics)}"
     missing = statistics.tensors_unknown
-    without = f", without {missing} tensor(s) of unknown size" if missing else ""
+    without = f", without {count_text(missing, 'tensor')} of unknown size" if missing else ""
     peak = f"{_size(statistics.activation_peak)} at {statistics.peak_node}{without}"
     yield f"Activation Peak | {peak}"
     if statistics.dynamic_dims:

@@ -235,7 +235,7 @@ def _check_is_covered(tensors: Mapping[str, MappedTensor], start: int, size: int
             )
         position += tensor.nbytes
     if position != size:
-        raise ContentError("it is damaged: there are data after its tensors")
+        raise ContentError("it is damaged: it contains data after its tensors")
 
 
 def _little_endian(array: Array) -> Array:

@@ -93,7 +93,7 @@ def save_golden(path: Path, golden: Golden, runner: str, outputs: IterationResul
         size = sum(np.asarray(array).nbytes for array in tensors.values())
         if size > MOST_BYTES:
             raise UsageError(
-                f"The golden {path} would be {size / 1000000.0:.1f} MB; the limit is"
+                f"The golden file {path} would be {size / 1000000.0:.1f} MB; the limit is"
                 f" {MOST_BYTES / 1000000.0:.0f} MB.",
                 hint="Keep a sample of each output: --polygraphy-golden-sample 1000.",
             )
@@ -112,7 +112,7 @@ def golden_in(path: Path) -> Golden:
     with content_errors_named(f"load {path}", path), translate_os_errors(path, "read"):
         _, description = open_tensors(path)
         if not isinstance(description, Mapping) or _KEY not in description:
-            raise ContentError("it is not a golden: its metadata are missing")
+            raise ContentError("it is not a golden file: its metadata is missing")
         try:
             return Golden(**description[_KEY])
         except TypeError as error:

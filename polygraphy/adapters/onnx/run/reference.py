@@ -162,7 +162,9 @@ class PackageParty(OnnxParty):
         if borrowed := operators_run_by_onnx(model):
             borrowed_text = ", ".join(borrowed)
             raise BackendError(
-                f"The reference has {borrowed_text} of the onnx package.", backend=self.name
+                f"The reference evaluator uses {borrowed_text} from the onnx package, so the two"
+                " are not independent.",
+                backend=self.name,
             )
         with translated("load"):
             return partial(_evaluate_outputs, ReferenceEvaluator(model))

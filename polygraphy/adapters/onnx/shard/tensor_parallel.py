@@ -33,6 +33,7 @@ from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size, is_
 from polygraphy.adapters.onnx_common.messages import copy_of, tensors_read
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.sharding import Collectives, ShardHints
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -587,8 +588,8 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
         clean(part.graph)
         tensors.append(part)
     G_LOGGER.info(
-        f"Split {len(blocks)} block(s) of matrix products over {count} devices: each device has"
-        f" {_size(tensors[0]):,} of {size:,} bytes of weights."
+        f"Split {count_text(len(blocks), 'block')} of matrix products over {count} devices: each"
+        f" device has {_size(tensors[0]):,} of {size:,} bytes of weights."
     )
     return tensors
 

@@ -339,7 +339,7 @@ def _facts(engine: Any) -> ModelFacts:
 
 def tensorrt_tf32() -> ComputePrecision:
     """Return the precision of operators that TensorRT may compute in TF32."""
-    return ComputePrecision(TF32, (*CONVOLUTIONS, *PRODUCTS), "trt", "leave out --tf32")
+    return ComputePrecision(TF32, (*CONVOLUTIONS, *PRODUCTS), "trt", "omit --tf32")
 
 
 def _compute_precision(dtypes: Iterable[str]) -> ComputePrecision | None:

@@ -214,7 +214,7 @@ def _read_json(path: str) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8", errors="replace"), strict=False)
     except (ValueError, RecursionError) as error:
         raise FileError(
-            f"{path} is damaged or truncated.", path=path, hint="Let trtexec write it again."
+            f"{path} is damaged or truncated.", path=path, hint="Run trtexec again."
         ) from error
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror}.", path=path) from error

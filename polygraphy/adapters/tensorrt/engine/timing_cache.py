@@ -73,7 +73,7 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
 
 def _set_cache(config: Any, content: bytes, source: PathOrFile | None) -> None:
     """Set the timing cache of a configuration from bytes."""
-    name = source if isinstance(source, (str, Path)) else "that was given"
+    name = source if isinstance(source, (str, Path)) else "in the passed file object"
     with capture_log() as reasons:
         cache, complaint = _create_cache(config, content)
         if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):

@@ -155,14 +155,14 @@ FEATURES: dict[str, Feature] = {
         "Use refittable=True (--refittable).",
     ),
     "rejecting_empty_algorithms": Feature(
-        ("BuilderFlag.REJECT_EMPTY_ALGORITHMS",), "rejection of empty choices", _TO_10
+        ("BuilderFlag.REJECT_EMPTY_ALGORITHMS",), "errors for empty tactic choices", _TO_10
     ),
     "runtime_cache": Feature(("IRuntimeCache",), "runtime caches", _ONLY_RTX),
     "runtime_config": Feature(
         ("ICudaEngine.create_runtime_config",), "runtime configurations", _FROM_10_LATE
     ),
     "runtime_platform": Feature(
-        ("RuntimePlatform",), "a choice of the platform to run on", _FROM_10_LATE
+        ("RuntimePlatform",), "a choice of the target platform", _FROM_10_LATE
     ),
     "serialization_flags": Feature(
         ("ICudaEngine.serialize_with_config",), "serialization without weights", _FROM_10
@@ -189,7 +189,7 @@ FEATURES: dict[str, Feature] = {
         "weight streaming with automatic budgets",
         _FROM_10_LATE,
     ),
-    "weights_manager": Feature(("IWeightsManager",), "weights loaded apart", _ONLY_RTX),
+    "weights_manager": Feature(("IWeightsManager",), "weights loaded separately", _ONLY_RTX),
 }
 """Every feature that is asked for somewhere, by name."""
 

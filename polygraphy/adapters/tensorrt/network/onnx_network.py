@@ -387,7 +387,7 @@ def _parse_model(parser: Any, model: Any, stack: ExitStack) -> bool:
     try:
         content = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise
-        G_LOGGER.verbose(f"The model goes to TensorRT through a file: {error}")
+        G_LOGGER.verbose(f"The model is passed to TensorRT in a temporary file: {error}")
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="polygraphy-"))
         path = str(Path(folder, "model.onnx"))
         save_model(model, path)

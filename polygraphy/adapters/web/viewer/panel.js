@@ -60,7 +60,7 @@ class Panel {
       inside.length ? make("p", {}, make("button", { onclick: () => this.actions.toggle(number, vertex) }, "Expand or collapse")) : [],
       this.errors(number, outputs),
       this.list("Attributes", attributes.map(([key, kind, value]) => [key, attributeText(kind, value)])),
-      this.list("Inputs", inputs.map((tensor) => (tensor ? this.tensor(number, tensor) : ["(left out)", ""]))),
+      this.list("Inputs", inputs.map((tensor) => (tensor ? this.tensor(number, tensor) : ["(omitted)", ""]))),
       this.list("Outputs", outputs.filter(Boolean).map((tensor) => [tensor, typeText(graph.tensors[tensor]) || "unknown type"])),
       this.consumers(number, outputs.filter(Boolean)),
     );
@@ -76,7 +76,7 @@ class Panel {
       const name = one.kind === "node" ? one.node[NAME] || one.node[OUTPUTS][0] || "" : one.name;
       list.append(make("button", { onclick: () => this.actions.go(number, vertex) }, title, make("br"), make("small", {}, name)));
     }
-    const more = total > MOST_RESULTS ? `, of which ${MOST_RESULTS} are listed` : "";
+    const more = total > MOST_RESULTS ? `, ${MOST_RESULTS} listed` : "";
     this.show(make("h2", {}, `${total.toLocaleString("en")} found${more}`), list);
   }
 

@@ -19,9 +19,9 @@ class BackendRuns:
 
     Attributes:
         request: the data, and who decides.
-        outputs: what each computes of each set of data, by its position in the case.
+        outputs: what each computes of each input set, by its position in the case.
         refusals: how the others refuse the model.
-        refused_on: the number of the first set of data on which each of these does.
+        refused_on: the number of the first input set on which each of these does.
         compared: how the outputs of the first differ from those of the others.
         has_nan: whether outputs are not numbers.
         unexplained: why what was compared before differs without a reason; empty where it does not.

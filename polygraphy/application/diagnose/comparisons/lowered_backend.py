@@ -52,7 +52,7 @@ class LoweredBackend:
         party: the backend.
         reference: the backend that computed the exact outputs.
         feeds: the data.
-        exact: the outputs in float32, of each set of data.
+        exact: the outputs in float32, of each input set.
         tolerance: what is tolerated of outputs in half precision.
         worst: the largest error of the outputs.
         opened: the model with its nodes, or why they cannot be measured.

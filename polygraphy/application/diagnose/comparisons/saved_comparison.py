@@ -20,7 +20,7 @@ from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import cumulative_deviations
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import count_text, sets_of_data
+from polygraphy.domain.tensors.naming import count_text, input_sets_text
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -37,7 +37,7 @@ class SavedComparison:
         fitted: the results by the names of the model.
         compared: which tensors differ.
         dtypes: the types in which tensors before the outputs are computed.
-        errors: how far off these tensors are, by set of data.
+        errors: how far off these tensors are, by input set.
     """
 
     run: SavedRun
@@ -136,10 +136,10 @@ def _describe_left_out(run: SavedRun, fitted: Fitted, data: int) -> Iterator[str
     """Yield notes on results that were not compared."""
     sets = len(fitted.sets)
     if sets < data:
-        yield reasons.fewer_results(run.name, str(sets), sets_of_data(data))
+        yield reasons.fewer_results(run.name, str(sets), input_sets_text(data))
     if run.more:
         results = count_text(sets + run.more, "result")
-        yield reasons.more_results(run.name, results, sets_of_data(data))
+        yield reasons.more_results(run.name, results, input_sets_text(data))
     yield from (f"{missing} in {run.name}" for missing in fitted.missing)
 
 

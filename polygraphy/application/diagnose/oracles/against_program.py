@@ -129,7 +129,7 @@ def _explain_refusal(
     Args:
         case: the model.
         request: what is asked.
-        opened: the program, for each set of data.
+        opened: the program, for each input set.
         computed: what it returns.
         number: which data the backend refuses first.
         error: what it says.

@@ -385,7 +385,7 @@ class Trial:
 
     Attributes:
         feeds: the data.
-        exact: the outputs in float32, of each set of data.
+        exact: the outputs in float32, of each input set.
     """
 
     def __init__(

@@ -327,7 +327,7 @@ def diagnose_half_model(
     Args:
         case: the case of the unmodified model.
         half: the same in float32.
-        outputs: of each backend, what it makes of each set of data.
+        outputs: of each backend, what it makes of each input set.
         third: the backend that computes the expected results.
     """
     name = type_name(half.dtype)
@@ -375,7 +375,7 @@ def diagnose_saved_outputs(
 
     Args:
         case: the case of the unmodified model.
-        half: the same in float32, and one set of data.
+        half: the same in float32, and one input set.
         saved: the saved results, which are correct.
         values: what the first party makes of the data.
         third: the backend that computes the expected results.

@@ -124,7 +124,7 @@ class Quantized:
             feeds: the data, by the names of the reference.
             goals: the expected outputs.
             outputs: what the model makes of the data.
-            number: the set of data on which outputs differ most.
+            number: the input set on which outputs differ most.
 
         Raises:
             BackendError: the party cannot run the reference, quantized.

@@ -177,7 +177,7 @@ class DebugReduceCommand(Command):
             if is_given and chosen.mode == "ddmin":
                 raise CommandLineError(f"--mode ddmin and {flag} cannot be combined. Choose one.")
         if shapes.no_onnxruntime_shape_inference and (shapes.no_shape_inference or observes):
-            warn("--no-onnxruntime-shape-inference: without effect, because nothing is inferred.")
+            warn("--no-onnxruntime-shape-inference: has no effect, because shape inference is off.")
 
     def _steps(self, values: Values, loader: Source | None) -> list[Call]:
         """Return the calls that change the model before it is reduced."""

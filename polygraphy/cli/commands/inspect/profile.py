@@ -31,14 +31,14 @@ class InspectProfileOptions(Options):
     layers: str | None = option(
         "--layers",
         reads="Layers",
-        help="What was executed in the first profile, if it does not say: the optimized model of"
-        " ONNX Runtime, or the file of trtexec --exportLayerInfo.",
+        help="Executed graph of the first profile, if the profile does not contain it: the"
+        " optimized model of ONNX Runtime, or a file from trtexec --exportLayerInfo.",
         feeds="inspect_profile.layers",
     )
     other_layers: str | None = option(
         "--other-layers",
         reads="Layers",
-        help="What was executed in the second profile, if it does not say.",
+        help="Executed graph of the second profile, if the profile does not contain it.",
         feeds="inspect_profile.other_layers",
     )
     sort: str | None = option(

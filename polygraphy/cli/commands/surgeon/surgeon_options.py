@@ -441,7 +441,7 @@ class CopyOptions(Options):
         kind=Texts("NAME"),
         help="Nodes of the edited model to replace by their counterparts in the reference. An"
         " unnamed node is selected by its first output.",
-        otherwise="all differences do",
+        otherwise="all nodes that differ",
         feeds="copy_nodes.nodes",
     )
 

@@ -390,7 +390,7 @@ def runs_without(rewrites: Sequence[str], party: str, whole: bool = True) -> str
 @fact
 def refusal_without_rewrites() -> str:
     """Return the fact that the model is refused with all rewrites disabled."""
-    return "It refuses the model with all rewrites disabled, too."
+    return "It also refuses the model with all rewrites disabled."
 
 
 @fact

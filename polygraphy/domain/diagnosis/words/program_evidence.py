@@ -197,8 +197,8 @@ def other_operator(op: str, node: str, operation: str, origin: str) -> str:
 
 @fact
 def other_wiring(op: str, node: str) -> str:
-    """Return the fact that a node reads other tensors than in the program."""
-    return f"{op} {node!r} reads other tensors than in the program."
+    """Return the fact that a node reads different tensors than in the program."""
+    return f"{op} {node!r} reads different tensors than in the program."
 
 
 @fact

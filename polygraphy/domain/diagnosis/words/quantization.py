@@ -42,7 +42,7 @@ _CAUSES = {
     ORDER: "The scales belong to other channels",
     BIAS_CLIPPED: "The bias does not fit into int32 with its scale",
     BIAS: "The bias is stored with a wrong scale",
-    NIBBLES: "The two halves of each byte are exchanged",
+    NIBBLES: "The two halves of each byte are swapped",
     BLOCK_ZERO: "The zero point of the blocks is wrong",
     PAIR: "QuantizeLinear and DequantizeLinear have different parameters",
     SCALE: "The scale is wrong",
@@ -95,18 +95,18 @@ def weights_by_themselves(
         count: how many weights were measured.
     """
     text = (
-        f"Nodes were not searched, because this needs about {in_bytes(needed)} of memory, and"
-        f" {in_bytes(allowed)} are allowed. Pass a larger --memory-budget."
+        f"Nodes were not searched, because this needs about {in_bytes(needed)} of memory, but only"
+        f" {in_bytes(allowed)} is allowed. Pass a larger --memory-budget."
     )
     if not losses:
         return text
     parts = [
-        f"the {kind} of {node!r} loses {in_percent(loss)} of its RMS, {in_percent(least)} is"
-        + (f" possible (wrong: {cause})" if cause else " possible")
+        f"the {kind} of {node!r} loses {in_percent(loss)} of its RMS ({in_percent(least)} is"
+        + (f" possible; wrong: {cause})" if cause else " possible)")
         for kind, node, loss, least, cause in losses
     ]
-    measured = f"{count_text(count, 'weight')} measured one by one, activations not"
-    return f"{text} {measured[0].upper()}{measured[1:]}: {'; '.join(parts)}."
+    measured = f"Only weights were measured ({count}), one by one"
+    return f"{text} {measured}: {'; '.join(parts)}."
 
 
 def sites_found(sites: Sequence[Site]) -> str:
@@ -134,8 +134,8 @@ def sites_measured(measured: MeasuredPowers, inputs: int, every: int) -> str:
     text += f", on {inputs} of {every} inputs." if inputs < every else "."
     if measured.together:
         text += (
-            f" The time was too short for {measured.together} of"
-            f" {count_text(len(measured.values), 'site')} by themselves."
+            f" The time limit ended before {measured.together} of"
+            f" {count_text(len(measured.values), 'site')} were measured by themselves."
         )
     return text
 
@@ -160,10 +160,10 @@ def metric_after_correction(chosen: int, suspects: int, value: float) -> str:
 def search_result(search: Search, nodes: int, after: float) -> str:
     """Return the sentence with the size of the best set, the runs and the metric in the backend."""
     over = (
-        " The runs or the time were over before all sets were tried." if search.is_cut_short else ""
+        " The limit ended the search before all sets were tried." if search.is_cut_short else ""
     )
     if search.kept is None:
-        return f"No set within {count_text(search.runs, 'run')}.{over}"
+        return f"No set found in {count_text(search.runs, 'run')}.{over}"
     tried = f"{len(search.kept)} of {nodes}, {count_text(search.runs, 'set')} tried"
     return f"{tried}; backend: {after:.3g}.{over}"
 
@@ -383,7 +383,7 @@ def diffuse(
     enough = [name for name, value in tried.items() if value <= within]
     if enough:
         helps = ", ".join(f"{_ALTERNATIVES[name]} ({tried[name]:.3g})" for name in enough)
-        text += f" What reaches the target, tried with this model: {helps}."
+        text += f" Changes that reach the target, tried with this model: {helps}."
     rest = ", ".join(
         f"{value:.3g} with {_ALTERNATIVES[name]}"
         for name, value in tried.items()
@@ -421,7 +421,7 @@ def steps_apart(found: Sequence[StepDifference]) -> str:
     tensors = f"{count_text(len(found), 'tensor')}, each computed from equal codes"
     where = f"{_share(worst.share)} of the elements ({worst.tensor.node!r})"
     if worst.steps == 1:
-        text = f"The backends differ by one quantization step, no more, in {tensors}: in at most"
+        text = f"The backends differ by at most one quantization step in {tensors}: in at most"
     else:
         text = f"The backends differ by up to {worst.steps} quantization steps in {tensors}: in"
     return f"{text} {where}. To judge the accuracy, use --reference with --within."

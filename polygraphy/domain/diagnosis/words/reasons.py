@@ -478,8 +478,8 @@ def tf32_adds_up(why: Fact, command: str) -> str:
 def tf32_changes_codes(why: Fact, count: int, share: float) -> str:
     """Return the sentence that TF32 rounds values to the next quantization step."""
     return (
-        f"{why}. From equal codes, TF32 changes {count_text(count, 'quantized tensor')} by one"
-        f" quantization step, no more, in at most {in_percent(share)} of the elements."
+        f"{why}. From equal codes, TF32 changes {count_text(count, 'quantized tensor')} by at"
+        f" most one quantization step, in at most {in_percent(share)} of the elements."
     )
 
 
@@ -570,13 +570,13 @@ def hidden_overflow(loss: object, more: int) -> str:
 @statement
 def fewer_results(run: str, sets: str, data: str) -> str:
     """Return the clause that a run has results of some of the input sets only."""
-    return f"{run} holds results of {sets} of {data}"
+    return f"{run} contains results for {sets} of {data}"
 
 
 @statement
 def more_results(run: str, results: str, data: str) -> str:
     """Return the clause that a run has more results than input sets."""
-    return f"{run} holds {results} for {data}"
+    return f"{run} contains {results} for {data}"
 
 
 @statement

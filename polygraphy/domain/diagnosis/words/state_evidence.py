@@ -13,8 +13,8 @@ from polygraphy.domain.tensors.naming import quote_all
 def first_wrong_step(step: int, position: int, output: str) -> str:
     """Return the fact which step is the first wrong one."""
     return (
-        f"Each on its own states, step {step} is the first wrong one: {output!r} differs at"
-        f" position {position}."
+        f"With each side on its own states, step {step} is the first wrong one: {output!r} differs"
+        f" at position {position}."
     )
 
 
@@ -22,8 +22,8 @@ def first_wrong_step(step: int, position: int, output: str) -> str:
 def first_wrong_step_alone(step: int, position: int, output: str) -> str:
     """Return the fact which step is the first that differs from all inputs at once."""
     return (
-        f"Step by step, {output!r} differs from all inputs at once, first in step {step} (position"
-        f" {position})."
+        f"Run step by step, {output!r} differs from a run with all inputs at once, first in step"
+        f" {step} (position {position})."
     )
 
 
@@ -43,8 +43,8 @@ def only_with_padding() -> str:
 def hands_on_another(output: str, source: str) -> str:
     """Return the fact that a state output differs from the state that the step computed."""
     return (
-        f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
-        f" something else from {source!r}."
+        f"Output {output!r} differs from the state that the step itself uses, so the next step"
+        f" reads wrong values from {source!r}."
     )
 
 
@@ -75,8 +75,8 @@ def continues_another(output: str, source: str, expected: str, by: str) -> str:
 def output_is_another_tensor(output: str, step: int) -> str:
     """Return the fact that an output is another tensor than in the reference."""
     return (
-        f"In step {step}, on equal states, every node is correct, but output {output!r} is another"
-        " tensor than in the reference."
+        f"In step {step}, on equal states, every node is correct, but output {output!r} is a"
+        " different tensor than in the reference."
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.diagnosis.words import reasons
-from polygraphy.domain.tensors.naming import count_text, in_percent, sets_of_data, some_of
+from polygraphy.domain.tensors.naming import count_text, in_percent, input_sets_text, some_of
 
 EXAMPLE_CHANGES_NOTHING = constant(
     "example_changes_nothing", "The example decides none of the differences."
@@ -60,7 +60,7 @@ WRONG_IN_FLOAT32 = constant("wrong_in_float32", "Also differs: precision is not 
 @statement
 def weights_are_rounded(counts: Mapping[str, int]) -> str:
     """Return the sentence that weights are rounded, in the reference too from here on."""
-    return f"{reasons.rounded_weights(counts)}; so are those of the reference from here on."
+    return f"{reasons.rounded_weights(counts)}; the same rounding is applied to the reference."
 
 
 @statement
@@ -162,7 +162,7 @@ def wrong_tensors(count: int, is_traced: bool) -> str:
 @statement
 def all_match(data: int) -> str:
     """Return the sentence that all outputs match on a number of input sets."""
-    return f"All outputs match on {sets_of_data(data)}."
+    return f"All outputs match on {input_sets_text(data)}."
 
 
 @statement
@@ -175,7 +175,7 @@ def runs(count: int, is_broken: bool) -> str:
 def differ(differing: str, data: int, output: str, largest: float, relative: float | None) -> str:
     """Return the sentence with the outputs that differ, and the largest error."""
     size = "" if relative is None else f" ({relative:.2g} x RMS)"
-    return f"{differing} on {sets_of_data(data)}; largest error {largest:.3g}{size} in {output!r}."
+    return f"{differing} on {input_sets_text(data)}; largest error {largest:.3g}{size} in {output!r}."
 
 
 @statement
@@ -291,7 +291,7 @@ def twin_fails(exporter: str, error: object) -> str:
 @statement
 def example_changes(constants: int, has_other_nodes: bool) -> str:
     """Return the sentence with the number of constants that the example input decides."""
-    addition = " and which nodes there are" if has_other_nodes else ""
+    addition = " and which nodes exist" if has_other_nodes else ""
     return f"It decides {count_text(constants, 'constant')}{addition}."
 
 
@@ -385,7 +385,7 @@ def all_steps_agree(count: int, states: Sequence[str]) -> str:
     agree = "The step agrees" if count == 1 else f"All {count} steps agree"
     if not states:
         return f"{agree}."
-    return f"{agree}; {some_of(states)} hold other values on both sides, which no" " output shows."
+    return f"{agree}; values of {some_of(states)} differ, but no output shows it."
 
 
 @statement
@@ -433,13 +433,13 @@ def loss(verdict: str, error: object) -> str:
 @statement
 def runs_cast(party: str, data: int, error: object) -> str:
     """Return the sentence with the error of a cast model in a backend."""
-    return f"{party} runs it on {sets_of_data(data)}: {error}."
+    return f"{party} runs it on {input_sets_text(data)}: {error}."
 
 
 @statement
 def nodes_measured(count: int, data: int) -> str:
     """Return the sentence how many nodes were measured on how many input sets."""
-    return f"{count_text(count, 'node')} on {sets_of_data(data)}."
+    return f"{count_text(count, 'node')} on {input_sets_text(data)}."
 
 
 @statement
