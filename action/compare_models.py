@@ -120,7 +120,7 @@ class Comparing:
         if pointers:
             return self._pointer_row(pointers)
         if before is None:
-            said = "The base commit is missing, so nothing was compared with it: check out with fetch-depth: 0."
+            said = "The base commit is missing: check out with fetch-depth: 0."
             if setting("BASE") and not self._compares_backends():
                 return "error", said
             verdict, summary = self._run(name, [])

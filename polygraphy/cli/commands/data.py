@@ -43,8 +43,8 @@ DATA_MERGE, DATA_TO_INPUT = (
         (
             "data merge",
             "Merge the tensors of several files of saved inputs or outputs into input data,"
-            " iteration by iteration. If several files contain a tensor with the same name, the last"
-            " file is used.",
+            " iteration by iteration. If several files contain a tensor with the same name, the"
+            " last file is used.",
         ),
         (
             "data to-input",
