@@ -355,7 +355,7 @@ where = _make_function(
 argwhere = _make_function(
     "argwhere", np.argwhere, "the indices of the elements that are not zero, in rows"
 )
-pad = _make_function("pad", np.pad, "an array padded with zeros at the start and end of each dimension")
+pad = _make_function("pad", np.pad, "an array with zeros added at both ends of each dimension")
 isfinite = _make_function(
     "isfinite", np.isfinite, "whether each element is finite", prepared=_floats
 )

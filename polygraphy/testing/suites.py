@@ -47,7 +47,8 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
             _check(seconds is None or seconds > 0, "The time of an inference is positive, or None.")
         _check(not runner.is_active, "A runner is not active after the block.")
     for name, array in before.items():
-        _check(_is_same_array(array, np.asarray(feed_dict[name])), f"Input {name!r} is not modified.")
+        unchanged = _is_same_array(array, np.asarray(feed_dict[name]))
+        _check(unchanged, f"Input {name!r} is not modified.")
     _check(all(answers), "An inference has outputs.")
     for answer in answers[1:]:
         _check(list(answer) == list(answers[0]), "Outputs are always in the same order.")
@@ -119,7 +120,8 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
     store, file = make_store(), str(Path(folder, "results.json"))
     store.save(results, file)
     _check(
-        _are_same_results(make_store().load(file, RunResults), results), "Saved values are loaded unchanged."
+        _are_same_results(make_store().load(file, RunResults), results),
+        "Saved values are loaded unchanged.",
     )
     text = store.dumps(results)
     _check(
@@ -148,7 +150,7 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
         lambda: store.loads("{", RunResults),
         lambda: store.load(str(Path(folder, "feeds.json")), RunResults),
     ):
-        _check(_fails(call, FileError), "A missing or damaged file, or one of another kind, raises FileError.")
+        _check(_fails(call, FileError), "A missing, damaged or different file raises FileError.")
 
 
 def _are_same_results(one: RunResults, other: RunResults) -> bool:

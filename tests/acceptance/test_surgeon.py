@@ -90,9 +90,7 @@ def test_a_model_is_shown_before_and_after(folder: Path, polygraphy: Run) -> Non
         "    ",
     ]
     assert "    ---- 12 Node(s) ----" in done.lines[after:]
-    assert (
-        "[I] Removed: 1 node (1 Div), 2 initializers | Added: 1 initializer" in done.lines
-    )
+    assert "[I] Removed: 1 node (1 Div), 2 initializers | Added: 1 initializer" in done.lines
     assert "[V] Removed nodes: scale [Op: Div]" in done.lines
 
 

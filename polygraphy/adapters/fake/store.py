@@ -169,7 +169,7 @@ class _MemoryWriter(Generic[T]):
             names = cast("list[RunResults]", self.items)[0].keys()
             if item.keys() != names:
                 self.has_failed = True
-                raise UsageError(f"Results of {names} cannot be followed by those of {item.keys()}.")
+                raise UsageError(f"Results of {names} cannot precede those of {item.keys()}.")
         self.items.append(deepcopy(item))
 
 

@@ -69,7 +69,9 @@ def test_what_has_no_formula_is_refused() -> None:
     model = make("one", nodes, [value("x", [4])], [value("y", [4])])
     with pytest.raises(BackendError, match="no formula for CastLike"):
         FormulaParty().load(model)
-    with pytest.raises(BackendError, match="The reference evaluator uses CastLike from the onnx package"):
+    with pytest.raises(
+        BackendError, match="The reference evaluator uses CastLike from the onnx package"
+    ):
         PackageParty().load(model)
 
 

@@ -159,9 +159,7 @@ def metric_after_correction(chosen: int, suspects: int, value: float) -> str:
 
 def search_result(search: Search, nodes: int, after: float) -> str:
     """Return the sentence with the size of the best set, the runs and the metric in the backend."""
-    over = (
-        " The limit ended the search before all sets were tried." if search.is_cut_short else ""
-    )
+    over = " The limit ended the search before all sets were tried." if search.is_cut_short else ""
     if search.kept is None:
         return f"No set found in {count_text(search.runs, 'run')}.{over}"
     tried = f"{len(search.kept)} of {nodes}, {count_text(search.runs, 'set')} tried"

@@ -175,7 +175,8 @@ def runs(count: int, is_broken: bool) -> str:
 def differ(differing: str, data: int, output: str, largest: float, relative: float | None) -> str:
     """Return the sentence with the outputs that differ, and the largest error."""
     size = "" if relative is None else f" ({relative:.2g} x RMS)"
-    return f"{differing} on {input_sets_text(data)}; largest error {largest:.3g}{size} in {output!r}."
+    error = f"largest error {largest:.3g}{size} in {output!r}"
+    return f"{differing} on {input_sets_text(data)}; {error}."
 
 
 @statement
