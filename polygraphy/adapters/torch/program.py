@@ -135,6 +135,8 @@ Result = TypeVar("Result")
 _LONGEST = 300
 _RELEASE = re.compile(rb'"torch_version": *"([^"]+)"')
 """The PyTorch release that saved a program, as the file states it."""
+_WRITES = re.compile(r"^__(set|i(?!nvert|ndex))|[^_]_$")
+"""Names of operations that change their first tensor, such as ``add_`` and ``__setitem__``."""
 Keep = Callable[[str, Any], None]
 
 
@@ -348,7 +350,8 @@ class Module:
 
 def call_on_device(call: Callable[[], Result], tensors: Sequence[Any]) -> Result:
     """Return the result of a call; if it mixes devices, because a module creates tensors without
-    naming one, that of a second call in which they are created on the device of the inputs.
+    naming one or keeps some outside its parameters and buffers, that of a second call in which all
+    are used on the device of the inputs.
 
     Args:
         call: runs a module.
@@ -364,8 +367,44 @@ def call_on_device(call: Callable[[], Result], tensors: Sequence[Any]) -> Result
         device = next((device for device in devices if device.type != "cpu"), None)
         if device is None or "device" not in str(error):
             raise
-    with device:
+    with _move_to(device), device:
         return call()
+
+
+def _move_to(device: Any) -> Any:
+    """Return a mode of PyTorch that runs operations on several devices again with all tensors that
+    they read on one of them.
+    """
+    from torch.overrides import TorchFunctionMode
+    from torch.utils import _pytree as pytree
+
+    def move(value: Any) -> Any:
+        """Return a tensor on the device; other values unchanged."""
+        return value.to(device) if isinstance(value, torch.Tensor) else value
+
+    class Mover(TorchFunctionMode):  # type: ignore[misc]
+        """Moves the tensors of operations that fail on several devices."""
+
+        def __torch_function__(
+            self, function: Any, _: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            """Return the result of an operation."""
+            options = kwargs or {}
+            try:
+                return function(*args, **options)
+            except RuntimeError:
+                leaves = pytree.tree_leaves((args, options))
+                if len({leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)}) < 2:
+                    raise
+            moved, moved_options = pytree.tree_map(move, (args, options))
+            # The tensor that an operation writes to must remain the same object.
+            if _WRITES.search(getattr(function, "__name__", "")):
+                moved = (*args[:1], *moved[1:])
+            if "out" in options:
+                moved_options["out"] = options["out"]
+            return function(*moved, **moved_options)
+
+    return Mover()
 
 
 def release_cached_memory(device: Any) -> None:

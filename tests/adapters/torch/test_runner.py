@@ -239,6 +239,31 @@ def test_a_module_that_names_no_device_creates_tensors_on_that_of_its_inputs() -
     assert module.run([torch.ones(2, 3)]).device.type == "cpu"
 
 
+class Kept(torch.nn.Module):
+    """Uses tensors that are neither parameters nor buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.mask = torch.ones(3), None
+
+    def forward(self, x: Any) -> Any:
+        if self.mask is None:
+            self.mask = torch.ones(3, 3).tril()
+        picked = torch.zeros(2, 3)
+        picked[:] = x * self.scale
+        x.mul_(torch.ones_like(self.scale))
+        return picked @ self.mask + torch.arange(3)[torch.zeros(1, dtype=torch.int64)]
+
+
+def test_tensors_that_a_module_keeps_elsewhere_are_used_on_the_device_of_its_inputs() -> None:
+    """The device `meta` stands for a GPU: it refuses tensors of the CPU as well."""
+    module = Module(Kept())
+    module.start(None, compiled=False)
+    given = [torch.ones(2, 3, device="meta")]
+    assert module.run(given).device.type == "meta"
+    np.testing.assert_array_equal(module.run([torch.ones(2, 3)])[0], [3, 2, 1])
+
+
 def test_every_tensor_of_a_program_has_the_name_that_onnx_gives_it(net: Net) -> None:
     pytest.importorskip("onnxscript")
     from polygraphy.backend.onnx import OnnxReferenceRunner, modify_outputs
