@@ -10,9 +10,10 @@ condition negated, a returned value replaced or a call dropped. Lines are drawn 
 change of each. Then the tests that reach the line run, in a process with a time limit, until one
 fails. A mutant that survives shows a line that no test checks, or a change that means the same.
 
-Which tests reach which lines is recorded once for each commit, by a run of all tests (`--map-of`
-takes the record of another commit: tests are matched by name). Records and copies of commits are
-kept in the folder `.mutants`; nothing outside it is written, so this may be killed at any time.
+Which tests reach the drawn lines is recorded first, by a run of all tests of each commit
+(`--map-of` takes the record of another commit: tests are matched by name). Records and copies of
+commits are kept in the folder `.mutants`; nothing outside it is written, so this may be killed at
+any time. With `--log FILE` the next call goes on where this one ended.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
-import gzip
 import json
 import os
 import random
@@ -29,16 +29,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import mutants_recorder
@@ -101,6 +101,7 @@ def _line_starts(text: bytes) -> list[int]:
 class Outcome:
     """What the tests of a commit said about a mutant."""
 
+    commit: str
     mutant: Mutant
     result: str
     tests: int
@@ -211,26 +212,19 @@ class Commit:
             for path in sorted((tree / PACKAGE).rglob("*.py"))
         }
 
-    @property
-    def is_mapped(self) -> bool:
-        """Whether it is on record which tests reach which lines."""
-        return (self.folder / "map" / "complete").exists()
-
-    def map_tests(self, jobs: int, *selected: str) -> None:
+    def map_tests(self, lines: set[tuple[str, int]], jobs: int, *selected: str) -> None:
         """Run the tests that words of pytest select once, and record which lines each reaches."""
-        if self.is_mapped:
+        if lines <= self._recorded_lines():
             return
         if not hasattr(sys, "monitoring"):
             raise SystemExit("recording which tests reach which lines needs Python 3.12 or later")
         folder = self.folder / "map"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
+        mutants_recorder.write_lines(str(folder), lines)
         tree = _compiled(self.copy("mapped"))
         shutil.copy(mutants_recorder.__file__, tree / "sitecustomize.py")
-        variables = {
-            mutants_recorder.FOLDER: str(folder),
-            mutants_recorder.ROOT: str(tree / PACKAGE),
-        }
+        variables = {mutants_recorder.FOLDER: str(folder), mutants_recorder.ROOT: str(tree)}
         with (folder / "log.txt").open("w") as log:
             code = subprocess.run(
                 [*_pytest("-n", str(jobs), "-p", "sitecustomize"), *selected],
@@ -244,28 +238,29 @@ class Commit:
             raise SystemExit(f"the tests of {self.name} could not run: see {folder / 'log.txt'}")
         (folder / "complete").touch()
 
+    def _recorded_lines(self) -> set[tuple[str, int]]:
+        """Return the lines for which it is on record which tests reach them."""
+        folder = self.folder / "map"
+        if not (folder / "complete").exists():
+            return set()
+        rows = (folder / mutants_recorder.LINES).read_text(encoding="utf-8").splitlines()
+        return {(path, int(line)) for line, _, path in (row.partition(" ") for row in rows)}
+
     def tests_of(self, lines: set[tuple[str, int]]) -> dict[tuple[str, int], list[str]]:
         """Return the passing tests that reach each of the lines, the fastest first."""
         folder = self.folder / "map"
         seconds: Counter[str] = Counter()
         failed: set[str] = set()
-        for path in sorted(folder.glob("ends-*.jsonl")):
-            for row in _json_lines(path.read_text(encoding="utf-8").splitlines()):
-                seconds[row["test"]] += row["seconds"]
-                if row["outcome"] != "passed":
-                    failed.add(row["test"])
-        wanted: dict[str, set[int]] = {}
-        for path_name, line in lines:
-            wanted.setdefault(path_name.removeprefix(f"{PACKAGE}/"), set()).add(line)
+        for row in _json_lines(folder.glob("ends-*.jsonl")):
+            seconds[row["test"]] += row["seconds"]
+            if row["outcome"] != "passed":
+                failed.add(row["test"])
         tests: dict[tuple[str, int], set[str]] = {line: set() for line in lines}
-        for path in sorted(folder.glob("lines-*.gz")):
-            with gzip.open(path, "rt") as file:
-                for row in _json_lines(_readable(file)):
-                    if row["test"] in failed or row["test"] not in seconds:
-                        continue
-                    for name in wanted.keys() & row["lines"].keys():
-                        for line in wanted[name].intersection(row["lines"][name]):
-                            tests[f"{PACKAGE}/{name}", line].add(row["test"])
+        for row in _json_lines(folder.glob("lines-*.jsonl")):
+            if row["test"] in seconds and row["test"] not in failed:
+                for path, line in row["lines"]:
+                    if (path, line) in tests:
+                        tests[path, line].add(row["test"])
         return {
             line: sorted(names, key=lambda name: (seconds[name], name))
             for line, names in tests.items()
@@ -313,60 +308,156 @@ class Settings:
     """The time of the monotonic clock after which no further mutant is tried."""
 
 
-def judge(
-    commit: Commit,
-    mutants: Sequence[Mutant],
-    settings: Settings,
-    mapped: Commit,
-    places: Sequence[Mutant],
-) -> list[Outcome]:
-    """Run the tests that reach each mutant, as `mapped` has it on record for the place.
+class Log:
+    """What was found out so far, in a file if a path is given."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._lock = path, threading.Lock()
+        self._outcomes: dict[tuple[str, Mutant], Outcome] = {}
+        self._fails: dict[tuple[str, str], bool] = {}
+        for row in _json_lines([path] if path and path.exists() else []):
+            if "mutant" in row:
+                mutant = Mutant(**row["mutant"])
+                self._outcomes[row["commit"], mutant] = Outcome(**row | {"mutant": mutant})
+            else:
+                self._fails[row["commit"], row["test"]] = row["fails"]
+
+    def add(self, outcome: Outcome) -> None:
+        self._outcomes[outcome.commit, outcome.mutant] = outcome
+        self._append(asdict(outcome))
+
+    def add_test(self, commit: str, test: str, fails: bool) -> None:
+        """Keep whether a test fails without a mutant."""
+        self._fails[commit, test] = fails
+        self._append({"commit": commit, "test": test, "fails": fails})
+
+    def _append(self, row: dict[str, Any]) -> None:
+        if self._path:
+            with self._lock, self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+    def fails(self, commit: str, test: str) -> bool | None:
+        """Return whether a test fails without a mutant; None if it was not tried."""
+        return self._fails.get((commit, test))
+
+    def outcome(self, commit: str, mutant: Mutant) -> Outcome:
+        """Return the outcome of a mutant, which a test that always fails does not decide."""
+        outcome = self._outcomes.get((commit, mutant))
+        if outcome is None or self.fails(commit, outcome.killer):
+            return Outcome(commit, mutant, NOT_RUN, 0)
+        return outcome
+
+    def untried_killers(self, commit: str) -> list[str]:
+        """Return the tests that killed a mutant and were not tried without one."""
+        killers = {o.killer for (of, _), o in self._outcomes.items() if of == commit and o.killer}
+        return sorted(test for test in killers if self.fails(commit, test) is None)
+
+
+class Side:
+    """The mutants of one commit, the tests of each, and copies of the commit to run them in.
+
+    `mapped` has the tests on record for a place of each mutant.
+    """
+
+    def __init__(
+        self,
+        commit: Commit,
+        mutants: Sequence[Mutant],
+        mapped: Commit,
+        places: Sequence[Mutant],
+    ) -> None:
+        self.commit, self.mutants = commit, mutants
+        self._clean = _compiled(commit.copy("clean"))
+        self._trees: SimpleQueue[Path] = SimpleQueue()
+        self._numbers = iter(range(sys.maxsize))
+        reached = mapped.tests_of({(place.path, place.line) for place in places})
+        self._tests = [reached[place.path, place.line] for place in places]
+        if mapped.name != commit.name:
+            existing = _collect(self._clean)
+            self._tests = [_matching(tests, existing) for tests in self._tests]
+
+    def tests(self, index: int, log: Log) -> list[str]:
+        """Return the tests of a mutant, without those that fail anyway."""
+        return [test for test in self._tests[index] if not log.fails(self.commit.name, test)]
+
+    @contextmanager
+    def tree(self) -> Iterator[Path]:
+        """Lend a copy of the commit."""
+        try:
+            tree = self._trees.get_nowait()
+        except Empty:
+            tree = self.commit.folder / f"job-{next(self._numbers)}"
+            shutil.rmtree(tree, ignore_errors=True)
+            # With the times of its files, so that bytecode remains valid; not in this process,
+            # where copies of many threads would wait for each other.
+            subprocess.run(["cp", "-Rp", self._clean, tree], check=True)
+        try:
+            yield tree
+        finally:
+            self._trees.put(tree)
+
+
+def judge(sides: Sequence[Side], settings: Settings, log: Log) -> list[list[Outcome]]:
+    """Run the tests that reach each mutant, in each commit, one mutant after the other.
 
     A test that fails without the mutant as well does not count: it is left out, and the mutants
     that it seemed to kill are tried again.
     """
-    reached = mapped.tests_of({(place.path, place.line) for place in places})
-    trees: SimpleQueue[Path] = SimpleQueue()
-    first = _compiled(commit.copy("job-0"))
-    trees.put(first)
-    for job in range(1, settings.jobs):
-        trees.put(_copy(first, commit.folder / f"job-{job}"))
-    existing = None if mapped.name == commit.name else _collect(first)
-    excluded: set[str] = set()
 
-    def run(pair: tuple[Mutant, Mutant]) -> Outcome:
-        mutant, place = pair
-        tests = reached[place.path, place.line]
-        tests = _matching(tests, existing) if existing is not None else tests
-        tests = [test for test in tests if test not in excluded]
+    def run(item: tuple[Side, int]) -> None:
+        side, index = item
+        mutant = side.mutants[index]
         if time.monotonic() > settings.end:
-            return Outcome(mutant, NOT_RUN, 0)
-        tree = trees.get()
-        try:
-            outcome = _try(mutant, tests, tree, settings)
-        finally:
-            trees.put(tree)
+            return
+        tests = side.tests(index, log)
+        with side.tree() as tree:
+            outcome = _try(side.commit.name, mutant, tests, tree, settings)
+        log.add(outcome)
         sign = {KILLED: ".", TIMED_OUT: "t", SURVIVED: "S", UNREACHED: "u"}[outcome.result]
         print(sign, end="", file=sys.stderr, flush=True)
-        return outcome
 
-    pairs = list(zip(mutants, places, strict=True))
-    outcomes: dict[int, Outcome] = {}
-    pending = list(range(len(pairs)))
+    def check(item: tuple[Side, list[str]]) -> None:
+        side, tests = item
+        with side.tree() as tree:
+            failing = _failing(tests, tree, settings)
+        for test in tests:
+            log.add_test(side.commit.name, test, test in failing)
+
+    def results() -> list[list[Outcome]]:
+        return [[log.outcome(side.commit.name, m) for m in side.mutants] for side in sides]
+
     with ThreadPoolExecutor(settings.jobs) as pool:
-        while pending:
-            outcomes.update(zip(pending, pool.map(run, [pairs[i] for i in pending])))
-            killers = sorted({outcomes[i].killer for i in pending if outcomes[i].killer})
-            failing = _failing(killers, first, settings)
-            excluded |= failing
-            pending = [i for i in pending if outcomes[i].killer in failing]
+        while True:
+            pending = [
+                (side, index)
+                for index in range(max(len(side.mutants) for side in sides))
+                for side in sides
+                if index < len(side.mutants)
+                and log.outcome(side.commit.name, side.mutants[index]).result == NOT_RUN
+            ]
+            if not pending or time.monotonic() > settings.end:
+                break
+            list(pool.map(run, pending))
+            killers = [(side, log.untried_killers(side.commit.name)) for side in sides]
+            parts = [
+                (side, tests[start : start + _KILLERS])
+                for side, tests in killers
+                for start in range(0, len(tests), _KILLERS)
+            ]
+            list(pool.map(check, parts))
     print(file=sys.stderr)
-    return [outcomes[i] for i in range(len(pairs))]
+    return results()
 
 
-def _try(mutant: Mutant, tests: Sequence[str], tree: Path, settings: Settings) -> Outcome:
+_KILLERS = 8
+"""How many tests a process tries without a mutant: starting one takes as long as some of them."""
+
+
+def _try(
+    commit: str, mutant: Mutant, tests: Sequence[str], tree: Path, settings: Settings
+) -> Outcome:
     if not tests:
-        return Outcome(mutant, UNREACHED, 0)
+        return Outcome(commit, mutant, UNREACHED, 0)
     path = tree / mutant.path
     original, times = path.read_text(encoding="utf-8"), path.stat()
     start = time.monotonic()
@@ -381,11 +472,11 @@ def _try(mutant: Mutant, tests: Sequence[str], tree: Path, settings: Settings) -
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     ran, seconds = min(len(tests), settings.limit), round(time.monotonic() - start, 1)
     if code is None:
-        return Outcome(mutant, TIMED_OUT, ran, seconds=seconds)
+        return Outcome(commit, mutant, TIMED_OUT, ran, seconds=seconds)
     if code in (0, 5):
-        return Outcome(mutant, SURVIVED, ran, seconds=seconds)
+        return Outcome(commit, mutant, SURVIVED, ran, seconds=seconds)
     killer = _FAILURE.search(output)
-    return Outcome(mutant, KILLED, ran, killer.group(1) if killer else "", seconds)
+    return Outcome(commit, mutant, KILLED, ran, killer.group(1) if killer else "", seconds)
 
 
 def _run_tests(
@@ -474,17 +565,12 @@ def _environment(tree: Path) -> dict[str, str]:
     return environment | {"PYTHONPATH": path, "COLUMNS": "500"}
 
 
-def _readable(lines: Iterable[str]) -> Iterator[str]:
-    with suppress(EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError):
-        yield from lines  # Of a process that was killed as far as it came.
-
-
-def _json_lines(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        with suppress(
-            json.JSONDecodeError
-        ):  # A process that was killed wrote half of its last line.
-            yield json.loads(line)
+def _json_lines(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    for path in sorted(paths):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            # A process that was killed wrote half of its last line.
+            with suppress(json.JSONDecodeError):
+                yield json.loads(line)
 
 
 def _git(*words: str) -> str:
@@ -504,6 +590,24 @@ def _report(title: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
             print(f"  {outcome.result}: {place}: {mutant.kind} ({outcome.tests} tests)")
             print(f"    {_abridged(mutant.before)}  ->  {_abridged(mutant.after)}")
     return {"commit": title, "counts": dict(counts), "outcomes": [asdict(o) for o in outcomes]}
+
+
+def _compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> None:
+    """Print the mutants that the tests of one commit alone detect."""
+    pairs = [
+        (a, b) for a, b in zip(before, after, strict=True) if NOT_RUN not in (a.result, b.result)
+    ]
+    detected = (KILLED, TIMED_OUT)
+    print(f"{len(pairs)} mutants ran in both commits")
+    for title, losing, other in (("before", 1, 0), ("after", 0, 1)):
+        ones = [
+            p for p in pairs if p[other].result in detected and p[losing].result not in detected
+        ]
+        print(f"detected {title} alone: {len(ones)}")
+        for pair in ones:
+            mutant = pair[other].mutant
+            print(f"  {mutant.path}:{mutant.line}: {mutant.kind}, by {pair[other].killer}")
+            print(f"    {_abridged(mutant.before)}  ->  {_abridged(mutant.after)}")
 
 
 def _abridged(text: str) -> str:
@@ -529,6 +633,12 @@ def main() -> int:
     )
     parser.add_argument("--tests", nargs="+", default=["tests"], help="files or folders of tests")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutants")
+    parser.add_argument(
+        "--log", type=Path, help="append each outcome to this file, and do not repeat those in it"
+    )
+    parser.add_argument(
+        "--only-map", action="store_true", help="end after recording which tests reach the lines"
+    )
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     arguments = parser.parse_args()
 
@@ -549,21 +659,50 @@ def main() -> int:
             [copy for copies in followed for copy in copies],
         ]
         print(f"{len(mutants[1])} of {len(drawn)} lines exist in both commits")
-    reports = []
-    for commit, changed in zip(commits, mutants):
-        if arguments.only and commit is not commits[-1 if arguments.only == "commit" else 0]:
-            continue
-        mapped, places = commit, changed
+    chosen = [
+        (commit, changed)
+        for commit, changed in zip(commits, mutants)
+        if not arguments.only or commit is commits[-1 if arguments.only == "commit" else 0]
+    ]
+    recorded: dict[str, tuple[Commit, Sequence[Mutant]]] = {}
+    for commit, changed in chosen:
+        recorded[commit.name] = commit, changed
         if arguments.map_of:
             mapped = Commit(arguments.map_of, arguments.folder.resolve())
             # The record of the first commit names its lines.
             places = mutants[0] if mapped.name == commits[0].name else changed
-        mapped.map_tests(arguments.jobs, "-m", arguments.select, *arguments.tests)
-        reports.append(_report(commit.name[:12], judge(commit, changed, settings, mapped, places)))
+            recorded[commit.name] = mapped, places
+    _map_tests(recorded.values(), arguments.jobs, "-m", arguments.select, *arguments.tests)
+    if arguments.only_map:
+        return 0
+    sides = [Side(commit, changed, *recorded[commit.name]) for commit, changed in chosen]
+    outcomes = judge(sides, settings, Log(arguments.log))
+    reports = [_report(side.commit.name[:12], found) for side, found in zip(sides, outcomes)]
+    if len(outcomes) == 2:
+        _compare(*outcomes)
     if arguments.json:
         document = {"seed": arguments.seed, "count": arguments.count, "commits": reports}
         arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def _map_tests(
+    recorded: Iterable[tuple[Commit, Sequence[Mutant]]], jobs: int, *selected: str
+) -> None:
+    """Record which tests reach the places, of several commits at the same time."""
+    commits: dict[str, Commit] = {}
+    lines: dict[str, set[tuple[str, int]]] = {}
+    for commit, places in recorded:
+        commits[commit.name] = commit
+        lines.setdefault(commit.name, set()).update((place.path, place.line) for place in places)
+    share = max(1, jobs // len(commits))
+    with ThreadPoolExecutor(len(commits)) as pool:
+        runs = [
+            pool.submit(commit.map_tests, lines[name], share, *selected)
+            for name, commit in commits.items()
+        ]
+        for run in runs:
+            run.result()
 
 
 if __name__ == "__main__":

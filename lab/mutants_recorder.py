@@ -1,24 +1,29 @@
-"""Record which lines of the product each test reaches; `mutants.py` uses it as ``sitecustomize``.
+"""Record which of some lines each test reaches; `mutants.py` uses it as ``sitecustomize``.
 
 Every interpreter of a test run imports it: the workers of pytest, the fork server and its forks,
 and the commands that tests start. The variable ``PYTEST_CURRENT_TEST``, which pytest sets and
 processes inherit, names the test. Needs ``sys.monitoring`` (Python 3.12).
+
+Only the functions that contain one of the lines are watched: the first call of each function of
+the process looks whether it does, and no later call costs anything.
 """
 
 from __future__ import annotations
 
 import atexit
-import gzip
-import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 FOLDER = "MUTANTS_FOLDER"
 """The variable that names the folder of the records; without it nothing is recorded."""
 
 ROOT = "MUTANTS_ROOT"
-"""The variable that names the folder of the package whose lines count."""
+"""The variable that names the folder whose files the lines are of."""
+
+LINES = "lines.txt"
+"""The name of the file of the lines in the folder of the records: ``12 path/of/file.py``."""
 
 _TOOL = 4  # Debuggers, coverage, profilers and optimizers have the other numbers.
 
@@ -27,45 +32,73 @@ class _Recorder:
     """Collects the lines reached since the last test began, and writes them as one record."""
 
     def __init__(self, folder: str, root: str) -> None:
-        self._folder, self._root = folder, root.rstrip(os.sep) + os.sep
+        self._folder = folder
+        self._wanted = _read_lines(os.path.join(folder, LINES), root)  # noqa: PTH118
         self._test = ""
-        self._lines: dict[str, set[int]] = {}
+        self._reached: set[tuple[str, int]] = set()
 
     def start(self) -> None:
-        monitoring = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
-        self._disabled = monitoring.DISABLE
-        self._restart = monitoring.restart_events
+        self._monitoring = monitoring = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        events = monitoring.events
         monitoring.use_tool_id(_TOOL, "mutants")
-        monitoring.register_callback(_TOOL, monitoring.events.LINE, self._reach)
-        monitoring.set_events(_TOOL, monitoring.events.LINE)
+        monitoring.register_callback(_TOOL, events.LINE, self._reach)
+        monitoring.register_callback(_TOOL, events.PY_START, self._enter_function)
+        monitoring.set_events(_TOOL, events.PY_START)
+
+    def _enter_function(self, code: Any, _offset: int) -> Any:
+        wanted = self._wanted.get(code.co_filename)
+        if wanted and any(line in wanted for _, _, line in code.co_lines()):
+            events = self._monitoring.events
+            self._monitoring.set_local_events(_TOOL, code, events.LINE)
+        return self._monitoring.DISABLE
 
     def _reach(self, code: Any, line: int) -> Any:
-        path = code.co_filename
-        if path.startswith(self._root):
-            self._lines.setdefault(path[len(self._root) :], set()).add(line)
-        return self._disabled  # A line counts once for each test.
+        name = self._wanted[code.co_filename].get(line)
+        if name is None:
+            return self._monitoring.DISABLE
+        self._reached.add((name, line))
+        return None
 
     def enter(self, test: str) -> None:
         """Begin with another test."""
         self.write()
         self._test = test
-        self._restart()
 
     def forget(self) -> None:
         """Begin anew in a fork, which inherits what its parent has reached."""
-        self._lines = {}
+        self._reached = set()
         self._test = ""
-        self._restart()
 
     def write(self) -> None:
         """Append what was reached since the last record."""
         test = self._test or os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-        if test and self._lines:
-            lines = {path: sorted(numbers) for path, numbers in self._lines.items()}
-            path = f"{self._folder}/lines-{os.getpid()}.gz"
-            with gzip.open(path, "at", compresslevel=3) as file:
-                file.write(json.dumps({"test": test, "lines": lines}) + "\n")
-        self._lines = {}
+        if test and self._reached:
+            _append(f"{self._folder}/lines-{os.getpid()}.jsonl", test=test, lines=self._reached)
+        self._reached = set()
+
+
+def _read_lines(path: str, root: str) -> dict[str, dict[int, str]]:
+    """Return the path that the records have for each line of the absolute path of each file."""
+    wanted: dict[str, dict[int, str]] = {}
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123
+        for row in file:
+            line, _, name = row.rstrip("\n").partition(" ")
+            wanted.setdefault(os.path.join(root, name), {})[int(line)] = name  # noqa: PTH118
+    return wanted
+
+
+def _append(path: str, **row: Any) -> None:
+    import json  # Not every command that a test starts imports it, or reaches a line.
+
+    text = json.dumps({k: sorted(v) if isinstance(v, set) else v for k, v in row.items()})
+    with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123
+        file.write(text + "\n")
+
+
+def write_lines(folder: str, lines: Iterable[tuple[str, int]]) -> None:
+    """Write the file that says which lines are recorded."""
+    with open(os.path.join(folder, LINES), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
+        file.writelines(f"{line} {path}\n" for path, line in sorted(lines))
 
 
 def _install() -> _Recorder:
@@ -98,10 +131,12 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 def pytest_runtest_logreport(report: Any) -> None:
     """Write down how a test ended, in the process that ran it."""
     if RECORDER and not hasattr(report, "node"):  # That one was sent by a worker.
-        row = {"test": report.nodeid, "when": report.when, "outcome": report.outcome}
-        row["seconds"] = round(report.duration, 4)
-        path = f"{os.environ[FOLDER]}/ends-{os.getpid()}.jsonl"
-        with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(json.dumps(row) + "\n")
+        _append(
+            f"{os.environ[FOLDER]}/ends-{os.getpid()}.jsonl",
+            test=report.nodeid,
+            when=report.when,
+            outcome=report.outcome,
+            seconds=round(report.duration, 4),
+        )
         if report.when == "teardown":
             RECORDER.write()
