@@ -131,3 +131,17 @@ def test_sets_that_grow_keep_the_sites_that_a_quantizer_marks() -> None:
         names = [f"n{number}" for number in rng.sample(range(10), 5)]
         bits = asked.remaining(asked.nodes(names), asked.nodes(names[:3]))
         assert {*numbers_of(bits)} == remaining(nodes, sites, asks, {*names})
+
+
+def test_the_nearest_node_with_a_weight_is_found_behind_others() -> None:
+    from polygraphy.domain.quantization.sites import FloatNode, nearest_before
+
+    nodes = [
+        FloatNode("far", "MatMul", ["x", "v"], ["a"]),
+        FloatNode("near", "MatMul", ["a", "w"], ["b"]),
+        FloatNode("relu", "Relu", ["b"], ["c"]),
+        FloatNode("sum", "Add", ["c", "c"], ["d"]),
+    ]
+    assert nearest_before("sum", nodes, ["far", "near"]) == "near"
+    assert nearest_before("far", nodes, ["far", "near"]) == "far"
+    assert nearest_before("relu", nodes, []) == "relu"

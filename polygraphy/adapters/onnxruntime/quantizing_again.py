@@ -28,6 +28,8 @@ _TYPES = {
     "int8": "QInt8",
     "uint16": "QUInt16",
     "int16": "QInt16",
+    "int4": "QInt4",
+    "uint4": "QUInt4",
     "float8_e4m3fn": "QFLOAT8E4M3FN",
 }
 """ONNX Runtime's names of the quantized types."""
@@ -77,7 +79,12 @@ def _tensor(name: str) -> str:
 def _quantize_statically(request: Requantization) -> list[ModelProto]:
     """Return models quantized again with static ranges, by the options that quantize the same
     tensors; empty if the sites do not allow it."""
-    names = {_tensor(site.name) for site in request.sites if site.kind == "activation"}
+    constants = {one.output[0] for one in request.reference.graph.node if one.op_type == "Constant"}
+    names = {
+        _tensor(site.name)
+        for site in request.sites
+        if site.kind == "activation" or site.name in constants
+    }
     best: tuple[int, Mapping[str, Any], ModelProto] | None = None
     for options in _static_options(request):
         try:
@@ -168,7 +175,13 @@ def _quantize_static(
     from onnxruntime.quantization.calibrate import TensorData, TensorsData
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
-    activations = [site for site in sites if site.kind == "activation" and site.scheme is not None]
+    constants = {node.output[0] for node in reference.graph.node if node.op_type == "Constant"}
+    activations = [
+        site
+        for site in sites
+        if site.scheme is not None
+        and (site.kind == "activation" or (site.kind == "weight" and site.name in constants))
+    ]
     weights = [site for site in sites if site.kind == "weight" and site.scheme is not None]
     if not activations:
         return None

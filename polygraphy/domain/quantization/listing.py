@@ -73,8 +73,16 @@ _OPERANDS: Mapping[str, Sequence[_Operand]] = {
 }
 """Operators on codes: what they read and compute."""
 _BIAS = {"QLinearConv": 8, "QGemm": 6}
-_INTEGER_WEIGHT = {"MatMulInteger": (1, 3), "ConvInteger": (1, 3), "DynamicQuantizeMatMul": (1, 3)}
-"""Operators whose scale is applied later: the positions of the weight and of its zero point."""
+INTEGER_WEIGHTS: Mapping[str, Sequence[tuple[int, int, int]]] = {
+    "ConvInteger": [(1, 0, 3)],
+    "DynamicQuantizeLSTM": [(1, 8, 9), (2, 10, 11)],
+    "DynamicQuantizeMatMul": [(1, 2, 3)],
+    "MatMulInteger": [(1, 0, 3)],
+    "MatMulIntegerToFloat": [(1, 3, 5)],
+    "QAttention": [(1, 4, 7)],
+}
+"""Operators that read integer weights: the positions of each weight, of its scale (0 if a later
+node applies it) and of its zero point."""
 _FLOATS = ("bfloat16", "float16", "float32", "float64")
 _BLOCKS = {"MatMulNBits": (1, 2, 3), "GatherBlockQuantized": (0, 2, 3)}
 """Operators on packed blocks: the positions of weight, scales and zero points."""
@@ -177,6 +185,9 @@ def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
         elif op in _BLOCKS:
             at, *places = _BLOCKS[op]
             pairs.append((places[0], places[1], _input(node, at)))
+        for weight, scale, zero in INTEGER_WEIGHTS.get(op, ()):
+            if scale:
+                pairs.append((scale, zero, _input(node, weight)))
         for operand in _OPERANDS.get(op, ()):
             tensor = node.outputs[0] if operand.codes is None else _input(node, operand.codes)
             pairs.append((operand.scale, operand.zero_point, tensor))
@@ -209,12 +220,15 @@ def _quantized_tensors(
             yield QuantizedTensor(bias.name, "bias", str(bias.dtype))
     elif op == "DynamicQuantizeLinear":
         yield QuantizedTensor(_input(node, 0), "activation", f"uint8, {_AT_RUN_TIME}")
-    elif op in _INTEGER_WEIGHT:
-        codes = weights.get(_input(node, _INTEGER_WEIGHT[op][0]))
-        if codes is not None:
-            zero = weights.get(_input(node, _INTEGER_WEIGHT[op][1]))
-            count = 1 if zero is None else int(np.prod(zero.shape))
-            yield QuantizedTensor(codes.name, "weight", _format(codes.dtype, count))
+    elif op in INTEGER_WEIGHTS:
+        for weight, scale, zero in INTEGER_WEIGHTS[op]:
+            codes = weights.get(_input(node, weight))
+            if codes is not None and scale:
+                yield _tensor(node, "weight", codes.name, scale, zero, weights, codes.dtype)
+            elif codes is not None:
+                zeros = weights.get(_input(node, zero))
+                count = 1 if zeros is None else int(np.prod(zeros.shape))
+                yield QuantizedTensor(codes.name, "weight", _format(codes.dtype, count))
     elif op in _BLOCKS:
         yield _read_packed_weight(node, op, weights)
     elif op == "Mul":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from attrs import field, frozen
@@ -91,3 +91,19 @@ class FloatNode:
 def is_coarse(op: str) -> bool:
     """Return whether an operator of any domain computes in a quantized type."""
     return op.rpartition(".")[2].startswith(QUANTIZED_OPERATORS)
+
+
+def nearest_before(name: str, nodes: Sequence[FloatNode], choices: Collection[str]) -> str:
+    """Return the choice that is nearest before a node, or the node itself if it is one, or if none
+    is before it."""
+    makers = {made: node for node in nodes for made in node.makes}
+    pending = [node for node in nodes if node.name == name]
+    seen: set[str] = set()
+    while pending:
+        node = pending.pop(0)
+        if node.name in choices:
+            return node.name
+        seen.add(node.name)
+        makes = (makers[read] for read in node.reads if read in makers)
+        pending += [maker for maker in makes if maker.name not in seen]
+    return name

@@ -12,6 +12,7 @@ from attrs import frozen
 from polygraphy import mod
 from polygraphy.adapters.onnx.edit.quantized_nodes import convert_codes
 from polygraphy.adapters.onnx.graph.graph import add_weight
+from polygraphy.domain.quantization.listing import INTEGER_WEIGHTS
 from polygraphy.domain.quantization.schemes import STORED, Scheme
 from polygraphy.domain.quantization.sites import Site
 from polygraphy.domain.tensors.precision import is_float
@@ -43,17 +44,39 @@ class Packing:
     is_in_bytes: bool = True
 
 
+@frozen
+class Recurrent:
+    """The storage of a weight of an LSTM: a matrix with a row for each scale.
+
+    Attributes:
+        names: the weight, its scales and its zero points.
+    """
+
+    names: tuple[str, str, str]
+
+
 def block_weight(
-    region: Sequence[NodeProto], constant: Callable[[str], Array | None], exact: Array | None
-) -> tuple[Scheme, Array, Array | None, Packing | None] | None:
+    region: Sequence[NodeProto],
+    constant: Callable[[str], Array | None],
+    operands: Sequence[Array | None],
+) -> tuple[Scheme, Array, Array | None, Packing | Recurrent | None] | None:
     """Return the storage of an operator's weight (scheme, codes, packing) and the weight in
-    floating point; None if that is unknown."""
+    floating point; None if that is unknown.
+
+    Args:
+        region: the nodes that compute the operator.
+        constant: returns a weight by name; None if there is none.
+        operands: the inputs of the operator in floating point; None for those that are no weights.
+    """
+    exact = next((array for array in operands[:2] if array is not None), None)
     for node in region:
         if node.op_type == "MatMulNBits":
             return _block_weight(node, constant, exact)
         if node.op_type == "GatherBlockQuantized":
             return _read_gather_of_blocks(node, constant, exact)
-        if node.op_type in ("MatMulInteger", "ConvInteger") and len(node.input) > 1:
+        if node.op_type == "DynamicQuantizeLSTM":
+            return _worst_recurrent_weight(node, constant, operands)
+        if node.op_type in INTEGER_WEIGHTS and len(node.input) > 1:
             return _integer_weight(node, constant, exact)
     if [node.op_type for node in region] == ["Gather", "DequantizeLinear"]:
         return _read_gather_of_integers(region[0], region[1], constant, exact)
@@ -125,9 +148,9 @@ def _integer_weight(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, None] | None:
     """Return scheme, codes and exact weight of an operator that reads integers; None if unknown."""
-    codes, stem = constant(node.input[1]), node.input[1].removesuffix("_quantized")
-    scale = constant(f"{stem}_scale")
-    zero = constant(node.input[3]) if len(node.input) > 3 else None
+    name, scale_name, zero_name = _names_of_integers(node)
+    codes, scale = constant(name), constant(scale_name)
+    zero = constant(zero_name) if zero_name else None
     if codes is None or scale is None:
         return None
     axis = 0 if node.op_type == "ConvInteger" else codes.ndim - 1
@@ -135,9 +158,50 @@ def _integer_weight(
     zeros = numpy.broadcast_to(zeros.reshape(-1) if scale.ndim else zeros.reshape(()), scale.shape)
     scheme = Scheme(codes.dtype.name, scale.astype(numpy.float64), zeros, axis)
     if exact is not None and exact.ndim == 2:  # ONNX Runtime makes a MatMul of Gemm.
-        is_turned = stem.endswith("_Transposed") or exact.shape != codes.shape
+        is_turned = "_Transposed" in name or exact.shape != codes.shape
         exact = exact.T if is_turned and exact.T.shape == codes.shape else exact
     return scheme, codes.astype(numpy.float64), exact, None
+
+
+def _names_of_integers(node: NodeProto) -> tuple[str, str, str]:
+    """Return the names of the integer weight of an operator, and of its scale and zero point; the
+    last is empty if there is none."""
+    weight, *positions = INTEGER_WEIGHTS[node.op_type][0]
+    names = [*node.input, *[""] * 10]
+    scale, zero = (names[position] if position else "" for position in positions)
+    return names[weight], scale or f"{names[weight].removesuffix('_quantized')}_scale", zero
+
+
+def _worst_recurrent_weight(
+    node: NodeProto,
+    constant: Callable[[str], Array | None],
+    operands: Sequence[Array | None],
+) -> tuple[Scheme, Array, Array | None, Recurrent] | None:
+    """Return the storage of that weight of an LSTM, of the input or of the state, which loses more;
+    None if unknown."""
+    found = []
+    for at, (weight, scale_at, zero_at) in enumerate(INTEGER_WEIGHTS[node.op_type]):
+        names = node.input[weight], node.input[scale_at], node.input[zero_at]
+        codes, scale, zero = (constant(name) for name in names)
+        exact = operands[weight] if weight < len(operands) else None
+        if codes is None or scale is None or zero is None:
+            return None
+        rows = codes.astype(numpy.float64).transpose(0, 2, 1).reshape(max(scale.size, 1), -1)
+        zeros = numpy.broadcast_to(zero, scale.shape).astype(numpy.float64).reshape(-1)
+        scales = scale.astype(numpy.float64).reshape(-1)
+        scheme = Scheme(codes.dtype.name, scales, zeros, 0)
+        flat = None if exact is None or exact.size != rows.size else exact.reshape(rows.shape)
+        error = 0.0 if flat is None else _relative_error(scheme.values(rows), flat)
+        found.append((error, -at, scheme, rows, flat, Recurrent(names)))
+    _, _, scheme, rows, flat, packing = max(found, key=lambda one: one[:2])
+    return scheme, rows, flat, packing
+
+
+def _relative_error(values: Array, exact: Array) -> float:
+    """Return the RMS of the difference of a weight, relative to its size."""
+    size = float(numpy.mean(numpy.square(exact, dtype=numpy.float64)))
+    error = float(numpy.mean(numpy.square(values - exact)))
+    return error / size if size else float(error > 0)
 
 
 def _block_weight(
@@ -199,9 +263,11 @@ def store_integers(
     for node in region:
         if site.exact is None:
             continue
-        if node.op_type in ("MatMulInteger", "ConvInteger"):
-            stem = node.input[1].removesuffix("_quantized")
-            names = [node.input[1], f"{stem}_scale", *node.input[3:4]]
+        exact = site.exact
+        if isinstance(site.packing, Recurrent) and node.op_type == "DynamicQuantizeLSTM":
+            names = [*site.packing.names]
+        elif node.op_type in INTEGER_WEIGHTS:
+            names = [*filter(None, _names_of_integers(node))]
         elif node.op_type == "Gather" and region[-1].op_type == "DequantizeLinear":
             names = [node.input[0], *region[-1].input[1:]]
         else:
@@ -210,13 +276,18 @@ def store_integers(
         if codes is None or scale is None:
             continue
         kind = onnx.numpy_helper.to_array(codes).dtype
+        stored_codes = scheme.codes(exact).astype(kind)
+        scales, zeros = scheme.scale.astype(numpy.float32), scheme.zero_point.astype(kind)
+        if isinstance(site.packing, Recurrent):
+            directions, inputs, gates = codes.dims
+            stored_codes = stored_codes.reshape(directions, gates, inputs).transpose(0, 2, 1)
         arrays = {
-            codes.name: scheme.codes(site.exact).astype(kind),
-            scale.name: scheme.scale.astype(numpy.float32).reshape(tuple(scale.dims)),
+            codes.name: numpy.ascontiguousarray(stored_codes),
+            scale.name: scales.reshape(tuple(scale.dims)),
         }
         zero = weights.get(names[2]) if len(names) > 2 else None
         if zero is not None:
-            arrays[zero.name] = scheme.zero_point.astype(kind).reshape(tuple(zero.dims))
+            arrays[zero.name] = zeros.reshape(tuple(zero.dims))
         for name, array in arrays.items():
             weights[name].CopyFrom(onnx.numpy_helper.from_array(array, name))
 
@@ -225,10 +296,10 @@ def repack_blocks(
     model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
 ) -> None:
     """Replace a weight in blocks with one in another scheme."""
-    packing: Packing = site.packing
+    packing = site.packing
     operators = ("MatMulNBits", "GatherBlockQuantized")
     node = next((node for node in region if node.op_type in operators), None)
-    if packing is None or site.exact is None or node is None:
+    if not isinstance(packing, Packing) or site.exact is None or node is None:
         return
     codes = scheme.codes(site.exact)
     if node.op_type == "GatherBlockQuantized":

@@ -4,12 +4,13 @@ point between DequantizeLinear and QuantizeLinear.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.graph.graph import sort
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -72,6 +73,38 @@ def replace_by_pairs(model: ModelProto) -> bool:
     return True
 
 
+_WITH_BIAS = {"DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6}
+"""Operators into which ONNX Runtime's optimizer puts the bias that an Add adds, and its
+position."""
+
+
+def split_biases(graph: GraphProto, makers: Mapping[str, NodeProto]) -> None:
+    """Add the biases of fused integer products in nodes of their own, if the reference does.
+
+    Args:
+        graph: the quantized graph, which is changed.
+        makers: the nodes of the reference, by what they compute.
+    """
+    names = {name for node in graph.node for name in node.output}
+    added = []
+    for node in graph.node:
+        at = _WITH_BIAS.get(node.op_type, len(node.input))
+        twin = makers.get(node.output[0]) if at < len(node.input) and node.input[at] else None
+        if twin is None or twin.op_type != "Add":
+            continue
+        products = [
+            name for name in twin.input if name in makers and makers[name].op_type == "MatMul"
+        ]
+        if len(products) != 1 or products[0] in names:
+            continue
+        reads = [products[0], node.input[at]]
+        added.append(onnx.helper.make_node("Add", reads, node.output, twin.name))
+        node.input[at], node.output[0] = "", products[0]
+    graph.node.extend(added)
+    if added:
+        sort(graph)
+
+
 class _Rewriter:
     """Rewrites a graph, given the scale and zero point of each integer tensor.
 
@@ -118,7 +151,7 @@ class _Rewriter:
         reads = [inputs[at] for at in operator.plain]
         for at in operator.inputs:
             text = f"{node.output[0]}//{at}"
-            axis = self._axis(operator.op, at)
+            axis = self._axis(operator.op, at, node)
             yield _make_node(_DEQUANTIZE, inputs[at : at + 3], text, axis)
             reads.append(text)
         if operator.bias is not None and inputs[operator.bias]:
@@ -166,9 +199,14 @@ class _Rewriter:
         reads.append(name)
         return _make_node(_DEQUANTIZE, [given_names[operator.bias], f"{name}_scale"], name, 0)
 
-    def _axis(self, op: str, at: int) -> int | None:
+    def _axis(self, op: str, at: int, node: NodeProto) -> int | None:
         """Return the channel axis of an operand at a position; None if it is not a weight."""
-        return {"Conv": 0, "MatMul": 1, "Gemm": 0}.get(op) if at == 3 else None
+        if at != 3:
+            return None
+        if op == "Gemm":
+            return int(not any(one.name == "transB" and one.i for one in node.attribute))
+        weight = self._weights.get(node.input[at])
+        return {"Conv": 0, "MatMul": max(len(weight.dims) - 1, 0) if weight else 1}.get(op)
 
     def _array(self, name: str) -> Any:
         """Return the elements of a weight."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.edit.block_weights import block_weight
 from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
-from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
+from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs, split_biases
 from polygraphy.adapters.onnx.edit.lazy_branches import compute_lazily
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
     DEQUANTIZE,
@@ -179,6 +179,7 @@ class QuantizedModel:
         for reference in references[:1]:
             if common_share(self._graph, reference.graph) < _NAMED:
                 self.renamed = rename_as_reference(self._graph, reference.graph)
+            split_biases(self._graph, reference.makers)
             rename_operators(self._graph, reference)
             rename_nodes(self._graph, reference)
         self.sites: list[Site] = []
@@ -676,7 +677,7 @@ class QuantizedModel:
         number, name = len(self.sites), outputs[0]
         arrays = {one: array for one, array in weights.items() if array is not None}
         array = next((arrays[name] for name in twin.input[:2] if name in arrays), None)
-        block = block_weight(region, constant, array)
+        block = block_weight(region, constant, [arrays.get(name) for name in twin.input])
         if block is None:
             site = Site(name, "operator", None, format="int8, range chosen at run time")
         else:

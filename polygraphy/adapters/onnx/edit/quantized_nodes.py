@@ -27,6 +27,10 @@ EXACT = "//exact"
 """Suffix of a weight's name for its floating-point form."""
 _PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 """Operators that keep type and shape, behind which a weight is quantized again, too."""
+_INTEGER_OPERATORS = (
+    "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat",
+)  # fmt: skip
+"""Operators that ONNX Runtime's dynamic quantizer and the optimizer behind it write."""
 _CORRECTION, _LARGE_CORRECTION = 0.5, 1.2
 """A corrected bias differs by less than this share of the larger rms; NNCF corrects by multiples of
 a small bias (lab: up to 1.03). A bias of another layer differs by about 1.4, a negated one by 2.
@@ -131,7 +135,7 @@ def producer_of(model: ModelProto) -> str:
         return "nbits"  # The same quantizer, in the format QDQ.
     if model.producer_name != "onnx.quantize":
         return ""
-    if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):
+    if any(node.op_type.startswith("DynamicQuantize") for node in nodes):
         return "dynamic"
     weights = {weight.name for weight in model.graph.initializer}
     pairs = [node for node in nodes if node.op_type == QUANTIZE and node.input[0] in weights]
@@ -153,7 +157,7 @@ def quantizer_name(twin: NodeProto, region: Sequence[NodeProto]) -> str:
     """Return the name that a quantizer gives the replaced node: ONNX Runtime's dynamic quantizer
     first replaces a Gemm by a MatMul and an Add."""
     for node in region:
-        if node.op_type in ("ConvInteger", "MatMulInteger") and node.name.endswith("_quant"):
+        if node.op_type in _INTEGER_OPERATORS and node.name.endswith("_quant"):
             return node.name.removesuffix("_quant")
     return twin.name
 

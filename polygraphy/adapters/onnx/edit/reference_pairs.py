@@ -305,7 +305,7 @@ class _Pairs:
     def _packed_weight(self, node: NodeProto) -> Array | None:
         """Return the weight that an operator stores in integers or blocks, up to a factor."""
         if node.op_type in ("MatMulNBits", "GatherBlockQuantized"):
-            block = block_weight([node], self._own.constant, None)
+            block = block_weight([node], self._own.constant, ())
             return None if block is None else block[0].values(block[1])
         if node.op_type not in _REGIONS:
             return None

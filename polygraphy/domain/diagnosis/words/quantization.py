@@ -183,7 +183,8 @@ def products_saturate(metric: str, before: float, after: float) -> str:
     """Return the fact that the CPU saturates products of eight bits."""
     return (
         "Sums of products of uint8 and int8 saturate at 16 bits, because this CPU has no VNNI: with"
-        f" exact products, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
+        f" exact products, {metric} falls from {before:.3g} to {after:.3g}, and every node remains"
+        " quantized."
     )
 
 
@@ -260,7 +261,8 @@ def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
 def repair_effect(metric: str, before: float, after: float, count: int) -> str:
     """Return the fact that the metric falls if parameters are corrected."""
     which = "the correct value" if count == 1 else f"the {count} correct values"
-    return f"With {which}, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
+    falls = f"{metric} falls from {before:.3g} to {after:.3g}"
+    return f"With {which}, {falls}, and every node remains quantized."
 
 
 def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
@@ -271,6 +273,11 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
         return (
             f"Quantize the bias {_plain(site.name)!r} again with the scale of the input times that"
             f" of the weight, or keep it in float.{command}"
+        )
+    if site.kind == "operator":
+        return (
+            f"Quantize the weight of the node that computes {_plain(site.name)!r} again from its"
+            f" float values.{command}"
         )
     if site.kind != "activation":
         return f"Quantize the weight {_plain(site.name)!r} again from its float values.{command}"

@@ -51,6 +51,7 @@ from polygraphy.domain.quantization.powers import PowerSum
 from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
+from polygraphy.domain.quantization.sites import nearest_before
 from polygraphy.ports.diagnosing import QuantizedModel, find_code_tensors, open_quantized
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
@@ -285,6 +286,13 @@ class _GoalSearch:
         after = self._judge(values)
         if after > max(self._goal.within, reduced(before)) or not self._is_closer(values):
             return Skip("exact products are as inaccurate")
+        weights = {site.name for site in model.sites if site.kind == "weight"}
+        products = {site.name for site in model.sites if site.kind == "operator"}
+        computing = [
+            node.name
+            for node in model.nodes
+            if not (weights.isdisjoint(node.reads) and products.isdisjoint(node.makes))
+        ]
         nodes: list[str] = []
         codes = find_code_tensors(proto)
         if codes.tensors:
@@ -293,10 +301,10 @@ class _GoalSearch:
                 key=lambda difference: difference.steps,
                 default=None,
             )
-            nodes = [worst.tensor.node] if worst is not None else []
+            if worst is not None:
+                nodes = [nearest_before(worst.tensor.node, model.nodes, computing)]
         if not nodes:
-            held = {site.name for site in model.sites if site.kind in ("weight", "operator")}
-            nodes = [node.name for node in model.nodes if held & {*node.reads, *node.makes}][:1]
+            nodes = computing[:1]
         fact = words.products_saturate(self._goal.name, before, after)
         remedy = Remedy(None, True, words.AVOID_SATURATION)
         ops = [node.op for node in model.nodes if node.name in nodes]
