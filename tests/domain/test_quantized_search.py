@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 
+import numpy as np
 import pytest
 
 from polygraphy.domain.quantization.powers import PowerSum, measure_powers
@@ -145,3 +146,29 @@ def test_the_nearest_node_with_a_weight_is_found_behind_others() -> None:
     assert nearest_before("sum", nodes, ["far", "near"]) == "near"
     assert nearest_before("far", nodes, ["far", "near"]) == "far"
     assert nearest_before("relu", nodes, []) == "relu"
+
+
+def test_each_node_is_excluded_in_the_quantizer_that_quantizes_it() -> None:
+    from polygraphy.domain.quantization.lines import nodes_by_quantizer
+    from polygraphy.domain.quantization.schemes import Scheme
+    from polygraphy.domain.quantization.sites import FloatNode, Site
+
+    scheme = Scheme("int8", np.ones(()), np.zeros(()))
+    blocks = Scheme("uint4", np.ones((2, 1)), np.zeros((2, 1)), 1, 16)
+    sites = [
+        Site("x", "activation", scheme),
+        Site("a", "operator", blocks),
+        Site("b", "operator", scheme),
+    ]
+    nodes = [
+        FloatNode("packed", "MatMul", ["x", "w"], ["a"]),
+        FloatNode("dynamic", "MatMul", ["a", "v"], ["b"]),
+        FloatNode("add", "Add", ["b", "x"], ["c"]),
+    ]
+    names = [node.name for node in nodes]
+    expected = {"nbits": ["packed"], "dynamic": ["dynamic"], "static": ["add"]}
+    for producer in ("nbits", "dynamic"):
+        assert nodes_by_quantizer(producer, nodes, sites, names) == expected
+    assert nodes_by_quantizer("nncf", nodes, sites, names) == {"nncf": names}
+    assert nodes_by_quantizer("static", nodes, sites[:1], ["add"]) == {"static": ["add"]}
+    assert nodes_by_quantizer("nbits", nodes, sites[1:2], names) == {"nbits": names}

@@ -12,6 +12,8 @@ from attrs import frozen
 
 from polygraphy.domain.quantization.sites import FloatNode, Site
 
+_ONNX_RUNTIME = ("dynamic", "nbits")
+"""The quantizers of ONNX Runtime whose models may have been through another one of them."""
 _HALF = 64
 """The largest magnitude of codes in half of the int8 range."""
 _FULL_RANGE = (
@@ -43,6 +45,45 @@ def excluded_names(nodes: Sequence[FloatNode], kept: Sequence[str]) -> list[str]
     """
     names = {node.name: node.quantizer_name or node.name for node in nodes}
     return [names.get(name, name) for name in kept]
+
+
+def nodes_by_quantizer(
+    producer: str, nodes: Sequence[FloatNode], sites: Sequence[Site], kept: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return, by quantizer, the nodes that it has to exclude: a model may have been through several
+    quantizers of ONNX Runtime.
+
+    Args:
+        producer: which quantizer made the model; empty if it is not known.
+        nodes: the nodes of the model.
+        sites: what is quantized.
+        kept: the names of the nodes that stay in floating point.
+    """
+    has_pairs = any(site.kind == "activation" and site.scheme is not None for site in sites)
+    others = "static" if has_pairs else producer
+    products = {site.name: _quantizer_of(site) for site in sites if site.kind == "operator"}
+    blocks = {site.name for site in sites if site.kind == "weight" and _is_in_blocks(site)}
+    if producer not in _ONNX_RUNTIME or not (has_pairs or {*products.values()} - {producer}):
+        return {producer: [*kept]}
+    chosen = {node.name: node for node in nodes if node.name in kept}
+    by_quantizer: dict[str, list[str]] = {}
+    for name in kept:
+        node = chosen.get(name)
+        made = [products[each] for each in node.makes if each in products] if node else []
+        is_packed = node is not None and not blocks.isdisjoint(node.reads)
+        quantizer = made[0] if made else "nbits" if is_packed else others
+        by_quantizer.setdefault(quantizer, []).append(name)
+    return by_quantizer
+
+
+def _quantizer_of(operator: Site) -> str:
+    """Return which quantizer of ONNX Runtime writes an operator that reads few bits."""
+    return "nbits" if _is_in_blocks(operator) else "dynamic"
+
+
+def _is_in_blocks(site: Site) -> bool:
+    """Return whether a weight has scales for blocks of elements."""
+    return site.scheme is not None and bool(site.scheme.block)
 
 
 def has_unnamed(nodes: Sequence[FloatNode], kept: Collection[str]) -> bool:

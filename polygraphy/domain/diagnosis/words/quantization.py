@@ -294,6 +294,10 @@ def metric_after_quantizing_again(value: float | None, why: str) -> str:
     return f"{value:.3g} with the printed line." if value is not None else f"Not tried: {why}."
 
 
+SEVERAL_QUANTIZERS = "several quantizers made this model"
+"""The reason that a model is not quantized again."""
+
+
 def quantizer_missing(package: str) -> str:
     """Return the reason that a quantizer is not installed."""
     return f"{package} is not installed"

@@ -43,6 +43,7 @@ from polygraphy.domain.quantization.lines import (
     exclusion,
     halves_another_range,
     has_unnamed,
+    nodes_by_quantizer,
 )
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.measuring import measure_losses
@@ -236,10 +237,16 @@ class _GoalSearch:
                 facts.append(words.shared_scale(model.sites[number].name, *shared))
         is_full = halves_another_range(model.producer, model.nodes, model.sites, kept_names)
         excluded = excluded_names(model.nodes, kept_names)
-        line = exclusion(model.producer, excluded, keeps_full_range=is_full)
+        parts = nodes_by_quantizer(model.producer, model.nodes, model.sites, kept_names)
+        line = " and ".join(
+            exclusion(tool, excluded_names(model.nodes, names), keeps_full_range=is_full)
+            for tool, names in parts.items()
+        )
         is_unnamed = has_unnamed(model.nodes, kept_names)
         reference = model.named_reference() if is_unnamed else model.reference
-        again, why = self._quantize_again(model, reference, excluded, before, is_full=is_full)
+        again, why = None, words.SEVERAL_QUANTIZERS
+        if [*parts] == [model.producer]:
+            again, why = self._quantize_again(model, reference, excluded, before, is_full=is_full)
         ops = {node.name: node.op for node in model.nodes}
         op = ops.get(kept_names[-1], "")
         note = words.keep_in_float(
