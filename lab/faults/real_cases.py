@@ -205,7 +205,9 @@ def _stands(place: Path, wrong: bool) -> bool:
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest difference, relative to the spread; infinite where only one is finite."""
+    """The largest difference, relative to the spread, or to the size if all elements are equal;
+    infinite where only one is finite.
+    """
     if one.shape != other.shape:
         return np.inf
     one, other = one.astype(np.float64), other.astype(np.float64)
@@ -213,5 +215,6 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
     if not (np.isfinite(one) & np.isfinite(other))[~same].all():
         return np.inf
     apart = np.where(same, 0.0, one - np.where(same, one, other))
-    spread = float(other[np.isfinite(other)].std()) if np.isfinite(other).any() else 0.0
+    finite = other[np.isfinite(other)]
+    spread = float(finite.std() or np.abs(finite).max()) if finite.size else 0.0
     return float(np.abs(apart).max(initial=0)) / max(spread, 1e-9)

@@ -1,13 +1,16 @@
 """Measure `polygraphy diagnose --reference` where the reference has different nodes.
 
     python -m rewritten [--seed N] [--folder FOLDER] [--shipped .models] [--take N] [--again]
-                        [--own] [--large] [--jobs N] [--product CHECKOUT]
+                        [--own] [--hosts own|large|public] [--healthy] [--jobs N]
+                        [--ways N] [--host TEXT] [--product CHECKOUT]
 
 In the folder `lab`. A fault is planted into networks of the lab, models in packages, and exports
 of PyTorch (where that is installed); the reference is what another exporter, an optimizer or
 another spelling makes of the healthy model. Prints a table by way and by fault: *exact* (only the
 fault is named), *borders* (COULD BE, the fault is among these nodes; exit code 4), *open* (nothing
-is named) or *wrong* (an innocent node is named).
+is named) or *wrong* (an innocent node is named). `--hosts large` has exports of 100 to 400 MB,
+`--hosts public` models of torchvision, timm and transformers. `--healthy` plants no fault: each
+model and what the rewrites make of it, both ways; *exact* means that nothing is blamed.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import NamedTuple
 from faults.case import Case, load
 from faults.judge import compared
 
-from .cases import cases
+from .cases import Plan, cases, healthy_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300
@@ -74,6 +77,8 @@ def diagnose(folder: Path, case: Case, product: Path) -> Answer:
 
 
 def _word(case: Case, verdict: str, named: list[str], is_exact: bool) -> str:
+    if not case.culprits:
+        return EXACT if verdict == "agree" else OPEN if verdict == "inconclusive" else WRONG
     if verdict == "inconclusive":
         if not named:
             return OPEN
@@ -96,7 +101,10 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="diagnose the cases in the folder")
     parser.add_argument("--write", action="store_true", help="write the cases only")
     parser.add_argument("--own", action="store_true", help="plant faults of this folder alone")
-    parser.add_argument("--large", action="store_true", help="models of 100 to 400 MB alone")
+    parser.add_argument("--hosts", default="own", choices=["own", "large", "public"])
+    parser.add_argument("--host", default="", help="exported hosts with this in their names")
+    parser.add_argument("--ways", type=int, help="so many references of each host, drawn")
+    parser.add_argument("--healthy", action="store_true", help="no fault: the rewritten models")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--product", type=Path, default=ROOT, help="the checkout that diagnoses")
     given = parser.parse_args()
@@ -106,8 +114,9 @@ def main() -> int:
     else:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+        plan = Plan(folder, given.shipped, given.seed, given.hosts, given.ways, given.host)
         drawn = list(
-            cases(folder, given.shipped, given.seed, given.per_pair, given.own, given.large)
+            healthy_cases(plan) if given.healthy else cases(plan, given.per_pair, given.own)
         )
     chosen = [one for one in drawn if given.only in f"{one.name} {one.kind}"][:: given.take]
     print(f"{len(chosen)} of {len(drawn)} cases")

@@ -19,10 +19,12 @@ from faults.real_cases import distance, drawn
 from polygraphy.json import save_json
 
 from .planting import KINDS as OWN
-from .rewrites import REWRITES
+from .rewrites import REWRITES, half
 
 SAME = 1e-3
 """How far a reference may be from the healthy model, relative to the spread of an output."""
+HALF_SAME = 2e-2
+"""The same in half precision."""
 TRIES = 12
 """Places that are tried for a fault that shows in the outputs."""
 HOSTS = {"cnn": cnn, "encoder": encoder, "unet": unet}
@@ -69,38 +71,58 @@ class Host(NamedTuple):
     data: Data
 
 
-def hosts(folder: Path, shipped: Path, seed: int, is_large: bool = False) -> Iterator[Host]:
-    """Yield networks of the lab, models in packages, models of scikit-learn, and networks that both
-    exporters of PyTorch have exported; `is_large`: only such of 100 to 400 MB.
+class Plan(NamedTuple):
+    """Which cases are written, and where.
+
+    Attributes:
+        folder: where.
+        shipped: the folder with models in packages.
+        seed: draws faults, data and ways.
+        group: ``own``, ``large`` (exports of 100 to 400 MB) or ``public`` (models of libraries).
+        ways: the number of references of each host besides that of the other exporter; None: all.
+        host: exported hosts have this in their names.
     """
-    yield from exported(folder, is_large) if is_large else small(folder, shipped, seed)
+
+    folder: Path
+    shipped: Path
+    seed: int
+    group: str = "own"
+    ways: int | None = None
+    host: str = ""
 
 
-def small(folder: Path, shipped: Path, seed: int) -> Iterator[Host]:
-    """Yield models that are not large."""
+def hosts(plan: Plan) -> Iterator[Host]:
+    """Yield the hosts of a group."""
+    yield from small(plan) if plan.group == "own" else exported(plan)
+
+
+def small(plan: Plan) -> Iterator[Host]:
+    """Yield networks of the lab, models in packages, models of scikit-learn, and small networks
+    that both exporters of PyTorch have exported.
+    """
     for number, (name, build) in enumerate(HOSTS.items()):
-        net = Net(seed * 100 + number, STYLES[number % 2], opset=17)
-        yield _host(name, net.model(build(net, lambda net, tensor: tensor, 0.5)), None)
+        net = Net(plan.seed * 100 + number, STYLES[number % 2], opset=17)
+        yield _host(plan, name, net.model(build(net, lambda net, tensor: tensor, 0.5)), None)
     for name, (file, shapes, bounds) in SHIPPED.items():
-        if (shipped / file).exists():
-            model = onnx.load(shipped / file)
-            yield _host(name, model, _data(model, shapes, bounds))
-    yield from learned(seed)
-    yield from exported(folder)
+        if (plan.shipped / file).exists():
+            model = onnx.load(plan.shipped / file)
+            yield _host(plan, name, model, _data(model, shapes, bounds))
+    yield from learned(plan)
+    yield from exported(plan)
 
 
-def exported(folder: Path, is_large: bool = False) -> Iterator[Host]:
+def exported(plan: Plan) -> Iterator[Host]:
     """Yield networks that both exporters of PyTorch have exported, if it is installed."""
     try:
         from . import exporting
     except ImportError:
         return
-    for name, own, other, data in exporting.pairs(folder, is_large):
-        host = _host(name, own, data)
+    for name, own, other, data in exporting.pairs(plan.folder, plan.group, plan.host):
+        host = _host(plan, name, own, data)
         yield host._replace(references={"other exporter": other, **host.references})
 
 
-def learned(seed: int) -> Iterator[Host]:
+def learned(plan: Plan) -> Iterator[Host]:
     """Yield models of scikit-learn as skl2onnx writes them, if both are installed."""
     try:
         from skl2onnx import to_onnx
@@ -111,42 +133,35 @@ def learned(seed: int) -> Iterator[Host]:
         from sklearn.preprocessing import PolynomialFeatures, StandardScaler
     except ImportError:
         return
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(plan.seed)
     x = rng.standard_normal((60, 6)).astype(np.float32)
     y = np.stack([np.tanh(x @ rng.standard_normal(6)) for _ in range(3)], 1)
     for name, last in {
-        "perceptron": MLPRegressor(hidden_layer_sizes=(12, 8), max_iter=60, random_state=seed),
+        "perceptron": MLPRegressor(hidden_layer_sizes=(12, 8), max_iter=60, random_state=plan.seed),
         "polynomial": make_pipeline(
             PolynomialFeatures(2), PCA(8), MLPRegressor(hidden_layer_sizes=8, max_iter=60)
         ),
-        "gaussian": GaussianProcessRegressor(random_state=seed),
+        "gaussian": GaussianProcessRegressor(random_state=plan.seed),
     }.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = make_pipeline(StandardScaler(), last).fit(x, y)
             model = to_onnx(fitted, x[:1], target_opset=17)
-        yield _host(name, model, {model.graph.input[0].name: x[:5]})
+        yield _host(plan, name, model, {model.graph.input[0].name: x[:5]})
 
 
-def cases(
-    folder: Path,
-    shipped: Path,
-    seed: int,
-    per_pair: int,
-    only_own: bool = False,
-    is_large: bool = False,
-) -> Iterator[Case]:
+def cases(plan: Plan, per_pair: int, only_own: bool = False) -> Iterator[Case]:
     """Write so many cases for each host and each of its references, and yield them; `only_own`:
-    with faults of `planting` alone; `is_large`: with large hosts alone.
+    with faults of `planting` alone.
     """
-    rng = np.random.default_rng(seed)
+    folder, rng = plan.folder, np.random.default_rng(plan.seed)
     plants = {**({} if only_own else {**KINDS, **EXPORTED}), **OWN}
     kinds = [kind for kind in plants if kind != "quantization"]
     rng.shuffle(kinds)
     turn = 0
-    for host in hosts(folder, shipped, seed, is_large):
+    for host in hosts(plan):
         for way, reference in host.references.items():
-            if not _is_same(host, reference):
+            if not _is_same(host, reference, HALF_SAME if way == "half" else SAME):
                 continue
             for _ in range(per_pair * (3 if way == "other exporter" else 1)):
                 for _ in range(TRIES):
@@ -157,26 +172,63 @@ def cases(
                         break
 
 
+def healthy_cases(plan: Plan) -> Iterator[Case]:
+    """Write two cases for each host and each of its references, without a fault: one is the model,
+    and then the other.
+    """
+    number = 0
+    for host in hosts(plan):
+        for way, reference in host.references.items():
+            if not _is_same(host, reference, HALF_SAME if way == "half" else SAME):
+                continue
+            names = [one.name for one in reference.graph.input]
+            renamed = dict(zip(names, host.data.values()))
+            for model, other, data, text in (
+                (host.model, reference, host.data, "healthy"),
+                (reference, host.model, renamed, "healthy and rewritten"),
+            ):
+                number += 1
+                kind = f"{text}: {host.name}, {way}"
+                yield _write(plan.folder, number, kind, (model, other), data, ())
+
+
 def _case(
     folder: Path, number: int, kind: str, way: str, host: Host, reference: Any, made: Any
 ) -> Case:
     faulty, found = made
+    culprit = Culprit(found.nodes, found.beside, (found.party,), (*found.causes, "nan"))
+    kind = f"{kind}: {host.name}, {way}"
+    if way == "half":
+        faulty, reference = half(faulty), host.model
+    return _write(folder, number, kind, (faulty, reference), host.data, (culprit,))
+
+
+def _write(
+    folder: Path,
+    number: int,
+    kind: str,
+    models: tuple[onnx.ModelProto, onnx.ModelProto],
+    data: Data,
+    culprits: tuple[Culprit, ...],
+) -> Case:
     place = folder / f"case-{number:04d}"
     place.mkdir(parents=True, exist_ok=True)
-    onnx.save(faulty, place / "model.onnx")
-    onnx.save(reference, place / "reference.onnx")
-    save_json([host.data], str(place / "inputs.json"))
+    for name, model in zip(("model.onnx", "reference.onnx"), models):
+        onnx.save(model, place / name)
+    save_json([data], str(place / "inputs.json"))
     words = ("diagnose", "model.onnx", "--onnxrt", "--reference", "reference.onnx")
     words += ("--load-inputs", "inputs.json", "--format", "json")
-    culprit = Culprit(found.nodes, found.beside, (found.party,), (*found.causes, "nan"))
-    case = Case(place.name, f"{kind}: {host.name}, {way}", "rewritten", "", words, (culprit,))
+    case = Case(place.name, kind, "rewritten", "", words, culprits)
     case.save(place)
     return case
 
 
-def _host(name: str, model: onnx.ModelProto, data: Data | None) -> Host:
-    references = {}
+def _host(plan: Plan, name: str, model: onnx.ModelProto, data: Data | None) -> Host:
+    rng = np.random.default_rng([plan.seed, *name.encode()])
+    ways, references = rng.permutation([*REWRITES])[: plan.ways], {}
     for way, rewrite in REWRITES.items():
+        if way not in ways:
+            continue
         try:
             made = rewrite(model)
         except Exception:  # Tools fail in their own ways.
@@ -191,14 +243,14 @@ def _differs(one: onnx.ModelProto, other: onnx.ModelProto) -> bool:
     return sorted(n.op_type for n in one.graph.node) != sorted(n.op_type for n in other.graph.node)
 
 
-def _is_same(host: Host, reference: onnx.ModelProto) -> bool:
+def _is_same(host: Host, reference: onnx.ModelProto, most: float = SAME) -> bool:
     """Return whether a reference takes the data of the host, and computes the same."""
     feed = dict(zip((one.name for one in reference.graph.input), host.data.values()))
     try:
         right, made = outputs(host.model, host.data), outputs(reference, feed)
     except Exception:  # One that ONNX Runtime does not run is no reference.
         return False
-    return len(right) == len(made) and all(distance(a, b) < SAME for a, b in zip(made, right))
+    return len(right) == len(made) and all(distance(a, b) < most for a, b in zip(made, right))
 
 
 def _data(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], bounds: Any) -> Data:

@@ -6,13 +6,13 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import onnx
 import torch
-from exports.programs import NETWORKS, Program, block, drawn, of
+from exports.programs import NETWORKS, Program, block, drawn, libraries, of
 from torch import nn
 
 KINDS = ("older", "dynamo")
@@ -40,14 +40,21 @@ LARGE = [
 ]
 
 
+def programs(group: str) -> Iterable[Program]:
+    """Return the programs of a group: ``own``, ``large``, or ``public`` for those of libraries."""
+    return libraries() if group == "public" else LARGE if group == "large" else NETWORKS
+
+
 def pairs(
-    folder: Path, is_large: bool = False
+    folder: Path, group: str = "own", only: str = ""
 ) -> Iterator[tuple[str, onnx.ModelProto, onnx.ModelProto, dict[str, Any]]]:
     """Yield each network as one exporter writes it, as the other does, and data, by the names of
-    the first; both ways.
+    the first; both ways. `only`: those with this in their names.
     """
     logging.disable(logging.WARNING)
-    for program in LARGE if is_large else NETWORKS:
+    for program in programs(group):
+        if only not in program.name:
+            continue
         try:
             made = {kind: _exported(program, kind, folder) for kind in KINDS}
         except Exception:  # Exporters raise anything.

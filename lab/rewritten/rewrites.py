@@ -86,6 +86,15 @@ def newer(model: onnx.ModelProto) -> onnx.ModelProto | None:
     return onnx.version_converter.convert_version(_copy(model), 18 if opset < 18 else 21)
 
 
+def half(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model in float16 with inputs and outputs in float32, as ONNX Runtime's tool makes
+    it.
+    """
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    return convert_float_to_float16(_copy(model), keep_io_types=True)
+
+
 def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model with Gemm, activations, powers and BatchNormalization as smaller operators."""
     writer = _Writer(model)
@@ -293,6 +302,7 @@ REWRITES: dict[str, Rewrite] = {
     "onnxsim": simplified,
     "onnxoptimizer": fused,
     "other opset": newer,
+    "half": half,
     "spelled out": spelled_out,
     "transposed products": transposed_products,
     "channels last": channels_last,
