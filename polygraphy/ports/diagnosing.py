@@ -352,7 +352,8 @@ class SourceProgram(Protocol):
         name: its flag without the dashes.
 
     It may have `uses_device`, whether it runs on a device (default: False); if it does, `close`
-    releases memory of that.
+    releases memory of that. It may have `weight_dtype`, the half precision in which weights are
+    stored, such as ``bfloat16``; None for none (the default).
     """
 
     name: str

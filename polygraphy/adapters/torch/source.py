@@ -45,6 +45,7 @@ torch = mod.lazy_import("torch>=2.2")
 numpy = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 
+_HALVES = ("bfloat16", "float16")
 _SWITCHES = ("train", "training")
 _SHARES = ("p", "dropout_p", "dropout")
 _OPSETS = (18, 20, 22)
@@ -114,6 +115,15 @@ class TorchProgram:
     def uses_device(self) -> bool:
         """Return whether the program runs on a device; see the port."""
         return self._device is not None and torch.device(self._device).type != "cpu"
+
+    @property
+    def weight_dtype(self) -> str | None:
+        """Return the half precision in which weights are stored; see the port."""
+        self._load()
+        weights = self._model.state_dict
+        values = weights.values() if isinstance(weights, dict) else weights().values()
+        dtypes = {str(value.dtype) for value in values if isinstance(value, torch.Tensor)}
+        return next((name for name in _HALVES if f"torch.{name}" in dtypes), None)
 
     def close(self) -> None:
         """Move the program back to its original device, and release memory of the other."""

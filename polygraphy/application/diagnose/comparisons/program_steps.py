@@ -26,6 +26,11 @@ class ProgramParty(Party):
     program: SourceProgram
     has_weights = False
 
+    def stored_precision(self) -> str | None:
+        """Return the half precision of the program's weights; None for none."""
+        dtype: str | None = getattr(self.program, "weight_dtype", None)
+        return dtype
+
     def load(self, proto: Any = None) -> Compute:
         """Return a function that computes one step of the program."""
         program, names = self.program, [*self.model.outputs]

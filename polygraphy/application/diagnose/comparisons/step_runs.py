@@ -75,6 +75,10 @@ class Party:
     first: OpenModel | None = None
     has_weights = True
 
+    def stored_precision(self) -> str | None:
+        """Return the half precision that the weights are rounded to; None if they are not."""
+        return weight_precision(self.model.proto)
+
     def load(self, proto: Any = None) -> Compute:
         """Return a function that computes one step of the model, or of a variant."""
         compute = self.party.load(self.model.proto if proto is None else proto)
@@ -261,7 +265,6 @@ class Judge:
         drift: what rounding does over the steps.
         dtype: the coarsest type that either computes in, stores weights or keeps states in.
         coarse: what is coarser than float32 on either side, in words.
-        slack: a multiple of the accepted rounding error that is accepted instead.
     """
 
     own: Party
@@ -269,14 +272,13 @@ class Judge:
     drift: Drift
     dtype: str
     coarse: Sequence[str] = ()
-    slack: float = 1.0
 
     @staticmethod
     def between(case: Case, candidate: Party, reference: Party) -> Judge:
         """Return the judge of two parties, by the precision of both."""
         sides = (candidate, reference)
         computed = [compute_dtype(side.facts, side.plan.roles.judged or "") for side in sides]
-        stored = {weight_precision(side.model.proto) for side in sides}
+        stored = {side.stored_precision() for side in sides}
         weights = [dtype for dtype in stored if dtype is not None] if len(stored) > 1 else []
         states = [
             dtype
@@ -367,7 +369,7 @@ class Judge:
             if not off.is_wrong or off.broken:
                 return off if off.is_wrong else None
             error, size = rms(value, expected), rms(expected, np.zeros_like(expected))
-            limit = min(_BESIDE * self.slack * self.drift.of(at, other_name), _LARGEST * size)
+            limit = min(_BESIDE * self.drift.of(at, other_name), _LARGEST * size)
             return None if error <= limit else off
         off = deviation(value, expected, 0.0, None)
         return off if off.is_wrong else None

@@ -18,6 +18,7 @@ from polygraphy.application.diagnose.comparisons.state_steps import (
     rewire_states,
     select_states,
 )
+from polygraphy.application.diagnose.comparisons.step_errors import errors_on_equal_states
 from polygraphy.application.diagnose.comparisons.step_runs import (
     FirstWrong,
     Judge,
@@ -44,7 +45,7 @@ from polygraphy.application.diagnose.steps.states.wrong_step import (
 )
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import (
     errors,
     reasons,
@@ -254,7 +255,8 @@ def _compare_parties(
     harmless = [pair.input for pair in candidate.plan.pairs if pair.output in beside.states]
     equal = _first_on_equal_states(judge, wrong, harmless)
     if isinstance(equal, str):
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=equal), case)
+        outcome = _explain_equal_steps(case, states, judge, wrong)
+        return outcome or Found(DiagnosisResult(INCONCLUSIVE, reason=equal), case)
     at, different, data = equal
     changed = select_states(judge, different)
     with case.attempt(titles.EQUAL_STATES) as notes:
@@ -271,6 +273,22 @@ def _compare_parties(
             facts.append(state_evidence.match_with_reference_states(exchanged, wrong.at))
     sets = StepData(data, states.loader.options())
     return StepComparison(states, judge, wrong, at, different, sets, facts)
+
+
+def _explain_equal_steps(
+    case: Case, states: ModelWithStates, judge: Judge, wrong: FirstWrong
+) -> Found | None:
+    """Return the diagnosis of the first wrong step if no step differs on equal states; None if
+    there is none.
+    """
+    errors = errors_on_equal_states(judge)
+    if not errors:
+        return None
+    data = StepData([dict(errors[wrong.at].feed)], states.loader.options())
+    comparison = StepComparison(states, judge, wrong, wrong.at, [wrong.output], data, [])
+    outcome = explain_by_single_step(case, comparison)
+    is_clear = isinstance(outcome, Found) and outcome.result.verdict in (AGREE, FAULT)
+    return outcome if isinstance(outcome, Found) and is_clear else None
 
 
 def _harmless_differences(judge: Judge) -> list[str]:

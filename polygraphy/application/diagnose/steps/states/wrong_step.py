@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.comparisons.state_steps import StepComparison
+from polygraphy.application.diagnose.comparisons.step_errors import (
+    StepError,
+    are_small,
+    errors_on_equal_states,
+    is_accumulation,
+    next_step_to_examine,
+)
 from polygraphy.application.diagnose.comparisons.step_runs import Judge, run_side_by_side
+from polygraphy.application.diagnose.data import StepData
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.steps.states.self_check import check_itself
 from polygraphy.domain.diagnosis.culprit import (
@@ -22,10 +32,8 @@ from polygraphy.domain.diagnosis.pairing import is_quantized, pair_graphs
 from polygraphy.domain.diagnosis.words import reasons, state_evidence, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
-_SLACKS = (8.0, 64.0)
-"""Multiples of the rounding error of all steps, if all outputs match in the step that differs on
-equal states. Chosen, not measured.
-"""
+_EXAMINED = 3
+"""Steps that are searched at most if no node of a step is wrong. Chosen, not measured."""
 
 
 def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
@@ -39,53 +47,90 @@ def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
 
 
 def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcome:
-    """Return the diagnosis of the incorrect step as a model without states, on equal states."""
-    request, facts = comparison.states.request, comparison.facts
-    candidate, sets = comparison.judge.own, comparison.data
-    try:
-        requested_request = evolve(request, data_loader=sets)
-        outcome = request.diagnose(evolve(case, feed=sets[0]), requested_request)
-    except PolygraphyException as error:
-        outcome = Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
+    """Return the diagnosis of the incorrect step as a model without states, on equal states. If no
+    node is wrong in it, a later step with larger differences is diagnosed.
+    """
+    outcome = _diagnose_step(case, comparison)
     result = outcome.result
     if result.verdict == FAULT and result.culprits:
-        culprits = [evolve(culprit, facts=[*facts, *culprit.facts]) for culprit in result.culprits]
-        result = evolve(result, culprits=culprits)
-        return Found(_prove_remedy(case, comparison.judge, result, outcome.case), outcome.case)
+        return outcome
     if result.verdict == ILL_CONDITIONED:
         return outcome
+    request = comparison.states.request
     if result.verdict == INCONCLUSIVE and _is_quantized(comparison):
         # A fault of quantization is a loss that many nodes share, not another tensor.
         own_steps = explain_by_own_steps(case, comparison)
         return own_steps if isinstance(own_steps, Found) else outcome
+    candidate = comparison.judge.own
     step = candidate.feeds[comparison.wrong.at].step
+    errors = errors_on_equal_states(comparison.judge)
+    if result.verdict == AGREE:
+        later = explain_by_growth(case, comparison, errors)
+        if isinstance(later, Found):
+            return later
     is_shared = comparison.output in comparison.judge.right.model.outputs
-    if result.verdict == AGREE and request.reference is not None and is_shared:
+    agree = reasons.equal_states_agree(step.index, step.start)
+    reason = result.reason if result.verdict == INCONCLUSIVE and result.reason else agree
+    unexplained = Found(DiagnosisResult(INCONCLUSIVE, reason=reason), outcome.case)
+    is_same_tensor = result.verdict == AGREE and request.reference is not None and is_shared
+    if is_same_tensor or are_small(errors):
         own_steps = explain_by_own_steps(case, comparison)
-        agree = reasons.equal_states_agree(step.index, step.start)
-        agreeing = Found(DiagnosisResult(INCONCLUSIVE, reason=agree), outcome.case)
-        return own_steps if isinstance(own_steps, Found) else agreeing
-    if result.verdict == AGREE and request.reference is None and _is_rounding(comparison):
-        rounding = reasons.rounding_over_steps(step.index, comparison.wrong.position)
-        return Found(DiagnosisResult(AGREE, reason=rounding), outcome.case)
+        return own_steps if isinstance(own_steps, Found) else unexplained
     if request.reference is not None or request.program is not None:
         return Skip("no node of the step explains it")
-    reason = result.reason if result.verdict == INCONCLUSIVE else ""
-    reason = reason or reasons.equal_states_agree(step.index, step.start)
-    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), outcome.case)
+    return unexplained
 
 
-def _is_rounding(comparison: StepComparison) -> bool:
-    """Return whether the steps differ as if by larger rounding errors: another device computes
-    functions such as tanh with errors that moved weights do not show.
-    """
-    if comparison.judge.dtype != "float32":
-        return False
-    judges = (evolve(comparison.judge, slack=slack) for slack in _SLACKS)
+def _diagnose_step(case: Case, comparison: StepComparison) -> Found:
+    """Return the diagnosis of a step as a model without states."""
+    request, sets = comparison.states.request, comparison.data
     try:
-        return any(run_side_by_side(judge).first is None for judge in judges)
-    except REFUSALS:
-        return False
+        outcome = request.diagnose(evolve(case, feed=sets[0]), evolve(request, data_loader=sets))
+    except PolygraphyException as error:
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
+    result = outcome.result
+    if result.verdict != FAULT or not result.culprits:
+        return outcome
+    culprits = [
+        evolve(culprit, facts=[*comparison.facts, *culprit.facts]) for culprit in result.culprits
+    ]
+    result = evolve(result, culprits=culprits)
+    return Found(_prove_remedy(case, comparison.judge, result, outcome.case), outcome.case)
+
+
+def explain_by_growth(
+    case: Case, comparison: StepComparison, errors: Sequence[StepError]
+) -> StepOutcome:
+    """Return "agree" if the recurrence alone lets rounding grow; or the fault of a later step that
+    differs by more than the examined ones.
+
+    Args:
+        case: the model.
+        comparison: a step in which no node is wrong.
+        errors: the differences of all steps on equal states.
+    """
+    judge = comparison.judge
+    examined = [comparison.at]
+    while errors and len(examined) <= _EXAMINED:
+        at = next_step_to_examine(errors, examined)
+        if at is None:
+            break
+        data = StepData([dict(errors[at].feed)], comparison.states.loader.options())
+        step = judge.own.feeds[at].step
+        facts = [state_evidence.first_wrong_step(step.index, step.start, comparison.wrong.output)]
+        later = _diagnose_step(case, evolve(comparison, at=at, data=data, facts=facts))
+        if later.result.verdict == FAULT and later.result.culprits:
+            return later
+        if later.result.verdict != AGREE:
+            return Skip("a later step is not explained")
+        examined.append(at)
+    if not errors or next_step_to_examine(errors, examined) is not None:
+        return Skip("steps differ that were not examined")
+    if not is_accumulation(judge, errors):
+        return Skip("the differences of single steps do not add up to that")
+    step = judge.own.feeds[comparison.wrong.at].step
+    rounding = reasons.rounding_over_steps(step.index, comparison.wrong.position)
+    return Found(DiagnosisResult(AGREE, reason=rounding), case)
 
 
 def _is_quantized(comparison: StepComparison) -> bool:
