@@ -153,14 +153,21 @@ def _other_wires(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> li
     ]
 
 
-def compare_side_by_side(case: Case, states: ModelWithStates) -> StepOutcome:
+def compare_side_by_side(
+    case: Case, states: ModelWithStates, beside: SideBySide | None = None
+) -> StepOutcome:
     """Return the outcome of comparing the steps with those of the reference, or of each other
     backend.
+
+    Args:
+        case: the model.
+        states: its states.
+        beside: the runs next to the reference, if they are known and reported.
     """
     candidate = states.own
     parties = [evolve(candidate, name=party.name, party=party) for party in case.parties[1:]]
     for reference in parties if states.right is None else [states.right]:
-        comparison = _compare_parties(case, states, reference)
+        comparison = _compare_parties(case, states, reference, beside)
         if isinstance(comparison, StepComparison):
             return take_steps(STEPS_ON_WRONG_STEP, case, comparison)
         if isinstance(comparison, Found):
@@ -194,7 +201,7 @@ def compare_own_states(found: Found, request: Request) -> Found:
             continue
         if beside.first is not None and beside.states:
             # Generated states are not the same in both, so only the steps show the fault.
-            outcome = compare_side_by_side(case, states)
+            outcome = compare_side_by_side(case, states, beside)
             is_better = isinstance(outcome, Found) and outcome.result.culprits
             return outcome if isinstance(outcome, Found) and is_better else found
         if beside.first is not None or beside.unread or not beside.states:
@@ -227,10 +234,16 @@ STEPS: Sequence[Step[ModelWithStates]] = (
 
 
 def _compare_parties(
-    case: Case, states: ModelWithStates, reference: Party
+    case: Case, states: ModelWithStates, reference: Party, beside: SideBySide | None
 ) -> StepComparison | StepOutcome:
     """Return the comparison of two parties on their own states, with the first step that differs on
     equal states.
+
+    Args:
+        case: the model.
+        states: its states.
+        reference: the correct party.
+        beside: the runs of both, if they are known and reported.
     """
     candidate, is_reference = states.own, states.right is not None
     try:
@@ -238,9 +251,10 @@ def _compare_parties(
         oracle = titles.REFERENCE_MODEL if is_reference else titles.ANOTHER_BACKEND
         program = states.request.program
         case.record_comparison(oracle if program is None else program.name)
-        with case.attempt(titles.OWN_STATES) as notes:
-            beside = run_side_by_side(judge)
-            notes.append(_describe_steps(candidate, beside))
+        if beside is None:
+            with case.attempt(titles.OWN_STATES) as notes:
+                beside = run_side_by_side(judge)
+                notes.append(_describe_steps(candidate, beside))
         if allowed := _harmless_differences(judge):
             with case.attempt(titles.NOT_COUNTED) as notes:
                 notes.append(steps.not_counted(allowed))
