@@ -12,6 +12,7 @@ from polygraphy.ports.machine import computes_in_tf32, is_tf32_forced
 
 torch = mod.lazy_import("torch>=2.2")
 
+_HALVES = ("bfloat16", "float16")
 _PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "attention", "einsum")
 
 
@@ -41,6 +42,19 @@ def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
     if not operators:
         return None
     return ComputePrecision(TF32, tuple(operators), "torch", f"{TF32_ENVIRONMENT}=0")
+
+
+def stored_precision(model: Any) -> str | None:
+    """Return the half precision in which a model stores weights, such as ``bfloat16``; None if it
+    stores none so.
+
+    Args:
+        model: a module, TorchScript, or an exported program.
+    """
+    weights = model.state_dict
+    values = weights.values() if isinstance(weights, dict) else weights().values()
+    dtypes = {str(value.dtype) for value in values if isinstance(value, torch.Tensor)}
+    return next((name for name in _HALVES if f"torch.{name}" in dtypes), None)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
-from polygraphy.adapters.torch.precision import compute_precision
+from polygraphy.adapters.torch.precision import compute_precision, stored_precision
 from polygraphy.adapters.torch.program import (
     Program,
     get_model,
@@ -105,6 +105,7 @@ class PytRunner(BaseRunner):
         self._names: Sequence[str] | str | None = None
         self._place: Any = None
         self._lowered: ComputePrecision | None = None
+        self._stored: str | None = None
 
     def activate_impl(self) -> None:
         """Load the model, move it to the device, and switch it to inference."""
@@ -124,6 +125,7 @@ class PytRunner(BaseRunner):
                 program.stop()
             self._place = program.start(self._device, self._compiled)
         self._lowered = compute_precision(model, self._place)
+        self._stored = stored_precision(model)
         self._inputs = inputs
         self._names = self._output_names or names
         self._program = program
@@ -148,9 +150,11 @@ class PytRunner(BaseRunner):
 
     def get_model_facts(self) -> Facts:
         """Return the facts about the model: whether all tensors of a program are outputs, and
-        whether TF32 is used.
+        whether it computes in half precision or TF32.
         """
         is_program = self._names == constants.MARK_ALL
+        if self._stored is not None:
+            return ModelFacts({"": self._stored}, is_program=is_program, lowered=self._lowered)
         if self._lowered is None:
             return ModelFacts(is_program=is_program)
         return ModelFacts({"": self._lowered.dtype}, is_program=is_program, lowered=self._lowered)

@@ -19,7 +19,7 @@ from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.branches import describe_condition
 from polygraphy.adapters.torch.caches import FlatCacheModule, cache_entries
 from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
-from polygraphy.adapters.torch.precision import computing_in_float32
+from polygraphy.adapters.torch.precision import computing_in_float32, stored_precision
 from polygraphy.adapters.torch.program import (
     Exported,
     Module,
@@ -45,7 +45,6 @@ torch = mod.lazy_import("torch>=2.2")
 numpy = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 
-_HALVES = ("bfloat16", "float16")
 _SWITCHES = ("train", "training")
 _SHARES = ("p", "dropout_p", "dropout")
 _OPSETS = (18, 20, 22)
@@ -120,10 +119,7 @@ class TorchProgram:
     def weight_dtype(self) -> str | None:
         """Return the half precision in which weights are stored; see the port."""
         self._load()
-        weights = self._model.state_dict
-        values = weights.values() if isinstance(weights, dict) else weights().values()
-        dtypes = {str(value.dtype) for value in values if isinstance(value, torch.Tensor)}
-        return next((name for name in _HALVES if f"torch.{name}" in dtypes), None)
+        return stored_precision(self._model)
 
     def close(self) -> None:
         """Move the program back to its original device, and release memory of the other."""

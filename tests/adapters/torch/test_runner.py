@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 from polygraphy import constants  # noqa: E402
 from polygraphy.adapters.torch.precision import compute_precision  # noqa: E402
 from polygraphy.adapters.torch.program import Module  # noqa: E402
+from polygraphy.adapters.torch.source import TorchProgram  # noqa: E402
 from polygraphy.backend.common import InvokeFromScript  # noqa: E402
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx  # noqa: E402
 from polygraphy.backend.pyt import PytRunner, TorchFromPath, torch_from_path  # noqa: E402
@@ -237,6 +238,17 @@ def test_a_module_that_names_no_device_creates_tensors_on_that_of_its_inputs() -
     assert module.run(given).device.type == "meta"
     assert "arange" in module.run_all(given)
     assert module.run([torch.ones(2, 3)]).device.type == "cpu"
+
+
+def test_weights_in_half_precision_are_known(net: Net) -> None:
+    with PytRunner(net) as runner:
+        assert not runner.get_model_facts().compute_dtypes
+    assert TorchProgram(net).weight_dtype is None
+    half = net.bfloat16()
+    for program in (half, exported(half, torch.ones(2, 4, dtype=torch.bfloat16))):
+        with PytRunner(program) as runner:
+            assert dict(runner.get_model_facts().compute_dtypes) == {"": "bfloat16"}
+        assert TorchProgram(program).weight_dtype == "bfloat16"
 
 
 class Kept(torch.nn.Module):
