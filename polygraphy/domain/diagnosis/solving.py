@@ -67,6 +67,23 @@ def solve_weights(
                     yield _weight_variant(side, index, position, weight, values)
 
 
+def solve_missing_bias(
+    node: Node, position: int, start: Any, output: Any, expected: Any
+) -> Iterator[Any]:
+    """Yield the bias with which a node that lacks it would come closest to the expected output;
+    none if the operator does not add this input.
+
+    Args:
+        node: the node.
+        position: the position of the input.
+        start: zeros in the shape of the bias.
+        output: what the node computes.
+        expected: what it should.
+    """
+    if position == 2 and np.shape(output) == np.shape(expected):
+        yield from _solve_operand(node, position, start, {}, output, expected)
+
+
 def _solve_indices(
     side: Graph, node: Node, inputs: Mapping[str, Any], goal: Any
 ) -> Iterator[Variant]:
@@ -120,6 +137,8 @@ def _solve_operand(
     if node.op in ("MatMul", "Gemm") and position < 2:
         yield from _product(node, position, weight, values, array, goal)
     elif node.op == "Conv" and position == 1 and first is not None:
+        bias = np.reshape(values.get(2, 0.0), (-1, *(1,) * (goal.ndim - 2)))
+        yield weight * _factor_between(array - bias, goal - bias)
         yield from _convolution(node, weight, first, array, goal)
     elif node.op in ("Conv", "ConvTranspose", "Gemm") and position == 2:
         axis = 1 if node.op != "Gemm" else goal.ndim - 1
@@ -145,8 +164,7 @@ def _product(
     is_gemm = node.op == "Gemm"
     alpha = float(node.attribute("alpha", 1.0)) if is_gemm else 1.0
     turned = [bool(node.attribute(name, 0)) and is_gemm for name in ("transA", "transB")]
-    size = float(np.sum(np.square(value)))
-    yield weight * (float(np.sum(value * goal)) / size if size else 1.0)
+    yield weight * _factor_between(value, goal)
     apart = (goal - value) / (alpha or 1.0)
     data = np.asarray(other_value, np.float64)
     data = data.T if turned[1 - position] else data
@@ -160,6 +178,12 @@ def _product(
         return
     if change is not None:
         yield weight + (change.T if turned[position] else change)
+
+
+def _factor_between(value: Any, goal: Any) -> float:
+    """Return the factor of an array that comes closest to the goal; 1 for zeros."""
+    size = float(np.sum(np.square(value)))
+    return float(np.sum(value * goal)) / size if size else 1.0
 
 
 def _convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> Iterator[Any]:

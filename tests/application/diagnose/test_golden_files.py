@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.changes import weight_search
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
@@ -271,3 +272,40 @@ def test_a_float_bias_that_onnx_runtime_quantizes_is_not_changed(tmp_path: Path)
     assert found(model(), tmp_path, saved)[0].verdict == "agree"
     [culprit] = found(model(off=0.1), tmp_path, saved)[0].culprits
     assert culprit["nodes"] == ["conv"]
+
+
+@pytest.mark.parametrize("fault", ["scaled", "no bias"])
+def test_a_kernel_that_few_data_leave_open_and_a_missing_bias_are_solved_for(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same kernel is found in few runs, however many channels its bias would have."""
+    random = np.random.default_rng(5)
+    kernel, bias = random.normal(size=(6, 4, 3, 3)), random.normal(size=6)
+
+    def model(factor: float, is_biased: bool) -> onnx.ModelProto:
+        weights = {"k": np.float32(kernel * factor), "b": np.float32(bias)}
+        weights = weights if is_biased else {"k": weights["k"]}
+        nodes = [
+            helper.make_node("Tanh", ["x"], ["t"], "before"),
+            helper.make_node("Conv", ["t", *weights], ["c"], "conv"),
+            helper.make_node("Tanh", ["c"], ["y"], "after"),
+        ]
+        shapes = [value("x", [1, 4, 5, 5])], [value("y", [1, 6, 3, 3])]
+        return make("net", nodes, *shapes, weights=weights)
+
+    def fail(*_: Any) -> Any:
+        raise AssertionError("elements of a bias were searched one by one")
+
+    monkeypatch.setattr(weight_search, "nearest_array", fail)
+    feed = {"x": random.normal(size=(1, 4, 5, 5)).astype(np.float32)}
+    right = model(1.0, fault == "no bias")
+    right.graph.output.extend(onnx.ValueInfoProto(name=name) for name in "tc")
+    saved = OnnxrtParty().load(right)(feed)
+    wrong = model(1.5 if fault == "scaled" else 1.0, False)
+    [culprit] = found(wrong, tmp_path, saved, feed)[0].culprits
+    kinds = [fact["change"]["kind"] for fact in culprit["facts"] if "change" in fact]
+    assert culprit["nodes"] == ["conv"]
+    if fault == "scaled":
+        assert "The weight 'k' of Conv is scaled by 1.5." in culprit["evidence"]
+    else:
+        assert kinds == ["missing_bias"]

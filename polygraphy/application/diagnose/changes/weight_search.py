@@ -14,6 +14,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.parts import Part
+from polygraphy.domain.diagnosis.solving import solve_missing_bias
 from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
@@ -31,13 +32,16 @@ _LARGEST = float(np.finfo(np.float32).max)
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
+def find_lost_inputs(
+    search: ChangeSearch, position: int, output: Any, goal: Any
+) -> Iterator[Variant]:
     """Yield the variant of a node with an optional weight that it lacks, if it computes the
     expected value.
 
     Args:
         search: tries changes of the node alone.
         position: the node.
+        output: what its part computes.
         goal: what its part should compute.
     """
     node = search.graph.nodes[position]
@@ -53,9 +57,16 @@ def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator
         change = changes.missing_bias(node.op) if is_bias else changes.missing_input(node.op)
         return Variant("structure", change, evolve(node, inputs=tuple(read)), {name: values})
 
-    yield from _fit_weight(
-        search, goal, {name: lost_values[at] for name, at in names.items()}, variant_with
-    )
+    solved = {
+        name: array.astype(start.dtype)
+        for name, at in names.items()
+        for start in (lost_values[at],)
+        for array in solve_missing_bias(node, at, start, output, goal)
+        if np.isfinite(array).all()
+    }
+    yield from search.matching(variant_with(name, array) for name, array in solved.items())
+    others = {name: lost_values[at] for name, at in names.items() if name not in solved}
+    yield from _fit_weight(search, goal, others, variant_with)
 
 
 def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:

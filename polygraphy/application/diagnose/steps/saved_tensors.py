@@ -267,7 +267,7 @@ class _SavedTensors:
                 variant = self._find_variant(search, index, wrong[1], goal)
                 if variant is None:
                     solved = chain(
-                        find_lost_inputs(search, index, goal),
+                        find_lost_inputs(search, index, wrong[1], goal),
                         search.find_weights(index, wrong[1], goal),
                         find_other_weights(search, index, goal),
                     )
