@@ -211,13 +211,9 @@ def main() -> int:
         sys.stdout.flush()
         print(f"::error title=Polygraphy::{escape_controls(' '.join(str(error).split()))}")
         return 3
-    patterns = setting("MODELS", "*.onnx")
     lines = ["| model | result | details |", "| --- | --- | --- |"]
     lines += [f"| {' | '.join(map(text_of, row))} |" for row in rows]
-    write_summary(lines if rows else [f"No model matches {text_of(' '.join(patterns))}."])
-    if not rows:
-        text = f"No model matches {' '.join(patterns)}, so nothing was compared."
-        print(f"::warning title=Polygraphy::{escape_controls(text)}")
+    write_summary(lines)
     return int(any(verdict not in _PASSED for _, verdict, _ in rows))
 
 
@@ -225,7 +221,7 @@ def compared_models() -> list[tuple[str, str, str]]:
     """Return name, verdict and a sentence for each model.
 
     Raises:
-        StepError: git cannot tell which models there are.
+        StepError: git cannot tell which models there are, or none matches.
     """
     git("cat-file", "-e", "HEAD^{commit}")
     report = Path((setting("REPORT") or ["polygraphy-report"])[0])
@@ -234,6 +230,8 @@ def compared_models() -> list[tuple[str, str, str]]:
     with base_of("".join(setting("BASE"))) as base:
         listed = set(models_in(Path(), patterns))
         names = {*listed, *(models_in(base, patterns) if base else ())}
+        if not names:
+            raise StepError(f"no model matches {' '.join(patterns)}. Check the input models.")
         comparing = Comparing(base, report, listed)
         rows = []
         for name in sorted(names):

@@ -104,6 +104,12 @@ def test_the_models_of_a_commit_are_compared_with_those_of_its_base(repository: 
     assert git(repository, "worktree", "list").count("\n") == 0
 
 
+def test_patterns_that_match_no_model_are_an_error(repository: Path) -> None:
+    code, rows, said = step(repository, MODELS="model/*.onnx")
+    assert (code, rows) == (3, {})
+    assert "::error title=Polygraphy::no model matches model/*.onnx. Check the" in said
+
+
 def test_without_a_base_each_model_is_run(repository: Path) -> None:
     for name in ("-h.onnx", "--data-loader-script=a.onnx", "x.py:load.onnx"):  # Neither is code.
         shutil.copy(DIGITS / "digits.onnx", repository / name)

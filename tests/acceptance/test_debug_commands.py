@@ -308,6 +308,16 @@ def test_saved_outputs_of_something_else_are_refused_before_anything_is_cast(
     assert said in done.err and "fails" not in done.out
 
 
+def test_saved_outputs_behind_an_equals_sign_are_checked_first(here: Run, folder: Path) -> None:
+    models.save(overflowing(), folder / "m.onnx")
+    saved = "polygraphy run m.onnx --onnxrt --save-outputs g.json --save-inputs i.json"
+    assert here(saved).code == 0
+    check = "--check polygraphy run polygraphy_debug.onnx --onnx --load-outputs=g.json"
+    done = here(f"polygraphy debug precision m.onnx --onnxrt --load-inputs i.json i.json {check}")
+    assert done.code == 2
+    assert "g.json contains results of 1 input set, but there are 2 now." in done.err
+
+
 def test_each_cast_model_can_be_checked_by_a_command(here: Run, folder: Path) -> None:
     models.save(overflowing(), folder / "m.onnx")
     done = here(

@@ -12,6 +12,7 @@ import shlex
 from ast import literal_eval
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -24,11 +25,13 @@ from polygraphy.cli.commands.listing import load_command
 from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.steps import StepOptions
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.quantization.lines import exclusion
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.sweep.plan import plan_of
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import typeable
 from polygraphy.ports.running import Commands
 from tests.support.shell import HOSTILE, words_in_shell
@@ -107,6 +110,19 @@ def test_a_shell_reads_the_options_for_a_quantizer(name: str, tmp_path: Path) ->
     assert words_in_shell(f"builder {before}", tmp_path, "builder") == [
         f"int4_nodes_to_exclude={name},b"
     ]
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "a,b", "a:1x2", "'x'"])
+def test_a_shell_reads_the_shape_that_a_note_proposes(name: str, tmp_path: Path) -> None:
+    loader = DataLoader()
+    loader.input_metadata = TensorMetadata().add(name, np.float32, ("n", 3))
+    assert next(iter(loader))[name].shape == (1, 3)
+    [note] = loader.notes
+    printed = note.brief.partition("choose with ")[2]
+    assert printed.isprintable()
+    words = words_in_shell(f"polygraphy {printed}", tmp_path)
+    values = parse(load_command("run"), ["m.onnx", "--onnxrt", *words])
+    assert values[ModelOptions].input_shapes == {name: ((1, 3),)}
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -8,7 +8,6 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Literal, Union
 
@@ -64,6 +63,17 @@ def _shorten_log(text: str) -> str:
     if left_out <= 0:
         return text
     return f"{text[:_KEPT]}\n[... {left_out} characters omitted ...]\n{text[-_KEPT:]}"
+
+
+def _saved_paths(command: str) -> list[str]:
+    """Return the first file of each option with which a command compares with saved outputs."""
+    words = shlex.split(command)
+    paths = []
+    for word, following in zip(words, [*words[1:], ""]):
+        option, equals, path = word.partition("=")
+        if option in _SAVED and (path or following):
+            paths.append(path if equals else following)
+    return paths
 
 
 def _are(count: int) -> str:
@@ -274,7 +284,7 @@ class Iterations:
     @property
     def compares_with_saved_outputs(self) -> bool:
         """Return whether the check compares with saved outputs, judging by its command line."""
-        return any(option in self.check.split() for option in _SAVED)
+        return bool(_saved_paths(self.check))
 
     def expect_saved(self, outputs: Collection[str], count: int | None = None) -> None:
         """Raise an error unless the saved outputs that the check compares with include some of a
@@ -284,10 +294,7 @@ class Iterations:
             FileError: it cannot be read.
             UsageError: it holds others, or of more or fewer.
         """
-        words = shlex.split(self.check)
-        for option, path in pairwise(words):
-            if option not in _SAVED:
-                continue
+        for path in _saved_paths(self.check):
             saved = RunResults.load(path)
             held_names = {
                 name for _, sets in saved for iteration_result in sets for name in iteration_result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -25,6 +26,7 @@ from polygraphy.domain.tensors.naming import (
     join_words,
     match_name,
     one_line,
+    typeable,
     value_for,
 )
 from polygraphy.domain.tensors.shapes import (
@@ -36,6 +38,7 @@ from polygraphy.domain.tensors.shapes import (
     lengths_in_names,
     may_be_caches,
     override_dynamic_shape,
+    quote_name,
 )
 
 _BLOCK = 1 << 14
@@ -497,11 +500,10 @@ def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
     """Return a line about dynamic dimensions that became 1."""
     dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
     which = join_words(list(dims)) if dims else "a dimension"
-    chosen = command_line_shape(static)
-    return one_line(
-        f"{name}: {which} {'is' if len(dims) < 2 else 'are'} dynamic, 1 was used; choose with"
-        f" --input-shapes {name}:{chosen}"
-    )
+    word = shlex.quote(f"{quote_name(name)}:{command_line_shape(static)}")
+    verb = "is" if len(dims) < 2 else "are"
+    said = one_line(f"{name}: {which} {verb} dynamic, 1 was used; choose with")
+    return f"{said} --input-shapes {typeable(word)}"
 
 
 def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:

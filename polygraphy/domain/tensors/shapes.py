@@ -80,6 +80,16 @@ def command_line_shape(shape: Sequence[object]) -> str:
     return "x".join(map(str, shape)) if len(shape) else "scalar"
 
 
+def quote_name(name: str) -> str:
+    """Return the name of a tensor as a shape in a command line requires it: in single quotes if it
+    contains a comma, or looks like an option.
+    """
+    if "," not in name and not name.startswith(("'", "-")):
+        return name
+    doubled = name.replace("'", "''")
+    return f"'{doubled}'"
+
+
 def format_shape(shape: Shape) -> str:
     """Return a shape in the syntax of Python: ``(1, 3, 'height', 'width')``."""
     return str(tuple(shape))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Choice, Integer, Kind, PerName, Text, Texts, split_list
 from polygraphy.cli.declare.kinds.base import ByteSize
-from polygraphy.cli.declare.kinds.per_name import dims_in, is_by_x, quote_name, shapes_in
+from polygraphy.cli.declare.kinds.per_name import dims_in, is_by_x, shapes_in
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.model import NamedModel, model_shapes_option
 from polygraphy.cli.shared.onnx import (
@@ -21,6 +21,7 @@ from polygraphy.cli.shared.onnx import (
     Outputs,
     onnx_alone_option,
 )
+from polygraphy.domain.tensors.shapes import quote_name
 
 _UNKNOWN = "auto"
 

@@ -10,6 +10,7 @@ from typing import Any, Union
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds.base import Choice, Kind, Texts, split_list
+from polygraphy.domain.tensors.shapes import quote_name
 
 
 class PerName(Kind):
@@ -266,14 +267,6 @@ def dims_in(text: str) -> list[str]:
 def is_by_x(text: str) -> bool:
     """Return whether a text is a shape such as ``1x3x224``."""
     return _BY_X.fullmatch(text) is not None
-
-
-def quote_name(name: str) -> str:
-    """Return a name quoted as `shapes_in` requires."""
-    if "," not in name and name[:1] != "'":
-        return name
-    doubled = name.replace("'", "''")
-    return f"'{doubled}'"
 
 
 def _entries(word: str) -> list[str]:
