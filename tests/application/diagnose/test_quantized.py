@@ -367,3 +367,15 @@ def test_an_fp8_scale_that_cuts_off_most_of_a_tensor_is_not_acquitted() -> None:
     assert found(in_fp8(build_quantized(), 1.0), level="basic") == ("agree", [])
     verdict, [culprit] = found(in_fp8(build_quantized(), 1 / 16), level="basic")
     assert (verdict, culprit["nodes"]) == ("fault", ["product2"])
+
+
+def test_a_diagnosis_says_if_run_accepts_what_it_proves() -> None:
+    """One weight differs by less than int8 rounding explains; both models are quantized."""
+    model = build_quantized()
+    weight = next(one for one in model.graph.initializer if one.name == "w1")
+    array = numpy_helper.to_array(weight).copy()
+    array[:, 3] *= 0.96
+    weight.CopyFrom(numpy_helper.from_array(array, "w1"))
+    verdict, [culprit] = found(model, build_quantized())
+    assert (verdict, culprit["nodes"]) == ("fault", ["w1_q"])
+    assert "so run --rtol auto accepts these outputs" in " ".join(culprit["evidence"])

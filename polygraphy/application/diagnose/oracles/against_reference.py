@@ -35,9 +35,10 @@ from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS, rms_ratio
-from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import deviation_sentence
+from polygraphy.domain.rounding import WIDE, deviation_sentence
+from polygraphy.domain.tensors.facts import compute_dtype
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
@@ -126,7 +127,30 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
     if not isinstance(comparison, ModelComparison):
         return comparison
     case = evolve(case, feed=comparison.feed, expected=comparison.goal)
-    return take_steps(STEPS, case, comparison)
+    return _compare_with_run(case, comparison, take_steps(STEPS, case, comparison))
+
+
+def _compare_with_run(case: Case, comparison: ModelComparison, outcome: StepOutcome) -> StepOutcome:
+    """Return the outcome, with the fact that `run --rtol auto` accepts the outputs, where two
+    quantized models differ by less than the rounding limit: unlike `run`, a diagnosis knows both.
+    """
+    if not isinstance(outcome, Found) or not outcome.result.culprits:
+        return outcome
+    types = {
+        compute_dtype(case.facts, name)
+        for value, expected in zip(comparison.values, comparison.expected)
+        for name in case.differing(value, expected)
+    }
+    dtype = types.pop() if len(types) == 1 else None
+    if dtype is None or dtype in (*WIDE, *HALF) or comparison.pair.goal is not None:
+        return outcome
+    if not rounding_explains(
+        case, comparison.feeds, comparison.values, comparison.expected, by_steps=True
+    ):
+        return outcome
+    first, *others = outcome.result.culprits
+    first = evolve(first, facts=[*first.facts, evidence.accepted_by_run(dtype)])
+    return evolve(outcome, result=evolve(outcome.result, culprits=[first, *others]))
 
 
 def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelComparison | StepOutcome:

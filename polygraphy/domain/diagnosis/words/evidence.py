@@ -227,6 +227,15 @@ def match_after_restoring(count: int = 1) -> str:
 
 
 @fact
+def accepted_by_run(dtype: str) -> str:
+    """Return the fact that the error of the outputs is within the rounding limit of a type."""
+    return (
+        f"{dtype} rounding alone may cause an error of this size, so run --rtol auto accepts these"
+        " outputs. The reference shows that it is not rounding."
+    )
+
+
+@fact
 def also_copied(changes: Sequence[Fact]) -> str:
     """Return the fact that the fix also undoes other differences."""
     other_name = "; ".join(map(str, changes))
