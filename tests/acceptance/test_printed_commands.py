@@ -120,14 +120,14 @@ def _typed(
     """Diagnose, and yield the model that each remedy saves in a copy of the folder: as the document
     has the command, and as the console shows it.
     """
+    report = folder.with_name("report.json")
     line = f"polygraphy diagnose {shlex.quote(names[0])} --onnxrt {options}"
-    done = polygraphy(f"{line} --format json", cwd=folder)
+    done = polygraphy(f"{line} --report {shlex.quote(str(report))}", cwd=folder)
     assert done.code == 1, done.out + done.err
-    remedies = [one["remedy"] for one in json.loads(done.out)["culprits"]]
+    remedies = [one["remedy"] for one in json.loads(report.read_text())["culprits"]]
     commands = {one["command"] for one in remedies if one["proven"] and one["command"]}
-    shown = polygraphy(line, cwd=folder)
-    commands |= set(re.findall(r"FIX +(polygraphy .*)", shown.out))
-    assert commands and ("FIX" in shown.out), (remedies, shown.out)
+    commands |= set(re.findall(r"FIX +(polygraphy .*)", done.out))
+    assert commands and ("FIX" in done.out), (remedies, done.out)
     for number, command in enumerate(sorted(commands)):
         fresh = folder.with_name(f"fresh{number}")
         shutil.copytree(folder, fresh)
