@@ -38,6 +38,16 @@ def test_a_note_counts_the_sets_of_shapes_that_are_not_profiled(
     assert all(note in text and "first 4" in text for note, text in zip(notes, found))
 
 
+def test_a_note_names_the_runner_without_a_profiler(console: RecordingConsole) -> None:
+    profiling = ProfileNodes(runs=1)
+    with ProfiledRunner({}, name="able") as able, FakeRunner({}, name="unable") as unable:
+        for runner in (able, unable):
+            profiling.note_feed(runner, {"x": np.zeros(1)})
+        profiling.measure()
+    assert [profile.runner for profile in profiling.profiles] == ["able"]
+    assert console.arguments_of("note") == [("unable has no profiler, so its column is missing.",)]
+
+
 def test_nan_is_the_largest_error() -> None:
     def result(**errors: float) -> Any:
         answers = {name: SimpleNamespace(max_absdiff=value) for name, value in errors.items()}
