@@ -112,13 +112,13 @@ def assert_outputs_match(
     """
     __tracebackhide__ = True
     if len(backends) < 2:
-        raise _short(
+        raise _hide_traceback(
             UsageError(
                 "A comparison requires at least two backends.", hint="Choose a different path."
             )
         )
     if first_model is not None and steps is None:
-        raise _short(UsageError("first_model requires steps.", hint="Add steps=8."))
+        raise _hide_traceback(UsageError("first_model requires steps.", hint="Add steps=8."))
     data = _Data(inputs, shapes, 1, seeds, steps, None if first_model is None else str(first_model))
     with _quietly(), _model_file(model, data) as path:
         flags = _flags_of_all(backends)
@@ -521,10 +521,10 @@ def _quietly() -> Iterator[None]:
         try:
             yield
         except (PolygraphyException, OutputsDiffer) as error:
-            raise _short(error)  # noqa: B904 - it is the same
+            raise _hide_traceback(error)  # noqa: B904 - it is the same
 
 
-def _short(error: T) -> T:
+def _hide_traceback(error: T) -> T:
     """Mark an error whose message is complete, so that the plugin shows it without a traceback."""
     error.says_enough = True  # type: ignore[attr-defined]
     return error

@@ -158,14 +158,14 @@ class Tolerance(Threshold):
             for name in self.check_error_stat
         )
         verdict = "PASSED" if passed else "FAILED"
-        held_to = f"(tolerance: abs={_plain(self.atol)}, rel={_plain(self.rtol)})"
+        held_to = f"(tolerance: abs={_number_text(self.atol)}, rel={_number_text(self.rtol)})"
         return f"Difference | {others} {held_to} | {verdict}", passed
 
     def __str__(self) -> str:
         """Return the tolerance as text."""
-        return f"(rel={_plain(self.rtol)}, abs={_plain(self.atol)})"
+        return f"(rel={_number_text(self.rtol)}, abs={_number_text(self.atol)})"
 
 
-def _plain(number: float) -> str:
+def _number_text(number: float) -> str:
     """Return a number as text with up to 15 digits."""
     return f"{number:.15g}"

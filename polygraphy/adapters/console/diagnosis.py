@@ -37,7 +37,7 @@ class LogDiagnosisReports:
 
     def show_attempt(self, attempt: Attempt) -> None:
         """Show a step with its result and its time."""
-        step = f"{attempt.title:<28} {_short(attempt.result)}  ({attempt.seconds:.1f} s)"
+        step = f"{attempt.title:<28} {_one_short_line(attempt.result)}  ({attempt.seconds:.1f} s)"
         log(step)
         if not shows_answers():
             return
@@ -65,7 +65,7 @@ class LogDiagnosisReports:
 
     def show_saved_part(self, folder: str, name: str) -> None:
         """Show where the culprit is saved."""
-        say(f"SAVED    {_short(folder)}: {_short(name)}", G_LOGGER.FINISH)
+        say(f"SAVED    {_one_short_line(folder)}: {_one_short_line(name)}", G_LOGGER.FINISH)
 
     def show_bug_report(self, text: str) -> None:
         """Write the text of a bug report to standard output."""
@@ -82,14 +82,14 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
     if culprit.facts and culprit.facts[0].kind == "weights_differ":  # Counted, they are the answer.
         heading, sentences = culprit.evidence[0].rstrip("."), culprit.evidence[1:]
     say(
-        _short(f"{word} {heading} ({culprit.party})"),
+        _one_short_line(f"{word} {heading} ({culprit.party})"),
         G_LOGGER.WARNING,
         indent=9,
     )
     if culprit.origin is not None:
-        say(f"    From {_short(culprit.origin)}.", indent=4)
+        say(f"    From {_one_short_line(culprit.origin)}.", indent=4)
     for sentence in sentences:
-        say(f"    {_short(sentence, _SENTENCE)}", indent=4)
+        say(f"    {_one_short_line(sentence, _SENTENCE)}", indent=4)
     if any(culprit.remedy == other_culprit.remedy for other_culprit in later):
         return
     if culprit.remedy.command:
@@ -109,7 +109,7 @@ def _draw(step: str) -> None:
         stream.flush()
 
 
-def _short(text: str, width: int = _WIDTH) -> str:
+def _one_short_line(text: str, width: int = _WIDTH) -> str:
     """Return a text in one line, cut to a width."""
     line = one_line(text)
     return line if len(line) <= width else f"{line[: width - 3]}..."

@@ -60,7 +60,7 @@ def _power(x: Array, y: Array) -> Array:
     return np.asarray(np.power(x, y))
 
 
-def _many(function: Callable[[Array, Array], Array]) -> Formula:
+def _variadic_formula(function: Callable[[Array, Array], Array]) -> Formula:
     """Return a formula that combines any number of operands, from the first on."""
 
     def call(*inputs: Array, **_: Any) -> Array:
@@ -530,10 +530,10 @@ _SIMPLE: Mapping[str, Formula] = {
     "LogSoftmax": _softmax_formula(_log_softmax),
     "LpPool": moving.lp_pool,
     "MatMul": lambda x, y, **_: np.matmul(x, y),
-    "Max": _many(np.maximum),
+    "Max": _variadic_formula(np.maximum),
     "MaxPool": moving.max_pool,
     "Mean": _mean,
-    "Min": _many(np.minimum),
+    "Min": _variadic_formula(np.minimum),
     "Mish": _unary(lambda x: x * np.tanh(np.logaddexp(0, x))),
     "RMSNormalization": _rms_normalization,
     "Relu": _unary(lambda x: np.where(x < 0, 0, x).astype(x.dtype)),
@@ -543,7 +543,7 @@ _SIMPLE: Mapping[str, Formula] = {
     "Softmax": _softmax_formula(_softmax),
     "Softplus": _unary(lambda x: np.logaddexp(0, x)),
     "Softsign": _unary(lambda x: x / (1 + abs(x))),
-    "Sum": _many(np.add),
+    "Sum": _variadic_formula(np.add),
     "ThresholdedRelu": lambda x, alpha, **_: np.where(x > alpha, x, 0),
     "Transpose": _transpose_formula,
     "Where": lambda condition, x, y, **_: np.where(condition, x, y),

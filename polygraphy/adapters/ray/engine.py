@@ -60,7 +60,9 @@ class RayEngine:
                 while waiting and len(running) < most:
                     job = waiting.popleft()
                     requested_values = {
-                        "num_cpus": _whole(job.gpu and has_gpus) if job.exclusive else 1,
+                        "num_cpus": (
+                            _cores_of_largest_host(job.gpu and has_gpus) if job.exclusive else 1
+                        ),
                         "num_gpus": 1 if job.gpu and has_gpus else 0,
                         "max_retries": _RETRIES,
                         "retry_exceptions": False,
@@ -77,7 +79,7 @@ class RayEngine:
                 ray.cancel(value, force=True)
 
 
-def _whole(needs_gpu: bool) -> int:
+def _cores_of_largest_host(needs_gpu: bool) -> int:
     """Return the number of CPU cores of the largest host; a job that requests as many has the host
     to itself."""
     hosts = [node["Resources"] for node in ray.nodes() if node["Alive"]]

@@ -176,7 +176,7 @@ class TfRunner(BaseRunner):
         self.inference_time = _now() - start
         if tracing:
             self._save_trace(tracing["run_metadata"])
-        return {name: _plain(output, feed_dict) for name, output in zip(names, outputs)}
+        return {name: _owned_array(output, feed_dict) for name, output in zip(names, outputs)}
 
     def _tracing(self) -> dict[str, Any]:
         """Return the arguments of `Session.run` that record a trace."""
@@ -196,7 +196,7 @@ class TfRunner(BaseRunner):
         G_LOGGER.verbose(f"Saved the trace of an inference to {path.absolute()}")
 
 
-def _plain(output: Any, feed_dict: Mapping[str, Any]) -> Any:
+def _owned_array(output: Any, feed_dict: Mapping[str, Any]) -> Any:
     """Return an output as an array that the caller owns; strings become bytes in object arrays."""
     array = numpy.asarray(output)
     if array.dtype == object:

@@ -234,7 +234,7 @@ class _HalfComparison(PairwiseCompareFunc):
         result0, result1 = dict(iter_result0), dict(iter_result1)
         explained = {}
         for name in iter_result0:
-            result0[name], result1[name] = self._alike(name, result0[name], result1[name])
+            result0[name], result1[name] = self._aligned_arrays(name, result0[name], result1[name])
             explained[name] = self._tolerance.rounding(name, result1[name])
 
         def judge(rounding: Mapping[str, Rounding], values: Mapping[str, Any]) -> Any:
@@ -263,7 +263,7 @@ class _HalfComparison(PairwiseCompareFunc):
                 )
         return results
 
-    def _alike(self, name: str, value: Any, expected: Any) -> tuple[Any, Any]:
+    def _aligned_arrays(self, name: str, value: Any, expected: Any) -> tuple[Any, Any]:
         """Return an output and its reference as arrays with aligned elements."""
         if isinstance(expected, (list, tuple)):
             array, other_array = flat_elements(value), flat_elements(expected)

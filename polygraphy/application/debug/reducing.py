@@ -142,7 +142,7 @@ class Parts:
         with G_LOGGER.verbosity(G_LOGGER.WARNING):  # It happens for each part.
             resolve(ResultStore).save([dict(feed)], path)
 
-    def good_beside(self, count: int) -> Part | None:
+    def passing_part(self, count: int) -> Part | None:
         """Return a passing part with a similar number of nodes, fewer if possible."""
         good = [part for part, outcome in self._known.items() if outcome is Outcome.GOOD]
         smaller = [part for part in good if len(part.nodes) < count]
@@ -439,7 +439,7 @@ def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Par
     if way.save_inputs is not None:
         feed = opened.feed(bad)
         parts.save_feed(feed)
-    good = parts.good_beside(len(part.nodes))
+    good = parts.passing_part(len(part.nodes))
     if good is None and len(whole_indices) > 1:
         G_LOGGER.warning(
             "No checked part passed, so the parts may fail for a different reason than the"

@@ -185,7 +185,7 @@ class WarmParty:
     def _party_there(self) -> KeptObject:
         """Return the handle of the backend in its process; create it in a new process."""
         if self._party is None or not self._party.is_there:
-            self._party = self._process.keep(_same, self._source)
+            self._party = self._process.keep(_identity, self._source)
         return self._party
 
     def _name_in_errors(self, call: Callable[[], T]) -> T:
@@ -212,7 +212,7 @@ class _WarmModel:
         return self._party.compute(self._loaded, feed)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     """Return the value itself."""
     return value
 
@@ -226,15 +226,15 @@ def _start_party(party: Any) -> Any:
 
 def _plain_attribute(party: Any, name: str) -> Any:
     """Return an attribute of a party, None if it has none."""
-    return _plain(getattr(party, name, None))
+    return _as_dict(getattr(party, name, None))
 
 
 def _call_method(party: Any, name: str, how: Mapping[str, Any], *arguments: Any) -> Any:
     """Return the result of a method of a party."""
-    return _plain(getattr(party, name)(*arguments, **how))
+    return _as_dict(getattr(party, name)(*arguments, **how))
 
 
-def _plain(value: Any) -> Any:
+def _as_dict(value: Any) -> Any:
     """Return a mapping as a dictionary; another value unchanged."""
     return dict(value) if isinstance(value, Mapping) else value  # Views cannot be pickled.
 

@@ -74,7 +74,7 @@ class ProfileNodes:
         if shapes in subject.feeds:
             return
         if len(subject.feeds) < _MOST_SHAPES:
-            subject.feeds[shapes] = {name: _own(array) for name, array in feed.items()}
+            subject.feeds[shapes] = {name: _copy_array(array) for name, array in feed.items()}
         else:
             subject.dropped.add(shapes)
 
@@ -145,7 +145,7 @@ def _runner_to_time(runner: Any) -> Any:
     return getattr(runner, "plain_runner", runner)
 
 
-def _own(array: Any) -> Any:
+def _copy_array(array: Any) -> Any:
     """Return a copy of a NumPy array; another value unchanged."""
     return np.array(array) if isinstance(array, np.ndarray) else array
 

@@ -89,14 +89,14 @@ class Planned:
         try:
             path = ""
             if row is not None:
-                path = self._whole(row.path or row.requirements)
+                path = self._resolve_path(row.path or row.requirements)
             if row is not None and row.requirements:
                 path = install_environment(path, self.folder)
             return Interpreter(*open_interpreter(path, self.folder))
         except (FileError, BackendError) as error:
             raise UsageError(f"Environment {row.name if row else 'here'!r}: {error}") from error
 
-    def _whole(self, path: str) -> str:
+    def _resolve_path(self, path: str) -> str:
         """Return a path of the plan, resolved against the root."""
         return str(PurePath(self._root) / path)
 
@@ -104,7 +104,7 @@ class Planned:
         """Return the digest of a file; raise UsageError if it does not exist."""
         if path not in self._digests:
             try:
-                self._digests[path] = digest_of(self._whole(path))
+                self._digests[path] = digest_of(self._resolve_path(path))
             except MissingFileError as error:
                 raise UsageError(f"The plan refers to a missing item: {error}") from error
         return self._digests[path]
@@ -214,7 +214,7 @@ class Planned:
         if asked.model == cell.cell.model:
             words = (*words, *self.plan.reference.flags)
         elif asked.model:
-            if find_quantized_tensors(self._whole(cell.cell.model)):
+            if find_quantized_tensors(self._resolve_path(cell.cell.model)):
                 goal = ("--within", f"{self.plan.within:g}")
             words = (*words, "--reference", path_word(asked.model), *goal)
         else:

@@ -271,7 +271,7 @@ class Difference:
             self._mismatches[key] = self._find_mismatches(_limit(*key))
         return self._mismatches[key]
 
-    def known_match(self, atol: float, rtol: float) -> Mismatches | None:
+    def match_from_bounds(self, atol: float, rtol: float) -> Mismatches | None:
         """Return an empty result if known differences prove that no element exceeds the tolerance;
         else None."""
         extent = self._extents.get("absolute")

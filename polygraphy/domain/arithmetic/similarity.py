@@ -346,12 +346,15 @@ def _comparable(pair: Pair, scratch: Scratch) -> Callable[[int, int], tuple[Arra
     if Kind.LONG in kinds:
         return lambda start, stop: (value.block(start, stop), reference.block(start, stop))
     if Kind.WIDE in kinds and all(kind.integral for kind in kinds):
-        return lambda start, stop: (_whole(value, start, stop), _whole(reference, start, stop))
+        return lambda start, stop: (
+            _as_int64(value, start, stop),
+            _as_int64(reference, start, stop),
+        )
     a, b = scratch.floats(), scratch.floats()
     return lambda start, stop: (value.floats(start, stop, a), reference.floats(start, stop, b))
 
 
-def _whole(flat: Flat, start: int, stop: int) -> Array:
+def _as_int64(flat: Flat, start: int, stop: int) -> Array:
     """Return a block as integers of 64 bits."""
     block = flat.block(start, stop)
     return block if flat.kind is Kind.WIDE else block.astype(np.int64)

@@ -134,7 +134,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
             position = row * shape[-1] + column
             index = unravel(position, shape) if value.array.shape else ()
             entry = lists[row, column]
-            first = Misplaced(index, _plain(entry), _nearest(array[row], entry, column))
+            first = Misplaced(index, _python_value(entry), _nearest(array[row], entry, column))
         size = lists.shape[0] * max(checked, 0)
         return IndicesResult(size, int(rows.size), first, tolerance)
 
@@ -158,14 +158,14 @@ def _entries_out_of_place(
     One comparison of whole arrays; then one for each place nearby, of what is still looked for.
     """
     length = lists.shape[1]
-    rows, columns = np.nonzero(~_equal(lists, array)[:, : max(length - tolerance, 0)])
+    rows, columns = np.nonzero(~_equal_elements(lists, array)[:, : max(length - tolerance, 0)])
     for offset in _offsets(min(tolerance, length - 1)):
         if not rows.size:
             break
         places = columns + offset
         is_present = (places >= 0) & (places < length)
         nearby = array[rows, np.where(is_present, places, 0)]
-        far = ~(is_present & _equal(lists[rows, columns], nearby))
+        far = ~(is_present & _equal_elements(lists[rows, columns], nearby))
         rows, columns = rows[far], columns[far]
     return rows, columns
 
@@ -179,13 +179,13 @@ def _offsets(most: int) -> Iterator[int]:
 
 def _nearest(array: Array, entry: Any, place: int) -> int | None:
     """Return the place of an entry in a list that is nearest to `place`."""
-    places = np.flatnonzero(_equal(array, np.asarray(entry)))
+    places = np.flatnonzero(_equal_elements(array, np.asarray(entry)))
     if not places.size:
         return None
     return int(places[np.argmin(np.abs(places - place))])
 
 
-def _equal(a: Array, b: Array) -> npt.NDArray[np.bool_]:
+def _equal_elements(a: Array, b: Array) -> npt.NDArray[np.bool_]:
     """Return where elements are equal, compared exactly also for signed with unsigned integers."""
     kinds = {a.dtype.kind, b.dtype.kind}
     if kinds == {"i", "u"}:  # Older versions of numpy round both to float64.
@@ -195,6 +195,6 @@ def _equal(a: Array, b: Array) -> npt.NDArray[np.bool_]:
     return np.asarray(a == b, np.bool_)
 
 
-def _plain(entry: Any) -> Any:
+def _python_value(entry: Any) -> Any:
     """Return an entry as a Python value."""
     return entry.item() if hasattr(entry, "item") else entry

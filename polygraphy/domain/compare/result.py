@@ -421,7 +421,7 @@ class OutputCompareResult(CompareResult):
         """Set the verdict if the known differences show that all elements match."""
         limits = self.tolerance
         if self.difference is not None and limits.check_error_stat == _ELEMENTWISE:
-            self._mismatches = self.difference.known_match(limits.atol, limits.rtol)
+            self._mismatches = self.difference.match_from_bounds(limits.atol, limits.rtol)
             self._passed = True if self._mismatches is not None else None
 
     def measure(self) -> None:

@@ -352,7 +352,7 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
             and b not in reference.constants
             and pairing.tensors[a] != b
             and b in pairing.tensors.values()
-            and not _equal(reference, pairing.tensors[a], b)
+            and not _are_computed_alike(reference, pairing.tensors[a], b)
         ]
         if moved:
             change = changes.other_inputs(node.op, [node.inputs[position] for position in moved])
@@ -378,7 +378,7 @@ def _output_suspects(pairing: Pairing) -> Iterator[Suspect]:
             )
 
 
-def _equal(side: Graph, name: str, reference_name: str) -> bool:
+def _are_computed_alike(side: Graph, name: str, reference_name: str) -> bool:
     """Return whether two tensors are computed in the same way from the same inputs."""
     first, second = side.computed.get(name), side.computed.get(reference_name)
     if first is None or second is None:

@@ -252,7 +252,9 @@ class _Reader:
         axis = node.attributes.get("axis")
         if axis is None:
             return None
-        operands = tuple(self._named(name, self.layout(name, depth)) for name in node.inputs)
+        operands = tuple(
+            self._layout_with_tensor(name, self.layout(name, depth)) for name in node.inputs
+        )
         lengths = []
         for name in node.inputs:
             shape = self._graph.shape(name)
@@ -261,7 +263,7 @@ class _Reader:
         return Layout("join", operands=operands, numbers=(int(axis),), shape=tuple(lengths))
 
     @staticmethod
-    def _named(tensor: str, layout: Layout) -> Layout:
+    def _layout_with_tensor(tensor: str, layout: Layout) -> Layout:
         """Return a layout that knows the tensor of an operand."""
         return layout if layout.kind == "leaf" else evolve(layout, name=tensor)
 
@@ -287,9 +289,9 @@ class _Reader:
         """Return the axes of a node, from its attribute or an input; None if they are unknown."""
         if "axes" in node.attributes:
             return list(node.attributes["axes"])
-        return self._whole(node, at)
+        return self._integer_elements(node, at)
 
-    def _whole(self, node: Maker, at: int) -> list[int] | None:
+    def _integer_elements(self, node: Maker, at: int) -> list[int] | None:
         """Return the elements of an integer operand; None for other operands."""
         if len(node.inputs) <= at or not node.inputs[at]:
             return None
@@ -319,8 +321,8 @@ class _Reader:
             starts, ends = node.attributes["starts"], node.attributes["ends"]
             axes, steps = node.attributes.get("axes"), None
         else:
-            starts, ends = self._whole(node, 1), self._whole(node, 2)
-            axes, steps = self._whole(node, 3), self._whole(node, 4)
+            starts, ends = self._integer_elements(node, 1), self._integer_elements(node, 2)
+            axes, steps = self._integer_elements(node, 3), self._integer_elements(node, 4)
         if starts is None or ends is None:
             return None
         axes = list(range(len(starts))) if axes is None else list(axes)
@@ -346,7 +348,7 @@ class _Reader:
     def _read_split(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of an output of Split; None if the sizes are unknown."""
         axis = int(node.attributes.get("axis", 0))
-        sizes = node.attributes.get("split") or self._whole(node, 1)
+        sizes = node.attributes.get("split") or self._integer_elements(node, 1)
         shape = self._graph.shape(node.inputs[0])
         length = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
         if sizes is None:
@@ -383,7 +385,7 @@ class _Reader:
         """
         if node.attributes.get("mode", "constant") != "constant":
             return None
-        pads = node.attributes.get("pads") or self._whole(node, 1)
+        pads = node.attributes.get("pads") or self._integer_elements(node, 1)
         if pads is None or len(node.inputs) > 3:
             return None
         padding = Layout(name=f"padding of {tensor}", origin=f"//padding of {tensor}")

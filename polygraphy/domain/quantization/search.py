@@ -178,7 +178,7 @@ class SetSearch:
         """Return the smallest set that was run and reaches the target: a known one, or a smaller
         one.
         """
-        best = min((names for names, _ in self._good()), key=len, default=None)
+        best = min((names for names, _ in self._sets_within_target()), key=len, default=None)
         return best if kept is None or (best is not None and len(best) < len(kept)) else kept
 
     def _upper_bound(self) -> int:
@@ -243,7 +243,7 @@ class SetSearch:
             self._check_time()
         return path
 
-    def _good(self) -> Iterator[tuple[Sequence[str], float]]:
+    def _sets_within_target(self) -> Iterator[tuple[Sequence[str], float]]:
         """Return an iterator over the sets that reach the target, with their metric."""
         return ((names, value) for names, value in self._curve.values() if value <= self._target)
 

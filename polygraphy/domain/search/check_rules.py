@@ -252,7 +252,7 @@ class CheckRules:
         """Return the outcome of a finished command."""
         code = TIMED_OUT if finished.timed_out else finished.code
         if code in self.fail_codes:
-            return self._bad(self._matches(finished.output))
+            return self._outcome_of(self._matches(finished.output))
         if code in self.ignored_codes:
             return Outcome.GOOD
         if code in self.skip_codes:
@@ -260,8 +260,8 @@ class CheckRules:
         if self.fail_codes:
             return Outcome.GOOD
         if self.patterns:
-            return self._bad(self._matches(finished.output))
-        return self._bad(code != 0)
+            return self._outcome_of(self._matches(finished.output))
+        return self._outcome_of(code != 0)
 
     def is_broken(self, finished: Finished) -> bool:
         """Return whether a command could not check anything: it did not start, or its arguments
@@ -279,6 +279,6 @@ class CheckRules:
         return not self.patterns or any(pattern.search(output) for pattern in self.patterns)
 
     @staticmethod
-    def _bad(failed: bool) -> Outcome:
+    def _outcome_of(failed: bool) -> Outcome:
         """Return BAD for a failed check, else GOOD."""
         return Outcome.BAD if failed else Outcome.GOOD

@@ -319,7 +319,11 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
     for row in failed:
         reason = (row.model, _normalize(row.summary, row))
         blamed = culprits[row.key] or (causes.get(reason) if row.state == ERROR else None)
-        group = _culprit_group(blamed[0]) if blamed else _alike(row, diagnoses.get(row.key))
+        group = (
+            _culprit_group(blamed[0])
+            if blamed
+            else _group_without_names(row, diagnoses.get(row.key))
+        )
         cause = group.cause if blamed else _normalize(group.cause, row)
         rows_found.setdefault(cause, []).append(row)
         first.setdefault(cause, group)
@@ -347,7 +351,7 @@ def _culprit_group(culprit: Mapping[str, Any]) -> Group:
     return Group(cause, (), helps, bool(remedy.get("proven")), True)
 
 
-def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
+def _group_without_names(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
     """Return the group of a cell by its reason, ignoring model names and numbers."""
     if row.state == FAILED and row.rounding:
         return Group(f"{row.rounding} rounding explains the differences. The tolerance of the plan"

@@ -172,27 +172,27 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     _check_keys("the plan", data, _KEYS)
     models = _texts("models", data.get("models", ()))
     if not models:
-        raise _bad("models", "lists no model", 'as in models = ["models/*.onnx"]')
+        raise _entry_error("models", "lists no model", 'as in models = ["models/*.onnx"]')
     _check_distinct("models", models)
     runners = [parse_runner(name, row) for name, row in _table(data, "runners").items()]
     if not runners:
-        raise _bad("runners", "has no row", 'as in [runners] and onnxrt = "--onnxrt"')
+        raise _entry_error("runners", "has no row", 'as in [runners] and onnxrt = "--onnxrt"')
     _check_rows("runners", {runner.name: runner.flags for runner in runners})
     names = [runner.name for runner in runners]
     precisions = _choices(data, "precisions", names)
     shapes = _choices(data, "shapes", None)
     seeds = data.get("seeds", [1])
     if not isinstance(seeds, (list, tuple)) or not all(_is_count(seed) for seed in seeds):
-        raise _bad("seeds", "is not a list of integers", "as in seeds = [1, 2]")
+        raise _entry_error("seeds", "is not a list of integers", "as in seeds = [1, 2]")
     if not seeds:
-        raise _bad("seeds", "has no value", "remove it for one seed")
+        raise _entry_error("seeds", "has no value", "remove it for one seed")
     _check_distinct("seeds", seeds)
     iterations = data.get("iterations", 1)
     if not _is_count(iterations) or iterations < 1:
-        raise _bad("iterations", "is not an integer from 1", "as in iterations = 5")
+        raise _entry_error("iterations", "is not an integer from 1", "as in iterations = 5")
     within = data.get("within", 0.1)
     if isinstance(within, bool) or not isinstance(within, (int, float)) or not within > 0:
-        raise _bad("within", "is not a number above 0", "as in within = 0.1")
+        raise _entry_error("within", "is not a number above 0", "as in within = 0.1")
     environments = [
         _environment(name, row, names) for name, row in _table(data, "environments").items()
     ]
@@ -229,7 +229,9 @@ def _check_data_flags(name: str, flags: Words, reference: ReferenceRow) -> None:
         flag = word.partition("=")[0]
         if flag in _COMPARING_FLAGS:
             hint = 'write reference = { outputs = "o.json", inputs = "i.json" }'
-            raise _bad(name, f"has {flag}, but every cell is compared with the reference", hint)
+            raise _entry_error(
+                name, f"has {flag}, but every cell is compared with the reference", hint
+            )
         if flag not in DATA_FLAGS:
             continue
         if flag in {"--input-shapes", "--inputs"}:
@@ -240,7 +242,9 @@ def _check_data_flags(name: str, flags: Words, reference: ReferenceRow) -> None:
             hint = f'write it in the reference, as in reference = "--onnxrt {flag} ..."'
             if flag in _KEYS_OF_FLAGS:
                 hint = f"write it as {_KEYS_OF_FLAGS[flag]}"
-        raise _bad(name, f"has {flag}, but every cell loads the inputs of the reference", hint)
+        raise _entry_error(
+            name, f"has {flag}, but every cell loads the inputs of the reference", hint
+        )
 
 
 def _check_reference_flags(flags: Words) -> None:
@@ -248,10 +252,10 @@ def _check_reference_flags(flags: Words) -> None:
     for flag in (word.partition("=")[0] for word in flags):
         if flag in _KEYS_OF_FLAGS:
             why = f"has {flag}, which a key of the plan sets"
-            raise _bad("reference", why, f"write it as {_KEYS_OF_FLAGS[flag]}")
+            raise _entry_error("reference", why, f"write it as {_KEYS_OF_FLAGS[flag]}")
         if flag in _SAVING_FLAGS:
             why = f"has {flag}, but the sweep saves what the reference computes itself"
-            raise _bad("reference", why, "remove it")
+            raise _entry_error("reference", why, "remove it")
 
 
 def read_known_failures(data: Mapping[str, Any]) -> list[Known]:
@@ -263,7 +267,7 @@ def read_known_failures(data: Mapping[str, Any]) -> list[Known]:
     _check_keys("the file of known failures", data, ("known",))
     rows = data.get("known", [])
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise _bad("known", "is not a list of tables", "write [[known]] above each")
+        raise _entry_error("known", "is not a list of tables", "write [[known]] above each")
     return [_read_known_failure(number, row) for number, row in enumerate(rows, 1)]
 
 
@@ -273,17 +277,19 @@ def _read_known_failure(number: int, row: Mapping[str, Any]) -> Known:
     _check_keys(text, row, ("cell", "reason", "until"))
     for key in ("cell", "reason"):
         if not isinstance(row.get(key), str) or not row[key]:
-            raise _bad(text, f"has no {key}", "each has cell, a pattern, and reason")
+            raise _entry_error(text, f"has no {key}", "each has cell, a pattern, and reason")
     until = row.get("until", "")
     if until:
         try:
             until = datetime.date.fromisoformat(str(until)).isoformat()
         except ValueError:
-            raise _bad(text, f"has a date {until!r} as until", "as in until = 2026-12-31") from None
+            raise _entry_error(
+                text, f"has a date {until!r} as until", "as in until = 2026-12-31"
+            ) from None
     return Known(row["cell"], row["reason"], until)
 
 
-def _bad(name: str, why: str, hint: str) -> UsageError:
+def _entry_error(name: str, why: str, hint: str) -> UsageError:
     """Return the UsageError for an invalid entry, with its name, the problem, and a hint."""
     return UsageError(f"{name}: it {why}.", hint=f"{hint[0].upper()}{hint[1:]}.")
 
@@ -299,11 +305,11 @@ def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the table of this name; empty if it is missing, UsageError if it is not valid."""
     rows = data.get(name, {})
     if not isinstance(rows, Mapping):
-        raise _bad(
+        raise _entry_error(
             name, "is not a table", f"write [{name}], and below it a row for each: name = value"
         )
     if name in data and not rows:
-        raise _bad(name, "has no value", "remove it, or add a row")
+        raise _entry_error(name, "has no value", "remove it, or add a row")
     return rows
 
 
@@ -320,7 +326,7 @@ def parse_runner(name: str, row: Any) -> RunnerRow:
     _check_keys(text, row, ("flags", "gpu", "exclusive"))
     flags = _words(text, row.get("flags", ()))
     if not flags:
-        raise _bad(text, "has no flags", 'as in onnxrt = "--onnxrt"')
+        raise _entry_error(text, "has no flags", 'as in onnxrt = "--onnxrt"')
     gpu, exclusive = row.get("gpu", True), row.get("exclusive", False)
     return RunnerRow(name, flags, _truth(text, gpu), _truth(text, exclusive))
 
@@ -332,7 +338,7 @@ def _choices(data: Mapping[str, Any], axis: str, runners: Sequence[str] | None) 
         text = f"{axis}, row {name!r}"
         if isinstance(row, Mapping):
             if not row:
-                raise _bad(text, "has no value", "remove it, or add flags")
+                raise _entry_error(text, "has no value", "remove it, or add flags")
             if runners is not None:
                 _check_keys(text, row, runners)
             flags = {str(key): _words(text, value) for key, value in row.items()}
@@ -349,13 +355,13 @@ def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
     if isinstance(row, str):
         row = {"path": row}
     if not isinstance(row, Mapping):
-        raise _bad(name_alone, "is not a path", 'as in "1.26" = "venvs/1.26"')
+        raise _entry_error(name_alone, "is not a path", 'as in "1.26" = "venvs/1.26"')
     _check_keys(name_alone, row, ("path", "requirements", "runners"))
     path, requirements = row.get("path", ""), row.get("requirements", "")
     if not isinstance(path, str) or not isinstance(requirements, str):
-        raise _bad(name_alone, "has a path that is not a string", "write it in quotes")
+        raise _entry_error(name_alone, "has a path that is not a string", "write it in quotes")
     if bool(path) == bool(requirements):
-        raise _bad(name_alone, "requires either path or requirements", "set one of them")
+        raise _entry_error(name_alone, "requires either path or requirements", "set one of them")
     named = _texts(name_alone, row.get("runners", ()))
     for text in named:
         if text not in runners:
@@ -366,26 +372,30 @@ def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
 def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) -> ReferenceRow:
     """Return the reference that a row describes; raise UsageError if the row is not valid."""
     if row is None:
-        raise _bad("reference", "is missing", 'set the reference, as in reference = "onnx"')
+        raise _entry_error("reference", "is missing", 'set the reference, as in reference = "onnx"')
     if isinstance(row, str):
         return ReferenceRow(_reference_flags(row, runners, backends))
     if not isinstance(row, Mapping):
-        raise _bad("reference", "is neither a string nor a table", 'as in reference = "onnx"')
+        raise _entry_error(
+            "reference", "is neither a string nor a table", 'as in reference = "onnx"'
+        )
     _check_keys("reference", row, ("runner", "models", "outputs", "inputs"))
     texts = {key: row.get(key, "") for key in ("runner", "outputs", "inputs")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise _bad("reference", "has a value that is not a string", "write paths in quotes")
+        raise _entry_error("reference", "has a value that is not a string", "write paths in quotes")
     if texts["outputs"] or texts["inputs"]:
         if not (texts["outputs"] and texts["inputs"]) or texts["runner"] or "models" in row:
-            raise _bad("reference", "requires outputs and inputs, or a runner", "set both files")
+            raise _entry_error(
+                "reference", "requires outputs and inputs, or a runner", "set both files"
+            )
         return ReferenceRow((), texts["outputs"], texts["inputs"])
     models = row.get("models", {})
     if not isinstance(models, Mapping) or not all(isinstance(m, str) for m in models.values()):
-        raise _bad(
+        raise _entry_error(
             "reference", "has models that are not a table", 'as in models = {"a.onnx" = "b.onnx"}'
         )
     if not texts["runner"]:
-        raise _bad("reference", "has no runner", 'as in runner = "onnx"')
+        raise _entry_error("reference", "has no runner", 'as in runner = "onnx"')
     flags = _reference_flags(texts["runner"], runners, backends)
     return ReferenceRow(flags, models={str(key): str(value) for key, value in models.items()})
 
@@ -408,7 +418,7 @@ def _words(name: str, value: Any) -> Words:
         try:
             return tuple(split_words(value))
         except ValueError as error:
-            raise _bad(
+            raise _entry_error(
                 name, f"has flags with invalid quoting ({error})", "close the quotes"
             ) from None
     return _texts(name, value)
@@ -419,14 +429,14 @@ def _texts(name: str, value: Any) -> Words:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
-        raise _bad(name, "is not a list of strings", 'as in ["a", "b"]')
+        raise _entry_error(name, "is not a list of strings", 'as in ["a", "b"]')
     return tuple(value)
 
 
 def _truth(name: str, value: Any) -> bool:
     """Return a value that must be a bool; raise UsageError if it is not."""
     if not isinstance(value, bool):
-        raise _bad(name, f"has {value!r} instead of true or false", "write true or false")
+        raise _entry_error(name, f"has {value!r} instead of true or false", "write true or false")
     return value
 
 
@@ -439,7 +449,7 @@ def _check_distinct(axis: str, values: Sequence[Any]) -> None:
     """Raise UsageError if a value occurs twice."""
     twice = [value for value in dict.fromkeys(values) if list(values).count(value) > 1]
     if twice:
-        raise _bad(axis, f"has {twice[0]!r} twice", "remove one of them")
+        raise _entry_error(axis, f"has {twice[0]!r} twice", "remove one of them")
 
 
 def _check_rows(axis: str, rows: Mapping[str, Any]) -> None:
@@ -447,5 +457,7 @@ def _check_rows(axis: str, rows: Mapping[str, Any]) -> None:
     seen_values: dict[Any, str] = {}
     for name, row in rows.items():
         if row in seen_values:
-            raise _bad(axis, f"has identical rows {seen_values[row]!r} and {name!r}", "remove one")
+            raise _entry_error(
+                axis, f"has identical rows {seen_values[row]!r} and {name!r}", "remove one"
+            )
         seen_values[row] = name

@@ -155,7 +155,7 @@ class LogModelReports:
             )
             show([one_line(report.path)], worst)
         words = {EXCEPTION: "error", WARNING: "warning", INFO: "info"}
-        for entries, extra in _alike(report.entries):
+        for entries, extra in _similar_findings(report.entries):
             severity = severities[entries[0].level]
             label = f"{words[entries[0].level]:9}"
             show(
@@ -233,7 +233,7 @@ def _difference(difference: Difference) -> str:
     return f"{label} is {difference.change}{f': {text}' if text else ''}{place}"
 
 
-def _alike(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], int]]:
+def _similar_findings(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], int]]:
     """Yield groups of findings that differ only in the node or weight: the first of each group, and
     the number of omitted ones."""
     kinds: dict[tuple[str, str], list[LintEntry]] = {}

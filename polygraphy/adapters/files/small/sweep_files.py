@@ -73,7 +73,7 @@ def _local_imports(script: Path, root: Path) -> set[Path]:
             tree = ast.parse(waiting.pop().read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
-        local_imports.update(_named_in(tree, (script.parent, root)))
+        local_imports.update(_files_in_strings(tree, (script.parent, root)))
         for name in _modules_of_imports(tree):
             base = script.parent / name.partition(".")[0]
             package = base.rglob("*.py") if base.is_dir() else ()
@@ -84,7 +84,7 @@ def _local_imports(script: Path, root: Path) -> set[Path]:
     return local_imports
 
 
-def _named_in(tree: ast.AST, folders: Sequence[Path]) -> Iterator[Path]:
+def _files_in_strings(tree: ast.AST, folders: Sequence[Path]) -> Iterator[Path]:
     """Yield the files in some folders that strings in source code name."""
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     for text in texts:

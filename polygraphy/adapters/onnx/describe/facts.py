@@ -296,11 +296,11 @@ class _GraphUses:
         uses, or for a few numbers that include zero and one, which any data contain."""
         constants: list[int] = []
         for node, at in self._users(name):
-            if node.op_type == "Equal" and (values := self._whole(node.input[1 - at])):
+            if node.op_type == "Equal" and (values := self._integer_elements(node.input[1 - at])):
                 constants += values
             elif node.op_type not in _SHAPE_ONLY and not _passes_on(node, at):
                 return None
-        if not constants or not self._captured.isdisjoint(self._same(name)):
+        if not constants or not self._captured.isdisjoint(self._tensors_with_values_of(name)):
             return None
         low, high = min(constants), max(constants)
         if low < high and set(constants) == set(range(low, high + 1)):
@@ -330,11 +330,11 @@ class _GraphUses:
         """Yield the nodes that use the values of a tensor, directly or reshaped, each with the
         position of its input.
         """
-        for current in self._same(name):
+        for current in self._tensors_with_values_of(name):
             for node in self._consumers[current]:
                 yield node, list(node.input).index(current)
 
-    def _same(self, name: str) -> Iterator[str]:
+    def _tensors_with_values_of(self, name: str) -> Iterator[str]:
         """Yield the tensors with all or some values of a tensor, itself first."""
         visited, pending = {name}, [name]
         while pending:
@@ -370,7 +370,7 @@ class _GraphUses:
         values = self._constant_elements(name, at_most=1)
         return float(values[0]) if len(values) == 1 else None
 
-    def _whole(self, name: str) -> list[int]:
+    def _integer_elements(self, name: str) -> list[int]:
         """Return the elements of an integer constant; empty for other tensors."""
         values = self._constant_elements(name, _MANY)
         whole_values = [

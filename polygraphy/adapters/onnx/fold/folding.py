@@ -532,14 +532,14 @@ def _operands(node: NodeProto, walk: GraphWalk) -> Iterator[Any]:
             yield range(count) if position == 2 else [1] * count
 
 
-def _single(node: NodeProto, _: GraphWalk) -> bool:
+def _passes_single_input(node: NodeProto, _: GraphWalk) -> bool:
     """Return whether a node has a single input, which it returns unchanged."""
     return len(node.input) == 1
 
 
 _RULES: dict[str, Callable[[NodeProto, GraphWalk], bool]] = {
     "Cast": _cast,
-    "Concat": _single,
+    "Concat": _passes_single_input,
     "Expand": _expand,
     "Identity": _identity,
     "Reshape": _is_idle_reshape,

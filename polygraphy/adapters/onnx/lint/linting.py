@@ -471,7 +471,7 @@ class _Trying:
             yield LintEntry(INFO, Source.RUNTIME, message)
         elif self._source.external_data_dir is None:
             try:
-                error = self._whole()
+                error = self._whole_model_error()
             except InconclusiveError as error:
                 yield LintEntry(WARNING, Source.RUNTIME, f"The model was not run: {error}")
                 self.skipped = list(labels)
@@ -493,7 +493,7 @@ class _Trying:
         nodes = enumerate(self._model.graph.node)
         return [index for index, node in nodes if wanted(node)]
 
-    def _whole(self) -> str | None:
+    def _whole_model_error(self) -> str | None:
         """Return the error of running the whole model; None if it runs."""
         try:
             outputs = [value.name for value in self._model.graph.output]

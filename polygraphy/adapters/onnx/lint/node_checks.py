@@ -293,7 +293,7 @@ class NodeChecks:
             and not attribute.HasField("g")
             and not attribute.HasField("t")
         )
-        plain = {name: _decoded(value) for name, value in attributes.items()}
+        plain = {name: _decode_attribute(value) for name, value in attributes.items()}
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output))
         if not domain_of(node.domain):
@@ -521,10 +521,10 @@ def _take_constant(node: NodeProto, data: ChainMap[str, Any]) -> None:
             data[node.output[0]] = tensor
 
 
-def _decoded(value: Any) -> Any:
+def _decode_attribute(value: Any) -> Any:
     """Return the value of an attribute with strings for bytes, also in a list."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list):
-        return [_decoded(member) for member in value]
+        return [_decode_attribute(member) for member in value]
     return value

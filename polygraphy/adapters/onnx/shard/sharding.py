@@ -66,7 +66,7 @@ def fuse_attention(
     """
     if attention.is_single:
         node = attention.nodes[0]
-        _set(node, fused)
+        _set_fused_attributes(node, fused)
         return
     scale, mask = _scale_and_mask(graph, attention)
     q = _add_transpose(graph, attention.q, fused.q_shuffle, used_names)
@@ -83,13 +83,13 @@ def fuse_attention(
         name=unique_name(f"attention_{output}", used_names),
         scale=scale,
     )
-    _set(node, fused)
+    _set_fused_attributes(node, fused)
     graph.node.append(node)
     if fused.q_shuffle:
         _append_transpose(graph, name, output, _inverse(fused.q_shuffle), used_names)
 
 
-def _set(node: NodeProto, fused: FusedAttention) -> None:
+def _set_fused_attributes(node: NodeProto, fused: FusedAttention) -> None:
     """Set the attributes of a fused attention node."""
     values = {"is_causal": int(fused.is_causal), "TRT_decomposable": 0, "nb_rank": fused.nb_rank}
     attribute = [attribute for attribute in node.attribute if attribute.name not in values]

@@ -426,11 +426,11 @@ class SetLayerPrecisions(BaseLoader):
         """
         if capabilities().has("layer_precisions"):
             parts = parts_of(self._network)
-            self._set(parts[1])
+            self._set_layer_precisions(parts[1])
             return parts
         return self._network_from_cast_model()
 
-    def _set(self, network: Any) -> None:
+    def _set_layer_precisions(self, network: Any) -> None:
         """Set the precisions of the layers of a network."""
         layers = list(layers_of(network))
         precisions = _for_existing_layers(self._precisions, [layer.name for layer in layers])

@@ -183,7 +183,7 @@ class ChangeSearch:
             loads = cache(partial(reading, places if is_part else ())), cache(partial(reading, ()))
             lost = (behind or {}).get(operand, ())
             alike: Iterator[OtherTensor] = chain(
-                _alike(pool, operand, feed[operand], operand in equal, lost),
+                _similar_tensors(pool, operand, feed[operand], operand in equal, lost),
                 (
                     _tensors_of_missing_nodes(operand, feed[operand], weights)
                     if behind is not None
@@ -383,7 +383,7 @@ def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield name, places
 
 
-def _alike(
+def _similar_tensors(
     candidates: Iterable[OtherTensor],
     operand: str,
     value: Any,

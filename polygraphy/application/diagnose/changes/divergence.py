@@ -179,9 +179,9 @@ class _Search:
                 return None
             if self._matches(values):
                 break
-            next_partings = self._next(values, places)
+            next_partings = self._next_tensors(values, places)
             if not next_partings:
-                next_partings = self._whole(values, places)
+                next_partings = self._outputs_as_differences(values, places)
                 if not next_partings:
                     return None
             places.update((parting.border.tensor, parting) for parting in next_partings)
@@ -226,7 +226,7 @@ class _Search:
         unproven = tuple(index for index in region if index not in makers)
         return evolve(place, border=border, unproven=unproven, given=tuple(read))
 
-    def _next(self, values: Values, places: Mapping[str, Parting]) -> list[Parting]:
+    def _next_tensors(self, values: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return the tensors to replace next."""
         equal_tensors = self._pair_equal_tensors(values, places.values())
         makers = self._borders.makers_of(equal_tensors, places)
@@ -350,7 +350,9 @@ class _Search:
         )
         return Parting(border, expected, unproven, instead, tuple(read))
 
-    def _whole(self, values: Values, places: Mapping[str, Parting]) -> list[Parting]:
+    def _outputs_as_differences(
+        self, values: Values, places: Mapping[str, Parting]
+    ) -> list[Parting]:
         """Return the outputs themselves as differences, if nothing narrower is known."""
         nodes, equal_tensors = self._case.model.nodes, self._pair_equal_tensors(
             values, places.values()
@@ -459,13 +461,13 @@ class _Search:
                     twin = self._known_as.of(
                         name, values[name], used_names, node.operator in MOVING
                     )
-                    twin = twin or self._same_result(node, name, values, equal_tensors)
+                    twin = twin or self._equal_result_tensor(node, name, values, equal_tensors)
                     if twin is not None and twin not in used_names:
                         equal_tensors[name] = twin
                         used_names.add(twin)
         return equal_tensors
 
-    def _same_result(
+    def _equal_result_tensor(
         self, node: Node, name: str, made: Values, equal_names: Mapping[str, str]
     ) -> str | None:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
@@ -491,11 +493,11 @@ class _Search:
         """
         key = node.operator, node.settings, _non_constant_inputs(node, self._case.model.constants)
         place = node.makes.index(name)
-        names = (one.makes[place] for one in self._own_by_reads[key] if place < len(one.makes))
+        names = (one.makes[place] for one in self._nodes_by_reads[key] if place < len(one.makes))
         return sum(each in value and np.array_equal(value[each], value[name]) for each in names)
 
     @cached_property
-    def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
+    def _nodes_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
         """Return the nodes of the model by operator and computed inputs."""
         return _group_by_reads(self._case.model)
 

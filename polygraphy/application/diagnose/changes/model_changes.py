@@ -124,11 +124,11 @@ class Change:
     def is_right(self) -> bool:
         """Return whether the unchanged nodes compute the expected values, so that rounding was the
         cause."""
-        return self._whole is not None and self._whole.is_right
+        return self._search_all_nodes is not None and self._search_all_nodes.is_right
 
     def find_common(self) -> Explanation | None:
         """Return an explanation by the reference's nodes or common mistakes; None if none fits."""
-        search = self._whole
+        search = self._search_all_nodes
         if search is None:
             return None
         self.budget.reserved = int(self.budget.runs * _RESERVED)
@@ -147,8 +147,10 @@ class Change:
         """Return an explanation by two exchanged outputs of one node; None if none fits."""
         self.budget.reserved = 0
         for index in self._nodes:
-            if self._whole is not None and index in self._side.operations:
-                for variant in self._whole.matching(output_swaps(self._side.nodes[index])):
+            if self._search_all_nodes is not None and index in self._side.operations:
+                for variant in self._search_all_nodes.matching(
+                    output_swaps(self._side.nodes[index])
+                ):
                     return Explanation(index, variant, self._places)
         return None
 
@@ -187,7 +189,7 @@ class Change:
         return any(is_float(self._held.get(name)) for name in self._case.model.nodes[index].makes)
 
     @cached_property
-    def _whole(self) -> ChangeSearch | None:
+    def _search_all_nodes(self) -> ChangeSearch | None:
         """Return the search among all nodes; None if they read an unknown tensor."""
         return self._search_in(self._nodes)
 
@@ -204,8 +206,8 @@ class Change:
 
     def _find_numbers(self, index: int) -> Iterator[Variant]:
         """Yield variants in which one number that a node reads is solved."""
-        if self._whole is not None and len(self._nodes) <= _SOLVED:
-            yield from self._whole.find_numbers(index)
+        if self._search_all_nodes is not None and len(self._nodes) <= _SOLVED:
+            yield from self._search_all_nodes.find_numbers(index)
 
     def _find_inputs(self, index: int) -> Iterator[Variant]:
         """Yield variants in which a node reads another tensor, of the model or the reference."""
@@ -297,8 +299,10 @@ class Change:
             return reason
         choices = [(reason.node, reason.variant)]
         for index in self._neighbors(reason.node):
-            if index in self._side.operations and self._whole is not None:
-                choices += [(index, variant) for variant in self._whole.find_usual(index)][:1]
+            if index in self._side.operations and self._search_all_nodes is not None:
+                choices += [
+                    (index, variant) for variant in self._search_all_nodes.find_usual(index)
+                ][:1]
         if len(choices) == 1:
             return reason
         counts = [self._count_alike(index, variant) for index, variant in choices]

@@ -189,10 +189,10 @@ class Drift:
         """Return the RMS change of an output of a step due to rounding, including earlier steps; 0
         if that cannot be computed."""
         while len(self._seen) <= at:
-            self._seen.append(self._next())
+            self._seen.append(self._run_next_step())
         return max(drift.get(name, 0.0) for drift in self._seen[: at + 1])
 
-    def _next(self) -> dict[str, float]:
+    def _run_next_step(self) -> dict[str, float]:
         """Run one more step of each model, and return the RMS by which small changes move each
         output; empty if a run fails.
         """

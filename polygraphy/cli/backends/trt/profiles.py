@@ -70,7 +70,7 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
         raise CommandLineError(f"each option must occur once per profile, but there is {counts}.")
     items = []
     for number, shapes in enumerate(zip_longest(*listeds.values())):
-        by_end = {end: _single(listed, _FLAGS[end]) for end, listed in zip(listeds, shapes)}
+        by_end = {end: _single_shapes(listed, _FLAGS[end]) for end, listed in zip(listeds, shapes)}
         _check_names(by_end, number)
         names = next(iter(by_end.values()))
         items.append(
@@ -87,7 +87,7 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
     return tuple(items)
 
 
-def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
+def _single_shapes(shapes: InputShapes, flag: str) -> dict[str, Shape]:
     """Return the shape of each input; raise CommandLineError if an input has several."""
     for name, listed in shapes.items():
         if len(listed) > 1:
