@@ -163,7 +163,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "inputs_of_known_rank": "polygraphy.adapters.onnx.storage.parsing:inputs_of_known_rank",
         "is_fork_safe": "polygraphy.adapters.os.forks:is_fork_safe",
         "model_nodes": "polygraphy.adapters.onnx.run.opening:model_nodes",
-        "node_inputs": "polygraphy.adapters.onnx.describe.facts:node_inputs",
+        "describe_node_inputs": "polygraphy.adapters.onnx.describe.facts:describe_node_inputs",
         "observe_tensors": "polygraphy.adapters.onnx.edit.outputs:observe_tensors",
         "output_names": "polygraphy.adapters.onnx.edit.outputs:output_names",
         "read_backend_profile/onnxrt": "polygraphy.adapters.onnxruntime.trace:read_profile",

@@ -40,7 +40,7 @@ def computes_in_tf32(gpu: int = 0) -> bool:
 
 
 def is_tf32_forced() -> bool:
-    """Return whether no option of a program selects float32; see the port."""
+    """Return whether TF32 is used in place of float32, whatever a program selects; see the port."""
     return os.environ.get(TF32_ENVIRONMENT) == "1"
 
 

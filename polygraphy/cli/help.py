@@ -140,7 +140,7 @@ def main_help(commands: dict[str, str], version: str) -> str:
     for name, text in commands.items():
         lines += _entry(name, text, width)
     lines += ["", "Options:"]
-    lines += _entry("-h, --help", "Show this help, or that of a command, and exit.", width)
+    lines += _entry("-h, --help", "Show this help, or the help of a command, and exit.", width)
     lines += _entry("-v, --version", "Show the version and exit.", width)
     lines += _entry(
         "help COMMAND [TOPIC]",
@@ -164,7 +164,7 @@ def group_help(group: str, text: str, commands: dict[str, str]) -> str:
     for name, explained in commands.items():
         lines += _entry(name, explained, width)
     lines += ["", "Options:"]
-    lines += _entry("-h, --help", "Show this help, or that of a command, and exit.", width)
+    lines += _entry("-h, --help", "Show this help, or the help of a command, and exit.", width)
     return "\n".join(lines) + "\n"
 
 

@@ -129,7 +129,7 @@ def short_help(description: Description) -> str:
         *(["", "Examples:", *ending] if ending else []),
         "",
         *wrap_text(
-            f"All {count} options: polygraphy {name} --help. Those of a topic: polygraphy help"
+            f"All {count} options: polygraphy {name} --help. Options of a topic: polygraphy help"
             f" {name} TOPIC.",
             width,
             0,

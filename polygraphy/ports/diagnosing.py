@@ -305,7 +305,7 @@ class OpenedProgram(Protocol):
             BackendError: it cannot be run.
         """
 
-    def alone(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+    def run_operation(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return the float64 result of the operation that computes a tensor, run by itself on given
         values; None if it cannot be computed.
 

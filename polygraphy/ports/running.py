@@ -288,7 +288,9 @@ def read_backend_profile(path: str, layers: str | None) -> list[ExecutionProfile
 
 
 @port
-def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
+def describe_node_inputs(
+    model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
+) -> str:
     """Return a phrase for the error message of a backend: the opset of a node, and its inputs with
     data types and shapes; empty if they are not known.
 

@@ -21,6 +21,6 @@ def ask(question: str) -> str:
         sys.stdout.write("\n")
         raise CheckFailedError(
             "No answer: standard input has ended.",
-            hint="Add --check and a command that fails where the problem is.",
+            hint="Add --check and a command that fails if the problem is present.",
         )
     return line.strip()

@@ -108,7 +108,7 @@ class Terminal:
 
     def findings(self, code: int) -> Iterator[Line]:
         """Yield lines about the place of the failure, whether it is rounding, and the next step."""
-        found_lines = [*self._values(), *self._reasons()] if code else []
+        found_lines = [*self._non_finite_facts(), *self._reasons()] if code else []
         if code:
             from polygraphy.domain.report.summary import passing_threshold
 
@@ -166,7 +166,7 @@ class Terminal:
 
     # What the verdict follows from.
 
-    def _values(self) -> Iterator[tuple[str, str]]:
+    def _non_finite_facts(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts: the node of the first NaN or infinity, and the numbers of
         both.
         """

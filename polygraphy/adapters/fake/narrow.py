@@ -180,7 +180,7 @@ class FakeProgram:
                 keep(tensor, values[tensor])
         return [(name, values[name]) for name in self.outputs]
 
-    def alone(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+    def run_operation(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return the result of one function, in float64."""
         given_values = {**values, **self.weights, **dict(zip(self.inputs, feed.values()))}
         _, reads, compute = self.steps[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from polygraphy.adapters.onnxruntime.providers import devices_of, plugin_packages
-from polygraphy.adapters.onnxruntime.starting import why_not
+from polygraphy.adapters.onnxruntime.starting import start_error
 from polygraphy.adapters.os.interpreters import OtherEnvironment
 from polygraphy.domain.environment import Section
 from polygraphy.domain.errors import PolygraphyException
@@ -82,7 +82,7 @@ def provider_sections() -> list[Section]:
 def _provider_status(provider: str) -> str:
     """Return whether a provider starts with a model of one node in its own process, or why not."""
     try:
-        reason = call_isolated(partial(why_not, provider), what=provider, is_silent=True)
+        reason = call_isolated(partial(start_error, provider), what=provider, is_silent=True)
     except PolygraphyException as error:
         reason = str(error)
     return f"does not start: {reason}" if reason else "starts"

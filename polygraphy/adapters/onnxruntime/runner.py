@@ -413,7 +413,7 @@ class OnnxrtRunner(BaseRunner):
         self.sess: InferenceSession | None = None
         self._output_names: list[str] = []
         self._texts: list[str] = []
-        self._narrow: dict[str, np.dtype[Any]] = {}
+        self._byte_output_dtypes: dict[str, np.dtype[Any]] = {}
         self._gpu: int | None = None
         self._bound: BoundRuns | None = None
 
@@ -424,7 +424,7 @@ class OnnxrtRunner(BaseRunner):
         check_has_outputs(outputs)
         self._output_names = [output.name for output in outputs]
         self._texts = [output.name for output in outputs if output.type == "tensor(string)"]
-        self._narrow = _narrow(outputs)
+        self._byte_output_dtypes = _byte_output_dtypes(outputs)
         self._run = _run_function(self.sess)
         self._may_take_long = True
         self._gpu = gpu_of(self.sess)
@@ -512,7 +512,7 @@ class OnnxrtRunner(BaseRunner):
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
             results[name] = _as_string_array(results[name])
-        for name, dtype in self._narrow.items():
+        for name, dtype in self._byte_output_dtypes.items():
             if results[name].dtype != dtype:  # Bytes, as they lie in memory.
                 results[name] = results[name].view(dtype)
         return results
@@ -571,7 +571,7 @@ class OnnxrtRunner(BaseRunner):
                 raise
 
 
-def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:
+def _byte_output_dtypes(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:
     """Return the data types of 8-bit outputs that ONNX Runtime may return as bytes."""
     entries = {tensor.name: OnnxrtDataTypes().from_native(tensor.type) for tensor in outputs}
     return {

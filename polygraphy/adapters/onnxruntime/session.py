@@ -37,10 +37,10 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import computes_in_tf32, cores, is_tf32_forced
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import (
+    describe_node_inputs,
     find_facts,
     first_omission,
     inputs_of_known_rank,
-    node_inputs,
 )
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def inputs_of_node(
     # A session keeps what it was made from, to make itself again with other providers.
     parts = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
     model = next((part for part in parts if part), None)
-    return "" if model is None else node_inputs(model, op, name, shapes)
+    return "" if model is None else describe_node_inputs(model, op, name, shapes)
 
 
 def session_options(graph_optimization_level: str | None) -> SessionOptions:

@@ -146,10 +146,10 @@ def _first_failing(providers: Sequence[Provider]) -> str | None:
 
 def starts(provider: Provider) -> bool:
     """Return whether a provider starts with a model of one node."""
-    return not why_not(provider)
+    return not start_error(provider)
 
 
-def why_not(provider: Provider) -> str:
+def start_error(provider: Provider) -> str:
     """Return why a provider does not start with a model of one node; empty if it starts."""
     _mute_library()
     options = onnxrt.SessionOptions()

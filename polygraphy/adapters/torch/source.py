@@ -262,7 +262,7 @@ class OpenedTorch:
         place = self._program.start(None, compiled=False)
         return [_fit_input(name, feed, self._names[name], described, place) for name in self._names]
 
-    def alone(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+    def run_operation(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return the result of an operation on given values in float64."""
         given_values = {
             own_name: feed[name] for own_name, name in self._names.items() if name is not None

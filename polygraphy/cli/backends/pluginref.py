@@ -36,7 +36,7 @@ BACKENDS = (
         help="Run the model in NumPy, with reference implementations of plugins.",
         groups=lambda: (PluginRefOptions,),
         model_types=formats_of("onnx", "tensorflow"),
-        idle="--pluginref is not given",
+        idle="--pluginref is not set",
         call=_runner_call,
     ),
 )

@@ -115,4 +115,4 @@ class DiagnoseCommand(Command):
         for backend in self.backends:
             if backend.name not in chosen:
                 unused = flags_given(values, groups_of(backend))
-                warn_idle(unused, f", because {backend.flag} is not given")
+                warn_idle(unused, f", because {backend.flag} is not set")

@@ -43,7 +43,7 @@ def program_of(values: Values) -> Call | None:
         return None
     options = values[ProgramOptions]
     if options.program is None:
-        warn_idle(flags_given(values, [ProgramOptions]), f", because {_PROGRAM} is not given")
+        warn_idle(flags_given(values, [ProgramOptions]), f", because {_PROGRAM} is not set")
         return None
     make = PROGRAMS[_PROGRAM].program
     assert make is not None

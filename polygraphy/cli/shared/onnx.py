@@ -156,7 +156,7 @@ class OnnxCastOptions(Options):
         "--cast-io",
         needs=_CASTS,
         feeds=_cast_parameters("cast_io"),
-        help="Convert the types of inputs and outputs in addition.",
+        help="Also convert the types of inputs and outputs.",
     )
 
 

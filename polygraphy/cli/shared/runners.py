@@ -23,8 +23,8 @@ class OrderOptions(Options):
         "--warm-up",
         "--warm-up-runs",
         kind=Integer(minimum=0),
-        help="Number of untimed runs of the first iteration before each runner starts; implies"
-        " one runner after another.",
+        help="Number of untimed runs of the first iteration before each runner starts;"
+        " runners then run one after another.",
         feeds="Comparator.run.warm_up",
     )
     use_subprocess: bool = option(

@@ -89,7 +89,7 @@ class _Perceptual(MetricCompareFunc):
                 "The comparison function perceptual_metrics is not available: it needs LPIPS, and"
                 " nothing that computes it is installed.",
                 backend="lpips",
-                hint="Choose another one, such as psnr or cosine_similarity.",
+                hint="Choose a different one, such as psnr or cosine_similarity.",
             ) from None
 
     def measure(self, value: Side, reference: Side, _setting: str) -> float:

@@ -11,7 +11,7 @@ from polygraphy.domain.quantization.sites import RAW, FloatNode, Site
 
 
 def bits_of(numbers: Iterable[int]) -> int:
-    """Return the integer with some bits set."""
+    """Return the integer in which the bits with these numbers are set."""
     return reduce(or_, (1 << number for number in numbers), 0)
 
 

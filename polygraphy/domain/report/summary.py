@@ -175,7 +175,7 @@ def _consists_of(facts: Mapping[str, Any]) -> str:
 _PARTS = {"node_count": "node", "weights": "weight", "inputs": "input", "outputs": "output"}
 
 
-def _holds(facts: Mapping[str, Any]) -> str:
+def _contents_sentence(facts: Mapping[str, Any]) -> str:
     """Return the sentence on the contents of a data file, and on NaN or infinity in it."""
     tensors = [
         tensor for run in facts["runs"] for step in run["reports"] for tensor in step["tensors"]
@@ -214,7 +214,7 @@ _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "compatibility": _could_run,
     "sparsity": _sparse,
     "model": _consists_of,
-    "data": _holds,
+    "data": _contents_sentence,
     "accuracy": lambda facts: f"{count_text(len(facts['comparisons']), 'saved comparison')}.",
     "tensors": _uses,
     "environment": _backends_sentence,

@@ -168,7 +168,7 @@ class ArraySearch:
         return array
 
     def _effects(self, name: str, start: Any) -> tuple[Any, Any] | None:
-        """Return the result for an array, and the change of it by each element; None if the array
+        """Return the result for an array, and how much each element changes it; None if the array
         is too large, or has no comparable result.
         """
         if start.size > _ELEMENTS or start.size >= self.tries:

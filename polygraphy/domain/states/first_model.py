@@ -65,7 +65,7 @@ def match_outputs(
         missing = []
     if missing:
         raise UsageError(
-            "--first-model: no output is the first value of input"
+            "--first-model: no output provides the first value of input"
             f" {own_pairs[missing[0]].input!r}.",
             hint=f"The model has the outputs {some_of([*tensors])}.",
         )

@@ -409,7 +409,9 @@ _LARGEST_BYTES = 1 << 28
 """Shapes of larger models are not inferred for the sake of a message."""
 
 
-def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
+def describe_node_inputs(
+    model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
+) -> str:
     """Return the opset and the inputs of a node as text, with known types and shapes; empty if the
     node is not found or ambiguous.
 

@@ -58,7 +58,7 @@ def minus(left: Element, right: Element) -> Element:
     return 0 if left == right and left is not None else None
 
 
-def times(left: Element, right: Element) -> Element:
+def multiply_elements(left: Element, right: Element) -> Element:
     """Return the product of two elements."""
     if isinstance(left, int) and isinstance(right, int):
         return left * right
@@ -230,7 +230,7 @@ def _fold_size(call: _Call) -> Elements | None:
         return Elements((0,), is_scalar=True)
     size: Element = 1
     for dim in shape:
-        size = times(size, dim)
+        size = multiply_elements(size, dim)
     return Elements((size,), is_scalar=True)
 
 
@@ -423,7 +423,7 @@ def _fold_product(call: _Call) -> Elements | None:
         return None
     product: Element = 1
     for value in operand.values:
-        product = times(product, value)
+        product = multiply_elements(product, value)
     keeps = call.attribute("keepdims")
     return Elements((product,), keeps == 0, operand.elem_type)
 
@@ -441,7 +441,7 @@ _RULES: dict[str, Callable[[_Call], Elements | None]] = {
     "Less": _elementwise(on_numbers(operator.lt), BOOL),
     "Max": _elementwise(on_numbers(max)),
     "Min": _elementwise(on_numbers(min)),
-    "Mul": _elementwise(times),
+    "Mul": _elementwise(multiply_elements),
     "Not": _fold_not,
     "Range": _fold_range,
     "ReduceProd": _fold_product,

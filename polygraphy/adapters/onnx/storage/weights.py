@@ -81,7 +81,7 @@ class StoredFile:
         with stream:
             if _identity(os.fstat(stream.fileno())) != self.identity:
                 raise FileError(
-                    f"{self.path} contains weights of the model, and changed after the model was"
+                    f"{self.path}, which contains weights of the model, changed after the model was"
                     " loaded.",
                     path=self.path,
                     hint="Edit the model again.",

@@ -155,7 +155,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
         times.setdefault(str(row["name"]), [0.0])[0] += _time_of(row, count) * _MICROSECONDS
     if not times:
         raise FileError(
-            f"{path} contains no times of layers.",
+            f"{path} contains no layer times.",
             path=path,
             hint="Use a file from trtexec --exportProfile.",
         )

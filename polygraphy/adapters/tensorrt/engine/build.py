@@ -92,9 +92,9 @@ def build_watched(config: Any, build: Callable[[], T]) -> T:
     with resolve(Progress).watch("Building engine") as tell, last_words(_CRASHED):
         signals = _Signals(can_stop, tell)
         if not can_stop:
-            with log_listener(partial(_report_stage, tell, signals.have_come)):
+            with log_listener(partial(_report_stage, tell, signals.has_signal)):
                 return signals.call_interruptibly(build)
-        monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, signals.have_come)
+        monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, signals.has_signal)
         config.progress_monitor = monitor
         try:
             return signals.call_interruptibly(build)
@@ -120,7 +120,7 @@ class _Signals:
         self._patience = threading.Timer(_PATIENCE, partial(_end_as_by_signal, signal.SIGTERM))
         self._patience.daemon = True
 
-    def have_come(self) -> bool:
+    def has_signal(self) -> bool:
         """Return whether a signal has arrived, from any thread."""
         return bool(self._heard)
 

@@ -42,7 +42,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import load_onnx, parse_onnx, save_model
-from polygraphy.ports.running import node_inputs
+from polygraphy.ports.running import describe_node_inputs
 
 NetworkEdit = Callable[[Any], None]
 """Changes a network in place, the same way each time."""
@@ -183,7 +183,7 @@ def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
         node = loaded.graph.node[error.node()]
     except Exception:  # The error itself is what matters.
         return ""
-    inputs = node_inputs(loaded, node.op_type, node.name, {})
+    inputs = describe_node_inputs(loaded, node.op_type, node.name, {})
     return f" ({inputs})" if inputs else ""
 
 

@@ -323,7 +323,7 @@ class Contexts:
     def share_no_more(self, reason: str = "a second context cannot run") -> None:
         """Use the main context alone from now on."""
         if self._cache is not None:
-            G_LOGGER.verbose(f"Alternating shapes do not keep their CUDA graphs: {reason}")
+            G_LOGGER.verbose(f"CUDA graphs are captured again when shapes alternate: {reason}")
         self._cache = None
         self.keep_main_only()
 

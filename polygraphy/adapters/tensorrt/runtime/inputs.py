@@ -150,7 +150,7 @@ class DeviceInput:
         if address not in (self.address, self._block.address):
             self._device.check_readable(address, self._stream.device)
         self._staged = None
-        return self._is_other(shape, address, is_staged=False)
+        return self._update_binding(shape, address, is_staged=False)
 
     def _shape_of_address(self) -> Shape:
         """Return the shape for data that are an address; raise InputError if it is unknown."""
@@ -168,7 +168,9 @@ class DeviceInput:
             raise wrong_dtype(self.tensor, array.dtype)
         if array.nbytes > STAGING_LIMIT:
             return self._copy_directly(np.ascontiguousarray(array))
-        changed = self._is_other(array.shape, self._block.reserve(array.nbytes), is_staged=True)
+        changed = self._update_binding(
+            array.shape, self._block.reserve(array.nbytes), is_staged=True
+        )
         self._nbytes = array.nbytes
         self._staged = self._pinned.array(array.shape, array.dtype)
         _copyto(self._staged, array)
@@ -179,13 +181,15 @@ class DeviceInput:
         changed.
         """
         self._reused.notice(array)
-        changed = self._is_other(array.shape, self._block.reserve(array.nbytes), is_staged=False)
+        changed = self._update_binding(
+            array.shape, self._block.reserve(array.nbytes), is_staged=False
+        )
         self._staged = None
         self._kept = array
         self._stream.to_device(self.address, array.__array_interface__["data"][0], array.nbytes)
         return changed
 
-    def _is_other(self, shape: Shape, address: int, *, is_staged: bool) -> bool:
+    def _update_binding(self, shape: Shape, address: int, *, is_staged: bool) -> bool:
         """Record the shape and the address; return whether they changed."""
         before = (self.shape, self.address, self.is_staged)
         self.shape, self.address, self.is_staged = shape, address, is_staged

@@ -176,7 +176,7 @@ def _make_native_class(module: Any) -> type:
         def reallocate_output_async(
             self, name: str, memory: int, size: int, alignment: int, stream: int
         ) -> int:
-            """Return the address of enough memory; TensorRT 10 calls this instead."""
+            """Return the address of enough memory; TensorRT 10 calls this one."""
             return self._owner.reallocate(size)
 
         def notify_shape(self, name: str, shape: Any) -> None:

@@ -339,7 +339,7 @@ class _ProgramTensors:
         formula.
         """
         reference_values, feed = self._found.theirs, self._feed
-        expected = self._program.alone(node.label, reference_values, feed)
+        expected = self._program.run_operation(node.label, reference_values, feed)
         if expected is None or node.label not in reference_values:
             return None
         if not judge_tensor(reference_values[node.label], expected, 0.0).is_wrong:
@@ -351,7 +351,7 @@ class _ProgramTensors:
             if name in self._program.weights
         )
         moves = [
-            self._program.alone(
+            self._program.run_operation(
                 node.label,
                 ChainMap(_move_all(read, seed), reference_values),
                 _move_all(feed, seed),

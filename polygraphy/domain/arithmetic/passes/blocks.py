@@ -117,7 +117,8 @@ class Flat:
         return _copy_range(self.array, start, stop, self.kind)
 
     def floats(self, start: int, stop: int, out: Floats) -> Floats:
-        """Return the same elements as native float64: the array's own memory, or the head of `out`.
+        """Return the elements from `start` to `stop` as native float64: in the array's own memory,
+        or in the head of `out`.
 
         `out` holds at least ``stop - start`` elements. Complex values are not accepted.
         """

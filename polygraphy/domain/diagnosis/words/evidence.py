@@ -298,7 +298,7 @@ def nobody_decides() -> str:
 
 @fact
 def versions_tried(span: Span) -> str:
-    """Return the fact which versions are correct and incorrect."""
+    """Return the fact that says which versions are correct and incorrect."""
     is_same = span.first == span.last
     wrong = (
         f"incorrect in {span.first}" if is_same else f"incorrect from {span.first} to {span.last}"
@@ -425,7 +425,8 @@ def same_name(count: int, name: str) -> str:
 
 @fact
 def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str:
-    """Return the fact how much quantization changes the outputs, with and without some nodes."""
+    """Return the fact that says how much quantization changes the outputs, with and without some
+    nodes."""
     which = "this node" if kept == 1 else f"these {kept} of {nodes} nodes"
     return (
         f"Quantization changes the outputs by {in_percent(before)} of their RMS, and by"
@@ -441,7 +442,7 @@ def wrong_part(output: str, deviation: Deviation) -> str:
 
 @fact
 def quantized_inputs_cost(node: str, loss: float) -> str:
-    """Return the fact how much a node loses by quantized inputs."""
+    """Return the fact that says how much a node loses by quantized inputs."""
     return f"Quantizing the inputs of {node!r} costs {in_percent(loss)} of their RMS."
 
 

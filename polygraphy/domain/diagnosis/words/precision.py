@@ -114,7 +114,7 @@ def half_precision_loss(loss: Fact) -> str:
 
 @fact
 def stay_in_float32(nodes: Sequence[str], more: int = 0) -> str:
-    """Return the fact which other nodes stay in float32, and why."""
+    """Return the fact that says which other nodes stay in float32, and why."""
     names = quote_all(nodes) + (f" and {more} more" if more > 0 else "")
     if len(nodes) == 1:
         return f"{names} also stays in fp32, because it reads or passes on its result."
@@ -126,7 +126,7 @@ def error_by_kept_nodes(
     dtype: str, before: str, nodes: int, after: str, allowance: float = 1.0, is_enough: bool = True,
     is_fewest: bool = True,
 ) -> str:  # fmt: skip
-    """Return the fact how large the error is with and without some nodes in float32."""
+    """Return the fact that says how large the error is with and without some nodes in float32."""
     text = f"With all nodes in {dtype}, {before}. With {count_text(nodes, 'node')} in fp32, {after}"
     if allowance > 1:
         text += f", which is {allowance:.2g} times the usual, because rounding errors accumulate"
@@ -136,13 +136,13 @@ def error_by_kept_nodes(
 
 @fact
 def error_in_narrow_type(dtype: str, error: str) -> str:
-    """Return the fact how large the error is with all nodes in low precision."""
+    """Return the fact that says how large the error is with all nodes in low precision."""
     return f"With all of its nodes in {dtype}, {error}."
 
 
 @fact
 def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
-    """Return the fact how large the error is with nodes in float32."""
+    """Return the fact that says how large the error is with nodes in float32."""
     return f"With {quote_all(nodes)} in fp32, {error}."
 
 

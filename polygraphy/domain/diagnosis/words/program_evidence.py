@@ -163,7 +163,7 @@ def match_after_new_export(exporter: str) -> str:
 
 @fact
 def weights_differ(count: int, total: int) -> str:
-    """Return the fact how many weights differ from the program's."""
+    """Return the fact that says how many weights differ from the program's."""
     return (
         f"{count} of {count_text(total, 'weight')} differ{'s' * (count == 1)} from the program's."
     )
@@ -171,7 +171,7 @@ def weights_differ(count: int, total: int) -> str:
 
 @fact
 def first_weight(name: str, op: str, deviation: Deviation, origin: str) -> str:
-    """Return the fact which weight differs first."""
+    """Return the fact that says which weight differs first."""
     where = f" ({origin})" if origin else ""
     return f"First: {name!r} of {op} {deviation.in_words()}{where}."
 

@@ -221,7 +221,7 @@ def size_of_search(runs: int, proven: int, size: int, is_cut_short: bool) -> str
 @fact
 def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
     """Return the fact that a site loses a share of its RMS by quantization."""
-    text = f"{kind.capitalize()} {_float_name(name)!r} ({stored or 'quantized'})"
+    text = f"{kind.capitalize()} {_name(name)!r} ({stored or 'quantized'})"
     if loss is None:
         return f"{text} is quantized at run time."
     least = f", at least {in_percent(loss.least)} with these bits" if loss.least else ""
@@ -232,7 +232,7 @@ def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
 def shared_scale(name: str, loss: float, possible: float) -> str:
     """Return the fact that one scale for all channels of a weight loses accuracy."""
     return (
-        f"Weight {_float_name(name)!r} has one scale for channels of different size: the worst channel"
+        f"Weight {_name(name)!r} has one scale for channels of different size: the worst channel"
         f" loses {in_percent(loss)} of its RMS, {in_percent(possible)} with a scale for each"
         " channel (per_channel=True)."
     )
@@ -249,10 +249,10 @@ def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
         worst = scales[~np.isfinite(scales)] if not np.all(np.isfinite(scales)) else scales
         return (
             f"A scale is {worst[0]:g}, which is not a positive number: {site.kind}"
-            f" {_float_name(site.name)!r} ({site.format})."
+            f" {_name(site.name)!r} ({site.format})."
         )
     return (
-        f"{text}: {site.kind} {_float_name(site.name)!r} ({site.format}) loses {in_percent(loss.loss)}"
+        f"{text}: {site.kind} {_name(site.name)!r} ({site.format}) loses {in_percent(loss.loss)}"
         f" of its RMS{channel}; {in_percent(loss.least)} is possible with these bits."
     )
 
@@ -271,7 +271,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     best = loss.best
     if site.kind == "bias" or best is None:
         return (
-            f"Quantize the bias {_float_name(site.name)!r} again with the scale of the input times that"
+            f"Quantize the bias {_name(site.name)!r} again with the scale of the input times that"
             f" of the weight, or keep it in float.{command}"
         )
     if site.kind == "operator":
@@ -280,9 +280,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
             f" float values.{command}"
         )
     if site.kind != "activation":
-        return (
-            f"Quantize the weight {_float_name(site.name)!r} again from its float values.{command}"
-        )
+        return f"Quantize the weight {_name(site.name)!r} again from its float values.{command}"
     scale, zero = float(np.ravel(best.scale)[0]), int(np.ravel(best.zero_point)[0])
     low, high = loss.spread
     return (
@@ -467,6 +465,6 @@ def _share(share: float) -> str:
     return f"{percent:.2g}%" if percent < 99.5 else "all"
 
 
-def _float_name(name: str) -> str:
+def _name(name: str) -> str:
     """Return the name of a tensor in the model in floating point."""
     return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")

@@ -261,7 +261,7 @@ def same_version(party: str, version: str) -> str:
 
 @statement
 def versions_not_compared(environments: Sequence[str]) -> str:
-    """Return the sentence which environments were not compared, and why."""
+    """Return the sentence that says which environments were not compared, and why."""
     return f"Not compared with other versions: {'; '.join(environments)}."
 
 
@@ -436,7 +436,7 @@ def states_hold_other_values(states: Sequence[str], steps: int) -> str:
 
 @statement
 def quantization_shows(relative: float, tensor: str) -> str:
-    """Return the sentence where the error of quantization shows first."""
+    """Return the sentence that says where the error of quantization shows first."""
     return (
         f"Quantization changes the outputs by {in_percent(relative)} of their RMS. The first"
         f" visible error, at {tensor!r}, is not necessarily the costliest."
@@ -537,7 +537,7 @@ def more_allowed(factor: float) -> str:
     """
     return (
         f"That is {factor:.2g} times the usual, because rounding accumulates and no node stands"
-        " out. Set --rtol and --atol to require less."
+        " out. To accept it, set --rtol and --atol."
     )
 
 

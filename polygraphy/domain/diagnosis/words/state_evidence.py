@@ -11,7 +11,7 @@ from polygraphy.domain.tensors.naming import quote_all
 
 @fact
 def first_wrong_step(step: int, position: int, output: str) -> str:
-    """Return the fact which step is the first wrong one."""
+    """Return the fact that says which step is the first wrong one."""
     return (
         f"With each side on its own states, step {step} is the first wrong one: {output!r} differs"
         f" at position {position}."
@@ -20,7 +20,7 @@ def first_wrong_step(step: int, position: int, output: str) -> str:
 
 @fact
 def first_wrong_step_alone(step: int, position: int, output: str) -> str:
-    """Return the fact which step is the first that differs from all inputs at once."""
+    """Return the fact that says which step is the first that differs from all inputs at once."""
     return (
         f"Run step by step, {output!r} differs from a run with all inputs at once, first in step"
         f" {step} (position {position})."
@@ -29,7 +29,7 @@ def first_wrong_step_alone(step: int, position: int, output: str) -> str:
 
 @fact
 def state_left_wrong(state: str, step: int) -> str:
-    """Return the fact after which step a state is wrong."""
+    """Return the fact that says after which step a state is wrong."""
     return f"{state!r} is already wrong after step {step}."
 
 
@@ -91,6 +91,6 @@ def first_model_differs(output: str) -> str:
 
 @fact
 def refuses_length(lengths: Sequence[int], message: str) -> str:
-    """Return the fact with how many positions the model runs, and the error of others."""
+    """Return the fact that says with how many positions the model runs, and the error of others."""
     runs = f"The model runs with {', '.join(map(str, lengths))} positions only. " if lengths else ""
     return f"{runs}{message}"

@@ -65,7 +65,7 @@ def weights_are_rounded(counts: Mapping[str, int]) -> str:
 
 @statement
 def first_difference(tensor: str) -> str:
-    """Return the sentence which tensor differs first."""
+    """Return the sentence that says which tensor differs first."""
     return f"First difference: {tensor}."
 
 
@@ -95,7 +95,7 @@ def with_rounding(party: str, measured: str, dtype: str, rounded: str) -> str:
 
 @statement
 def not_compared(reasons: Sequence[str]) -> str:
-    """Return the sentence what was not compared, with the reasons."""
+    """Return the sentence that says what was not compared, with the reasons."""
     return f"Not compared: {'; '.join(reasons)}."
 
 
@@ -152,7 +152,7 @@ def counterparts(count: int, total: int) -> str:
 
 @statement
 def wrong_tensors(count: int, is_traced: bool) -> str:
-    """Return the sentence how many tensors do not follow from their inputs."""
+    """Return the sentence that says how many tensors do not follow from their inputs."""
     inputs = "the program's values" if is_traced else "its saved inputs"
     if count == 1:
         return f"1 tensor does not follow from {inputs}."
@@ -193,13 +193,13 @@ def party_cannot(party: str, error: object) -> str:
 
 @statement
 def wrong_nodes(count: int, total: int) -> str:
-    """Return the sentence how many nodes differ."""
+    """Return the sentence that says how many nodes differ."""
     return f"{count} of {count_text(total, 'node')} differ{'s' if count == 1 else ''}."
 
 
 @statement
 def wrong_regions(count: int) -> str:
-    """Return the sentence how many regions differ."""
+    """Return the sentence that says how many regions differ."""
     return f"{count_text(count, 'region')} differ{'s' if count == 1 else ''}."
 
 
@@ -240,21 +240,21 @@ def equal_pairs(count: int, places: int) -> str:
 
 @statement
 def count_of_explanations(count: int, total: int, is_late: bool) -> str:
-    """Return the sentence how many differences are explained."""
+    """Return the sentence that says how many differences are explained."""
     addition = " Some changes were not tried: the limit was reached." if is_late else ""
     return f"{count} of {total} explained.{addition}"
 
 
 @statement
 def variants_tried(count: int, what: str, is_cut_short: bool = False) -> str:
-    """Return the sentence how many variants were tried."""
+    """Return the sentence that says how many variants were tried."""
     remaining_name = "; the rest was skipped: the limit was reached" if is_cut_short else ""
     return f"{count_text(count, what)} tried{remaining_name}."
 
 
 @statement
 def rows_explained(explained: int, rows: int, runs: int) -> str:
-    """Return the sentence how many rows match with some thresholds moved."""
+    """Return the sentence that says how many rows match with some thresholds moved."""
     return f"{explained} of {count_text(rows, 'row')} explained, {count_text(runs, 'set')} tried."
 
 
@@ -266,7 +266,7 @@ def matches_saved(party: str, matches: bool) -> str:
 
 @statement
 def renamed_outputs(names: Mapping[str, str]) -> str:
-    """Return the sentence which outputs are compared although their names differ."""
+    """Return the sentence that says which outputs are compared although their names differ."""
     pairs = (f"{reference_name!r} with {name!r}" for reference_name, name in names.items())
     return f"Compared by shape and order: {', '.join(pairs)}."
 
@@ -322,7 +322,7 @@ def only_version(version: str) -> str:
 
 @statement
 def versions_run(count: int, total: int) -> str:
-    """Return the sentence how many versions were tried."""
+    """Return the sentence that says how many versions were tried."""
     return f"{count} of {count_text(total, 'version')} tried."
 
 
@@ -335,7 +335,7 @@ def nodes_that_show_fault(nodes: int, total: int, program: str = "") -> str:
 
 @statement
 def idle_branches(branch: str, nodes: Sequence[str]) -> str:
-    """Return the sentence which branches of If nodes do not run on these data."""
+    """Return the sentence that says which branches of If nodes do not run on these data."""
     if len(nodes) == 1:
         return f"The {branch} branch of If {some_of(nodes)} does not run on these data."
     return f"The {branch} branches of If {some_of(nodes)} do not run on these data."
@@ -373,7 +373,7 @@ def failing_step(step: int, length: int) -> str:
 
 @statement
 def first_wrong_step(step: int, position: int, output: str, deviation: object) -> str:
-    """Return the sentence which step is the first that differs."""
+    """Return the sentence that says which step is the first that differs."""
     return (
         f"Step {step} is the first that differs (position {position}): {output!r}"
         f" {getattr(deviation, 'in_words', str)()}."
@@ -391,7 +391,7 @@ def all_steps_agree(count: int, states: Sequence[str]) -> str:
 
 @statement
 def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
-    """Return the sentence which step is the first that differs on equal states."""
+    """Return the sentence that says which step is the first that differs on equal states."""
     text = f": it leaves {some_of(states)} wrong" if states else ""
     return f"Step {step} is the first that differs{text}."
 
@@ -439,7 +439,7 @@ def runs_cast(party: str, data: int, error: object) -> str:
 
 @statement
 def nodes_measured(count: int, data: int) -> str:
-    """Return the sentence how many nodes were measured on how many input sets."""
+    """Return the sentence that says how many nodes were measured on how many input sets."""
     return f"{count_text(count, 'node')} on {input_sets_text(data)}."
 
 

@@ -94,7 +94,7 @@ class GoalRuns:
         return self._limit - spent - self._metric_seconds
 
     def start_search(self) -> None:
-        """Note that the time that is left is for the search."""
+        """Record the start of the search, which may use the remaining time."""
         self.allowed = self.time_left()
 
     def ensure_time(self, share: float) -> None:
