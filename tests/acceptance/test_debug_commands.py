@@ -81,8 +81,8 @@ def test_without_a_check_and_without_answers_one_line_says_what_to_do(
     done = here("polygraphy debug reduce model.onnx --output minimal_problem.onnx")
     assert done.code == 1
     assert [line for line in done.err.splitlines() if "[!]" in line] == [
-        "[!] No answer: standard input has ended. Add --check and a command that fails where"
-        " the problem is."
+        "[!] No answer: standard input has ended. Add --check and a command that fails if"
+        " the problem is present."
     ]
     assert [path.name for path in folder.iterdir()] == ["model.onnx"]
 

@@ -150,7 +150,7 @@ class DeviceInput:
         if address not in (self.address, self._block.address):
             self._device.check_readable(address, self._stream.device)
         self._staged = None
-        return self._update_binding(shape, address, is_staged=False)
+        return self._note_binding(shape, address, is_staged=False)
 
     def _shape_of_address(self) -> Shape:
         """Return the shape for data that are an address; raise InputError if it is unknown."""
@@ -168,9 +168,7 @@ class DeviceInput:
             raise wrong_dtype(self.tensor, array.dtype)
         if array.nbytes > STAGING_LIMIT:
             return self._copy_directly(np.ascontiguousarray(array))
-        changed = self._update_binding(
-            array.shape, self._block.reserve(array.nbytes), is_staged=True
-        )
+        changed = self._note_binding(array.shape, self._block.reserve(array.nbytes), is_staged=True)
         self._nbytes = array.nbytes
         self._staged = self._pinned.array(array.shape, array.dtype)
         _copyto(self._staged, array)
@@ -181,7 +179,7 @@ class DeviceInput:
         changed.
         """
         self._reused.notice(array)
-        changed = self._update_binding(
+        changed = self._note_binding(
             array.shape, self._block.reserve(array.nbytes), is_staged=False
         )
         self._staged = None
@@ -189,7 +187,7 @@ class DeviceInput:
         self._stream.to_device(self.address, array.__array_interface__["data"][0], array.nbytes)
         return changed
 
-    def _update_binding(self, shape: Shape, address: int, *, is_staged: bool) -> bool:
+    def _note_binding(self, shape: Shape, address: int, *, is_staged: bool) -> bool:
         """Record the shape and the address; return whether they changed."""
         before = (self.shape, self.address, self.is_staged)
         self.shape, self.address, self.is_staged = shape, address, is_staged
