@@ -96,11 +96,11 @@ def assert_outputs_match(
             (``"onnxrt --graph-optimization-level DISABLE_ALL"``), or runners. Each is compared with
             the next. A dictionary gives them names: ``{"plain": "onnxrt --graph-optimization-level
             DISABLE_ALL", "optimized": "onnxrt"}``.
-        rtol: how large relative differences may be (default: what rounding explains).
-        atol: how large absolute differences may be (default: the same).
+        rtol: largest acceptable relative difference (default: what rounding explains).
+        atol: largest acceptable absolute difference (default: the same).
         inputs: arrays by name, or several such (default: generated data).
         shapes: of inputs, for generated data; where the model leaves them open.
-        seeds: how many input sets are generated.
+        seeds: number of input sets generated.
         steps: how often a model with states is run, each backend on its own states (default: its
             states are inputs like others).
         first_model: the path of an ONNX model that runs the first step, if prompt and decoding are
@@ -152,9 +152,9 @@ def assert_matches_golden(
         model: the path of an ONNX model, or an ``onnx.ModelProto``.
         name: of the golden (default: that of the test).
         backend: what runs it: see `assert_outputs_match`.
-        rtol: how large relative differences may be (default: as the golden says, and of a new one
+        rtol: largest acceptable relative difference (default: as the golden says, and of a new one
             what rounding explains).
-        atol: how large absolute differences may be, as `rtol`.
+        atol: largest acceptable absolute difference, as `rtol`.
         inputs: arrays by name (default: generated data).
         shapes: of inputs, for generated data; where the model leaves them open.
         seed: of generated data.
@@ -219,7 +219,7 @@ def assert_close(
         expected: the same, of the same or of another library.
         rtol: how large relative differences may be (default: what rounding explains, given the data
             types).
-        atol: how large absolute differences may be (default: the same).
+        atol: largest acceptable absolute difference (default: the same).
 
     Raises:
         OutputsDiffer: they are not.
@@ -544,7 +544,7 @@ class _Saved:
 
     Attributes:
         file: its path.
-        golden: what it contains.
+        golden: its contents.
         with_older: the diagnosis with the model of the golden; empty if that is the same model.
     """
 

@@ -66,7 +66,7 @@ def run(
         banner: whether the command line is logged before, and verdict and duration after.
         format: what standard output holds: ``text``, the log; or ``json``, the verdict document,
             and the log goes to standard error.
-        report: where the verdict document is saved, also if the program fails: a path, or several,
+        report: path for the verdict document, also if the program fails: a path, or several,
             each ending in .json, .html, .md (a summary) or .xml (JUnit), .sarif
             (findings of `check lint`, for code scanning).
         sources: the files that the program reads, for the document.

@@ -36,7 +36,7 @@ def inspect_data(
         histogram: whether the distribution of the elements is shown.
         statistics: whether NaN, infinities and zeros are counted even where there are none, with
             the index of the first, and percentiles are shown.
-        num_items: how many elements are shown at each end of each dimension of a large array; -1
+        num_items: number of elements shown at each end of each dimension of a large array; -1
             for all.
         line_width: how long a line of elements may be; -1 for any length.
 

@@ -77,7 +77,7 @@ def autotune_plugins(
             (default: synthetic data).
         mode: ``greedy`` to add one part after the other and keep each that helps, or
             ``exhaustive`` to try every combination.
-        max_combinations: how many combinations are tried at most, where all could be.
+        max_combinations: number of combinations tried at most, where all could be.
         threshold: by which share of its latency the model has to become quicker for that to end
             early.
         compare_func: judges the outputs: takes two `IterationResult` and returns a verdict per

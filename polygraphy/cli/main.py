@@ -191,7 +191,7 @@ def _refuse_to_overwrite_edits(path: str, text: str) -> None:
     """Raise UsageError if saving a program would replace a file that no command can generate.
 
     Args:
-        path: where the program is to be saved.
+        path: path for the program.
         text: the program.
 
     Raises:

@@ -210,8 +210,8 @@ def render_list(steps: Iterable[Expression], name: str, items: Iterable[Expressi
 
     Args:
         steps: statements before.
-        name: what the list is called.
-        items: what it holds.
+        name: name of the list.
+        items: its contents.
     """
     imports = _Imports()
     before = [step.to_source(imports.use) for step in steps]

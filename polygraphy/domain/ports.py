@@ -208,7 +208,7 @@ class Plots(Protocol):
             name: what the pictures are called; any text.
             value: numbers; the last two dimensions are an image, the others count images.
             reference: numbers, of the same shape.
-            folder: where the pictures are saved; None for nowhere.
+            folder: path for the pictures; None for nowhere.
             show: whether they are shown.
 
         Raises:

@@ -55,9 +55,9 @@ class Collectives:
     """The settings shared by all operations between devices.
 
     Attributes:
-        group_size: how many devices take part; 0 for all.
+        group_size: number of participating devices; 0 for all.
         root: the device that a result goes to, where it goes to one; -1 for none.
-        nb_rank: how many devices there are.
+        nb_rank: number of devices.
         reduce_op: one of `REDUCTIONS`: what becomes of the copies of an input.
         groups: the groups of devices that take part; empty for all.
     """

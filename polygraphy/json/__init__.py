@@ -55,7 +55,7 @@ def save_json(obj: Any, dest: PathOrFile, description: str | None = None) -> Non
     Args:
         obj: numbers, strings, lists, dictionaries, arrays, and whatever has an encoder.
         dest: path of the file, or a file that is open for writing bytes or text.
-        description: what the object is called in the log; without it nothing is logged.
+        description: name of the object in the log; without it nothing is logged.
 
     Raises:
         FileError: the file cannot be written, or the object has no form in JSON.

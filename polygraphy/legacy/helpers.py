@@ -168,7 +168,7 @@ def check_sequence_contains(
     Args:
         sequence: what is looked at.
         items: what it should hold.
-        name: what the sequence is called.
+        name: name of the sequence.
         items_name: what its elements are called.
         log_func: takes each complaint (default: it is raised).
         check_missing: whether items may lack; they may not unless this is False.
@@ -316,7 +316,7 @@ def str_from_layer(
         prefix: what a layer is called: ``Node``, for instance.
         index: its place in the model.
         name: of the layer.
-        op: what it computes.
+        op: its outputs.
         input_names: of the tensors that it takes.
         input_meta: what is known about these.
         output_names: of the tensors that it computes.
@@ -453,7 +453,7 @@ def load_file(src: str | Path | IO[Any], mode: str = "rb", description: str | No
     Args:
         src: a path, or a stream, which is read from its beginning if it can be.
         mode: ``rb`` for bytes, ``r`` for text.
-        description: what it holds, for the log.
+        description: its contents, for the log.
 
     Raises:
         FileError: the file is missing or cannot be read.

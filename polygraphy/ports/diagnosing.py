@@ -151,7 +151,7 @@ class SuspectedParty(Protocol):
     """A backend that may be at fault.
 
     Attributes:
-        name: what it is called: its backend, unless the user chose a name.
+        name: its name: its backend, unless the user chose a name.
         backend: its flag without the dashes.
         passes: the names of its rewrites that can be switched off one by one; none where it
             rewrites nothing, or does not say.

@@ -292,7 +292,7 @@ def open_reducible(model: Any, data_loader: Any = None) -> ReducibleModel:
 
     Args:
         model: it is not changed.
-        data_loader: where the data come from with which it is run, if it has to be
+        data_loader: source of the data with which it is run, if it has to be
             (default: generated).
     """
 

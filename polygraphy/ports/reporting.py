@@ -45,7 +45,7 @@ class Console(Protocol):
         Args:
             source: what kind of loader it is.
             seed: of the first iteration, where data are generated.
-            iterations: how many there are, where that is known.
+            iterations: their number, where that is known.
         """
 
     def runner_activating(self, runner: str) -> None:
@@ -101,7 +101,7 @@ class Console(Protocol):
         Args:
             table: the times of their nodes.
             order: by what rows are sorted: ``time``, ``difference`` or ``error``.
-            rows: how many rows are shown; 0 for all.
+            rows: number of rows shown; 0 for all.
         """
 
     def validation_starting(self, runners: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ class Findings(Protocol):
 
         Args:
             verdict: in a word, or a few with hyphens; None where the exit code tells.
-            culprits: what is to blame, in plain values.
+            culprits: the parts at fault, in plain values.
             summary: the verdict in a sentence; empty where outputs and errors tell.
         """
 
@@ -151,7 +151,7 @@ class Reports(Protocol):
 
         Args:
             report: what is known.
-            num_items: how many elements are shown at each end of each dimension where there are too
+            num_items: number of elements shown at each end of each dimension where there are too
                 many to show all; -1 for all.
             line_width: how long a line of elements may be; -1 for any length.
         """
@@ -171,7 +171,7 @@ class Reports(Protocol):
         Args:
             table: what was measured.
             sort: by what rows are sorted: ``time``, ``difference`` or ``error``.
-            rows: how many rows are shown; 0 for all.
+            rows: number of rows shown; 0 for all.
         """
 
     def replay(self, replay: TacticReplay) -> None:
@@ -206,7 +206,7 @@ class Progress(Protocol):
         each step.
 
         Args:
-            what: what the job is called.
+            what: name of the job.
             total: how many steps it takes; None where that is unknown.
 
         Returns:
@@ -218,7 +218,7 @@ class Progress(Protocol):
         function to call with its current stage.
 
         Args:
-            what: what the job is called.
+            what: name of the job.
 
         Returns:
             A context manager whose value is called, from any thread, with what is done now; it
@@ -231,7 +231,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
     """Return a self-contained HTML page about a report.
 
     Args:
-        document: what is shown.
+        document: the details to show.
         model: the model that it is about, read with layers and attributes; None where there is
             none.
         place: the folder that the page will be in, at which its links start.
@@ -248,7 +248,7 @@ def model_page(
     """Return a self-contained HTML page about a model.
 
     Args:
-        model: what is shown.
+        model: the details to show.
         drawings: its graphs, the main one first.
         statistics: of its size.
         errors: what was found about its tensors, by name, by which nodes are colored; None to

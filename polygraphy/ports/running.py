@@ -168,7 +168,7 @@ def call_isolated(
     Args:
         function: what to call; changes that it makes to objects of the caller are lost.
         what: what is being done, for messages: the name of a runner.
-        timeout: how long it may take, in seconds; None for as long as it takes.
+        timeout: time limit in seconds; None for as long as it takes.
         is_silent: whether what it writes to standard error is of no interest.
 
     Raises:
@@ -219,7 +219,7 @@ class WarmProcess(Protocol):
         """Return a context manager that limits each call in a block.
 
         Args:
-            timeout: how long it may take, in seconds.
+            timeout: time limit in seconds.
             is_silent: whether what it writes to standard error is of no interest.
         """
 
@@ -368,7 +368,7 @@ class Commands(Protocol):
 
         Args:
             command: the program and its arguments. ``polygraphy`` is the package that this is.
-            timeout: how long it may take, in seconds; then it is stopped, with what it started.
+            timeout: time limit in seconds; then it is stopped, with what it started.
             folder: where it runs (default: the current folder).
             environment: variables that it gets in addition.
             afresh: whether also a command of this package gets a new interpreter.

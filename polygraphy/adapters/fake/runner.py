@@ -54,7 +54,7 @@ class FakeRunner(BaseRunner):
         Args:
             outputs: what an inference returns: the arrays, or a function of the data that makes
                 them. The arrays are copied.
-            inputs: what the model asks for (default: nothing).
+            inputs: the inputs of the model (default: nothing).
             name: name of the runner.
             runtime: how long every inference claims to take, in seconds; None for a runner that
                 does not measure.
@@ -133,7 +133,7 @@ class FakeLoader(BaseLoader):
     """Returns a configured value, and counts its calls.
 
     Attributes:
-        calls: how often the loader was called, failures included.
+        calls: number of times that the loader was called, failures included.
     """
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:

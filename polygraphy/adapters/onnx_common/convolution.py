@@ -30,7 +30,7 @@ def taps(
         kernel: its spatial shape.
         dilations: see the standard.
         strides: see the standard.
-        counts: how many windows there are along each axis.
+        counts: number of windows along each axis.
     """
     for place in itertools.product(*(range(size) for size in kernel)):
         met = (

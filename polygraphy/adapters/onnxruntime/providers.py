@@ -81,7 +81,7 @@ def translate_errors(
     action.
 
     Args:
-        doing: what is done with the model, as in ``run``.
+        doing: the operation on the model, as in ``run``.
         model: its path.
         node_inputs: returns what a node, given by its operator and name, takes.
 

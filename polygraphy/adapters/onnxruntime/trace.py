@@ -56,7 +56,7 @@ class TraceRun:
     """A run of the model in a trace.
 
     Attributes:
-        microseconds: how long it took.
+        microseconds: duration in seconds.
         events: what it executed, in order.
         shapes: of the inputs of the first node; runs with others have other times.
     """

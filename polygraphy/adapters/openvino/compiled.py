@@ -384,7 +384,7 @@ class Layer:
     """A layer of the executed graph.
 
     Attributes:
-        name: what it is called there.
+        name: its name there.
         kind: such as ``Convolution``.
         precision: what it computes in, as OpenVINO calls it.
         names: the operators that it was made of, by the tensors that they compute, mostly.

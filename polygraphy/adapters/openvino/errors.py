@@ -54,7 +54,7 @@ def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
     action.
 
     Args:
-        doing: what is done with the model, as in ``run``.
+        doing: the operation on the model, as in ``run``.
         model: its path.
     """
     try:

@@ -77,7 +77,7 @@ class OtherEnvironment:
         Args:
             path: of the interpreter, or the folder of a virtual environment.
             package: what is imported there, which has a ``__version__``.
-            title: what it is called.
+            title: its name.
             program: runs a model. It takes the paths of the model, of the inputs and of the outputs
                 (``.npz``, by position), and the settings of a party as JSON, and prints ``names``
                 with the list of outputs as JSON.

@@ -179,7 +179,7 @@ def translate_os_errors(
 
     Args:
         path: the file.
-        doing: what is being done to it, a verb.
+        doing: the operation on it, a verb.
         unless_of_others: whether errors that name a file in another folder go on as they are: the
             block does other things, too.
     """

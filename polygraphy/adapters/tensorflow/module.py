@@ -71,7 +71,7 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
     """Convert an error of TensorFlow inside the block to one of this package.
 
     Args:
-        doing: what was being done: ``load``, ``run``, ``convert``.
+        doing: the operation: ``load``, ``run``, ``convert``.
         model: the file, where there is one.
 
     Raises:

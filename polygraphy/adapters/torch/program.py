@@ -40,7 +40,7 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
     model.
 
     Args:
-        doing: what was being done: ``load``, ``compile``, ``run``.
+        doing: the operation: ``load``, ``compile``, ``run``.
         model: the file, where there is one.
 
     Raises:

@@ -144,7 +144,7 @@ def compute_operation(recording: Recording, name: str, value: Callable[[str], An
 
     Args:
         recording: of the module.
-        name: what it makes.
+        name: its outputs.
         value: returns a tensor by its name.
     """
     call = recording.calls[name]

@@ -199,7 +199,7 @@ def document(
     """Return the data of a model page.
 
     Args:
-        model: what is shown.
+        model: the details to show.
         drawings: its graphs, in the order of `polygraphy.domain.model.drawing.draw`.
         statistics: of its size.
         errors: what was found about tensors of the main graph, by name.

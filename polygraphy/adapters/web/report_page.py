@@ -78,7 +78,7 @@ def region_of(
         rows: what was found about tensors, by name.
         centers: labels of the nodes around which others are drawn, the most important first.
         anchor: returns the id of the row of a tensor in the page.
-        most: how many nodes are drawn at most.
+        most: number of nodes drawn at most.
     """
     shown_nodes = [node for node in model.graph.nodes if constant_weight(node) is None]
     chosen = _nearest_nodes(shown_nodes, list(dict.fromkeys(centers)), most)

@@ -286,11 +286,11 @@ def compare_accuracy(
             each iteration.
         add_to_outputs_path: a file that the results were saved to, to which what was found about
             each output is added; None for none.
-        save_worst: how many of the outputs that exceed their tolerance the most are saved.
+        save_worst: number of saved outputs, those that exceed their tolerance the most.
         save_worst_path: where (default: worst.safetensors).
         save_error_by_depth: where a plot of the differences over the outputs, in the order of the
             model, is saved; None for no plot.
-        save_accuracy_path: where the results are saved, before a check of the stream that failed
+        save_accuracy_path: path for the results, before a check of the stream that failed
             is raised; None for not at all.
         samples: what the iterations are: then it is reported which samples changed their answer,
             and the accuracy of each run on those with labels; None for nothing.

@@ -75,11 +75,11 @@ class Comparator:
             warm_up: how often the first iteration is run beforehand, untimed; not when streaming.
             use_subprocess: whether each runner has a process of its own, so that the others survive
                 its crash; not when streaming.
-            subprocess_timeout: how long such a process may take, in seconds.
+            subprocess_timeout: time limit in seconds.
             subprocess_polling_interval: taken for compatibility: nothing is polled, results are
                 waited for.
-            save_inputs_path: where the data are saved: a file, or without extension a folder.
-            save_outputs_path: where the results are saved, in the same formats.
+            save_inputs_path: path for the data: a file, or without extension a folder.
+            save_outputs_path: path for the results, in the same formats.
             save_input_blob_path: a folder where the data are saved as bare bytes, one folder per
                 iteration with one file per input.
             streaming: whether all runners take one iteration at a time side by side, so that only

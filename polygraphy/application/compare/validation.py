@@ -20,7 +20,7 @@ def validate(
     """Return whether no output of any iteration contains NaN or infinity, as selected.
 
     Args:
-        run_results: what to check.
+        run_results: the results to check.
         check_inf: whether infinite elements fail.
         check_nan: whether NaN fails.
         fail_fast: whether to stop at the first output that fails.

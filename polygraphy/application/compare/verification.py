@@ -60,7 +60,7 @@ def verify(
     Args:
         original: the model as it was.
         edited: the edited model.
-        data_loader: where the input data come from (default: generated).
+        data_loader: source of the input data (default: generated).
         compare_func: a comparison function (default: `SimpleCompareFunc()`).
         advice: a command that tells more where outputs differ.
 
@@ -326,7 +326,7 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
 
     Args:
         model: the unmodified model.
-        data_loader: where the input data come from (default: generated).
+        data_loader: source of the input data (default: generated).
 
     Returns:
         Whether its outputs hold neither NaN nor infinity, in any iteration.

@@ -65,7 +65,7 @@ class CheckCommand:
             skip_codes: exit codes that say neither.
             show_output: whether what it writes is shown, whatever the verbosity is.
             hide_fail_output: whether it is not shown when it fails, whatever the verbosity is.
-            timeout: how long it may take, in seconds; then it is stopped, as if it had ended with
+            timeout: time limit in seconds; then it is stopped, as if it had ended with
                 exit code 124.
             runs: how often it is run as long as it passes: for failures that come and go.
 

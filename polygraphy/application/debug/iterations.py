@@ -87,7 +87,7 @@ class Iterations:
     Attributes:
         counts: how many iterations had each outcome.
         unmade: why nothing could be made, for each iteration in which that was so.
-        seconds: how long they took.
+        seconds: duration in seconds.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Iterations:
                 of before it begins.
             iter_info: the path of a JSON file that tells the check the number of the iteration.
             load_replay: a file of answers: what they are about is not checked again.
-            save_replay: where answers are saved after each iteration; `finish` removes the file
+            save_replay: path for the answers after each iteration; `finish` removes the file
                 if it has the default name. Beside it, with
                 ``_skip_current`` in the name, is a file in which the iteration that is under way
                 has failed: to go on with after a crash.
@@ -250,7 +250,7 @@ class Iterations:
 
         Args:
             make: makes it, at the path of the artifact.
-            label: what it is called in messages.
+            label: its name in messages.
 
         Raises:
             InconclusiveError: it does not fail as it should.
@@ -563,10 +563,10 @@ class Rows:
         """Add a row.
 
         Args:
-            number: how many there were before.
+            number: their number before.
             state: what was checked.
             outcome: the answer.
-            seconds: how long it took.
+            seconds: duration in seconds.
             reason: why, in a few words; may be empty.
         """
         size = self._size(state)

@@ -144,7 +144,7 @@ def find_nodes_to_keep(
         dtype: ``fp16`` or ``bf16``.
         iterations: checks each cast model (default: it is computed with rounding at every operator,
             and its outputs compared with those in float32).
-        data_loader: where the input data come from; see `try_half_precision`.
+        data_loader: source of the input data; see `try_half_precision`.
         rtol: how far outputs may be off where there are no `iterations`.
         atol: the same absolutely.
 

@@ -139,7 +139,7 @@ class Jobs:
             artifact: the path of what is made for each.
             own_names: the paths of all that each check has for itself.
             folder: in which there is a place for each job; with one, the current folder is it.
-            count: how many jobs there are.
+            count: number of jobs.
         """
         self._command = command
         self._artifact = artifact

@@ -47,7 +47,7 @@ def culprit_at(
     """Return the culprit for a difference at a place: nodes, cause and evidence.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         party: the backend.
         place: where it differs.
         trace: the expected tensors.
@@ -94,7 +94,7 @@ def prove_remedies(
     """Return the culprits with remedies marked as proven if all outputs match with them.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         culprits: who is to blame.
         pairs: all input sets with the correct outputs; sets with wrong outputs come first.
     """
@@ -190,7 +190,7 @@ class Experiment:
 
     Attributes:
         wrong: how wrong it is without some rewrites.
-        nodes: how many nodes it has.
+        nodes: number of its nodes.
         before: how wrong it is with all.
     """
 

@@ -70,7 +70,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
     Args:
         case: what was diagnosed.
         result: what was found out.
-        folder: where the culprit is saved as a model; None for nowhere.
+        folder: path for the culprit as a model; None for nowhere.
         issue: where the text of a bug report is written, ``-`` for standard output; None for
             nowhere.
 

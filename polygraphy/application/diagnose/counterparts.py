@@ -218,7 +218,7 @@ class Counterparts:
 
         Args:
             given_values: by tensor.
-            most: how many nodes are computed; None for all.
+            most: number of nodes computed; None for all.
         """
         behind, chosen = set(given_values), []
         for index, node in enumerate(self._case.model.nodes):
@@ -305,7 +305,7 @@ class Place:
         region: the positions of these that do.
         part: a model of them, with what they read.
         own: what all nodes make, by tensor.
-        tensor: what they make.
+        tensor: their outputs.
         values: what that is, and what it should be.
         done: the operations, the last first.
     """

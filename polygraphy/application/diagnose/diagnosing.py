@@ -126,7 +126,7 @@ def diagnose(
         metric: ``rms`` (default: the rms of the error over that of the reference, of the worst
             output), ``sqnr`` (the noise in dB), ``top1`` (the share of rows with another largest
             element), ``kl``, or a function of outputs and reference outputs; smaller is better.
-        save: where the model is saved that reaches `within`.
+        save: path for the model that reaches `within`.
         budget: seconds that the search for that may take (default: 200 runs).
 
     Returns:

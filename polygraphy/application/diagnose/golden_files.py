@@ -109,7 +109,7 @@ def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Valu
     Args:
         model: the model.
         saved: the results of each input set.
-        values: what the model makes of each of them; of more sets nothing is known.
+        values: the outputs of the model on each of them; of more sets nothing is known.
 
     Raises:
         UsageError: they are of other tensors.
@@ -228,7 +228,7 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
 
     Args:
         paths: files or folders.
-        most: how many input sets there are.
+        most: number of input sets.
         budget: how many bytes they may take (default: any number).
 
     Raises:

@@ -53,7 +53,7 @@ def diagnose_refusals(
     """Return the nodes that backends refuse; `refusals` has their errors by position.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         third: the backend that computes the expected results.
         refusals: what parties said, by their positions.
         feed: the data on which they did.
@@ -144,7 +144,7 @@ def find_refused_nodes(
     refuses no part.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         party: who refuses it.
         known: what another one computed.
         message: what the party said.
@@ -201,7 +201,7 @@ def _part_refusal_culprit(
     """Return the culprit for the smallest set of nodes that a backend refuses.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         party: who refuses them.
         trace: what another one computed.
         message: what the party said.

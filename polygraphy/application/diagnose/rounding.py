@@ -95,9 +95,9 @@ def rounding_explains(
     --rtol auto`.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         feeds: the data.
-        values: what the model makes of each of them.
+        values: the outputs of the model on each of them.
         expected: the correct outputs, for the first feed or for all.
         by_steps: whether the steps of quantized types are rounding, as beside what is not
             quantized; else they may hide that a backend computes something else.

@@ -303,7 +303,7 @@ def run_in_subprocess(
     Args:
         function: what to call.
         who: the party that it calls, or its name.
-        timeout: how long it may take, in seconds.
+        timeout: time limit in seconds.
         is_silent: whether what it writes to standard error is of no interest.
 
     Raises:

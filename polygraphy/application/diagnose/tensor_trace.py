@@ -193,7 +193,7 @@ def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, A
     else in a file.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         nbytes: None where it is known that there is no room.
     """
     fits = nbytes is not None and 2 * _ISOLATED * nbytes <= case.memory

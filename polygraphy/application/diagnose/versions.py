@@ -70,7 +70,7 @@ def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
     skipped.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         paths: interpreters, or folders of virtual environments.
 
     Raises:

@@ -79,8 +79,8 @@ class Place:
 
     Attributes:
         region: their positions in the model, in order.
-        tensor: what they make.
-        deviation: how far it is off.
+        tensor: their outputs.
+        deviation: the error.
         fused: whether it shows only where they are run together, in a graph that was rewritten.
         explained: whether rounding between the nodes can do the same, so that it is no matter of
             what they mean, but of how they round.
@@ -173,10 +173,10 @@ def describe_first_error(
     """Return a sentence about the first tensor that differs without rewrites; None if none does.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         party: who makes them.
         trace: the expected tensors.
-        deviations: how far off they are, where they were computed before.
+        deviations: their errors, where they were computed before.
 
     Raises:
         BackendError: it cannot hand out all tensors.

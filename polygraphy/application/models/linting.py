@@ -76,9 +76,9 @@ def check_lint(
 
     Args:
         path: the model, or several.
-        output: where the report is saved as JSON.
+        output: path for the report as JSON.
         data_loader: yields the input data with which the model is tried (default: synthetic data).
-        external_data_dir: where the files with its weights are, if not beside it.
+        external_data_dir: folder of its external weights, if not beside it.
         ignore_external_data: whether weights in other files are not looked at, and nothing is run.
         providers: execution providers of ONNX Runtime, by name or a unique part of it, each alone
             or as ``(name, options)`` (default: the CPU provider).

@@ -72,7 +72,7 @@ def inspect_model(
         model_type: ``onnx``, ``engine`` or ``trt-network-script``, or of TensorFlow: ``frozen``,
             ``keras``, ``saved-model`` or ``ckpt`` (default: follows from the file extension).
         display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
-        external_data_dir: where the files with the weights of an ONNX model are, if not beside it.
+        external_data_dir: folder of the external weights of an ONNX model, if not beside it.
         ignore_external_data: whether weights in other files are not shown either.
         infer_shapes: whether shapes are inferred that an ONNX model does not state.
         allow_onnxruntime: whether ONNX Runtime may infer them, as it may unless this is False.
@@ -313,13 +313,13 @@ def draw_model(
 
     Args:
         path: the model file.
-        output: where the page is saved. Unless it is given, the page is shown to browsers on this
+        output: path for the page. Unless it is given, the page is shown to browsers on this
             machine, and to no other, until the user interrupts.
         port: the TCP port at which it is shown; 0 for any that is free.
         weights: whether the page says what the weights hold: range, mean and number of zeros.
         model_type: the type of the model (default: follows from the file extension).
         display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
-        external_data_dir: where the files with the weights of an ONNX model are, if not beside it.
+        external_data_dir: folder of the external weights of an ONNX model, if not beside it.
         ignore_external_data: whether weights in other files are not looked at.
         infer_shapes: whether shapes are inferred that an ONNX model does not state.
         allow_onnxruntime: whether ONNX Runtime may infer them, as it may unless this is False.
@@ -405,7 +405,7 @@ def inspect_sparsity(
 
     Args:
         path: the model.
-        external_data_dir: where the files with its weights are, if not beside it.
+        external_data_dir: folder of its external weights, if not beside it.
         ignore_external_data: whether weights in other files are left out.
 
     Raises:

@@ -166,7 +166,7 @@ class Feeds:
         """Start iterating over a data loader; print its notes.
 
         Args:
-            data_loader: where the data come from.
+            data_loader: source of the data.
             console: takes the notes.
             seen_names: notes that are not repeated; new ones are added.
 
@@ -221,7 +221,7 @@ class Feeds:
         """Pass the inputs of a model to loaders that accept them, and load the first data.
 
         Args:
-            inputs: what the model asks for.
+            inputs: the inputs of the model.
             facts: finds out what else it tells.
             may_be_none: whether a loader that is made for 0 iterations will do.
 

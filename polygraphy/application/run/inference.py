@@ -251,7 +251,7 @@ def stream(
         runners: each is activated, fed and deactivated.
         data_loader: yields one feed dictionary per iteration; asked once, so all runners see the
             same data.
-        save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
+        save_inputs_path: path for the feed dictionaries: a file, or without extension a
             folder.
         save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
@@ -326,8 +326,8 @@ def run_sequentially(
         warm_up: how often the first iteration is run beforehand, untimed.
         isolated: whether each runner has a process of its own, so that the others survive its
             crash.
-        timeout: how long such a process may take, in seconds.
-        save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
+        timeout: time limit in seconds.
+        save_inputs_path: path for the feed dictionaries: a file, or without extension a
             folder.
         save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.

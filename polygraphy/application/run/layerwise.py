@@ -260,7 +260,7 @@ def stream_layerwise(
             model take (default: a quarter of the free memory).
         unmarked: whether the model's own outputs come from a run with nothing marked, which loads
             the model as a whole.
-        save_inputs_path: where the feed dictionaries are saved.
+        save_inputs_path: path for the feed dictionaries.
         save_input_blob_path: a folder where they are saved as bare bytes.
 
     Yields:

@@ -155,7 +155,7 @@ class Inspected:
     Attributes:
         model: the path of the model.
         steps: the statements before.
-        shown: what is shown.
+        shown: the details to show.
     """
 
     model: str

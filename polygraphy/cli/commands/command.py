@@ -145,8 +145,8 @@ class OneCall(Command):
         """Set name, description, options, and the call.
 
         Args:
-            name: what it is called.
-            description: what it does, for the help.
+            name: its name.
+            description: its purpose, for the help.
             groups: its groups of options, but for those at the end.
             says: what the program does; ``{}`` stands for each argument without a flag, and ``{s}``
                 for the ending of a verb, where that is one.

@@ -229,7 +229,7 @@ def option(
 
     Args:
         flags: the option's spellings, the preferred one first.
-        help: what it does, in one or two sentences; ends with a full stop.
+        help: its purpose, in one or two sentences; ends with a full stop.
         kind: how words become a value; by default as the annotation says.
         default: the value when the option is left out; by default False for a flag, empty for a
             tuple that is never None, and else None.

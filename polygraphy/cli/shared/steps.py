@@ -113,7 +113,7 @@ def with_steps(values: Values, data: Call, model: Source | None) -> Call:
 
     Args:
         values: the options.
-        data: what makes the data of a single step.
+        data: the call that creates the data of a single step.
         model: what names the ONNX model; None where there is none.
 
     Raises:

@@ -89,7 +89,7 @@ class RunReport:
 
     Attributes:
         runner: name of the runner; None for input data.
-        iterations: how many iterations there are, of which the report may hold only some.
+        iterations: number of iterations, of which the report may hold only some.
         reports: one per iteration that is reported on.
     """
 

@@ -87,7 +87,7 @@ class OutputRow:
     Attributes:
         name: of the output.
         matched: how many iterations passed.
-        total: how many iterations there were.
+        total: number of iterations.
         tensors: the output on both sides, as it was in the first iteration.
         metric: ``simple`` for differences, else the title of the metric that `value` is; empty
             where there is none.
@@ -164,7 +164,7 @@ class OutputRows:
         positions: where they stand among all runs.
         label: name of the comparison function.
         is_judged: whether iterations are judged; where not, their average is.
-        iterations: how many iterations there were so far.
+        iterations: number of iterations.
         empty: the iterations in which no output was compared.
         measures: whether the worst value of every metric is kept.
     """
@@ -285,7 +285,7 @@ class Comparison:
         average: whether averages are judged.
         outputs: a row per output, in the order of the model.
         left_out: outputs that only one of them has, and that were left out because of that.
-        iterations: how many there were.
+        iterations: their number.
         empty: the iterations in which no output was compared.
         is_of_layers: whether some rows are tensors inside a model, of which the nodes are known.
     """

@@ -226,7 +226,7 @@ class SamplesCompared:
     Attributes:
         parties: what both runs are called.
         output: the one that answers are read off.
-        total: how many samples there are.
+        total: number of samples.
         agreed: how many have one answer.
         interval: in which the share of those that agree lies, with a probability of 95%.
         changed: the others.
@@ -366,8 +366,8 @@ def task_metrics(
     differ, with intervals of the difference by a paired bootstrap.
 
     Args:
-        table: how many samples there are by label, whether the first is right, and the second.
-        answers: how many answers there are to a sample, as in ``top-5``, and a space.
+        table: number of samples by label, whether the first is right, and the second.
+        answers: number of answers to a sample, as in ``top-5``, and a space.
     """
     classes = sorted({label for label, _, _ in table})
     counts = np.array(list(table.values()))

@@ -447,7 +447,7 @@ class Ranking:
     """How many lists agree on their highest entries.
 
     Attributes:
-        lists: how many lists were compared.
+        lists: number of lists compared.
         agreeing: how many of them agree.
         margin: the margin with which all of them would; NaN if a score is.
         first: the position of the first list that does not agree, without the last dimension.

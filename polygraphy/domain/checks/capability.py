@@ -141,7 +141,7 @@ class Placements:
     """The execution providers of all nodes of a model.
 
     Attributes:
-        count: how many nodes the model has.
+        count: number of nodes of the model.
         wanted: the execution provider with the highest priority.
         nodes: where each runs, as far as that is known.
     """
@@ -197,7 +197,7 @@ def parts_of(node_count: int, supported: Iterable[Iterable[int]]) -> list[ModelP
     """Return the parts of a model: runs of nodes that are all supported or all unsupported.
 
     Args:
-        node_count: how many nodes there are.
+        node_count: number of nodes.
         supported: groups of positions of nodes that are supported together; a node is in one group
             at most.
 

@@ -55,7 +55,7 @@ class OperatorCall:
         opset: the version of the operator set.
         attributes: their values, and the defaults of those that are left out.
         inputs: its inputs; None for one that is left out.
-        outputs: how many outputs it has.
+        outputs: number of its outputs.
     """
 
     op: str

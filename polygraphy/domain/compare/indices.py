@@ -45,7 +45,7 @@ class IndicesResult(CompareResult):
     """The comparison of two lists of indices.
 
     Attributes:
-        size: how many entries were compared.
+        size: number of entries compared.
         count: how many of them are misplaced.
         first: the first of these; None when there is none.
         index_tolerance: by how many places an entry may be off.

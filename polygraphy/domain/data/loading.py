@@ -416,7 +416,7 @@ class StreamingDataLoader:
     another.
 
     Attributes:
-        input_metadata: what the model asks for, from which bare bytes (files ``.bin`` and ``.raw``)
+        input_metadata: the inputs of the model, from which bare bytes (files ``.bin`` and ``.raw``)
             take their data types and shapes; set before the first iteration is asked for.
     """
 

@@ -175,7 +175,7 @@ class DataLoader:
     another, in the order of the metadata.
 
     Attributes:
-        input_metadata: what the model asks for; set before the first item is asked for.
+        input_metadata: the inputs of the model; set before the first item is asked for.
         model_facts: what else is known of the model: indices and masks without a range of
             their own take their legal values from it.
         notes: what was assumed on the way, in words, each once.
@@ -193,7 +193,7 @@ class DataLoader:
 
         Args:
             seed: seed of iteration 0 (default: 1).
-            iterations: how many feed dictionaries there are (default: one, or one per entry of
+            iterations: number of feed dictionaries (default: one, or one per entry of
                 `input_metadata`). 0 is for models that are to be made, and not run.
             input_metadata: data types and shapes that are to be used instead of the model's; names
                 may be patterns. Of several, each iteration takes the next, over and over.

@@ -288,8 +288,8 @@ class SameTensors:
         else by shape.
 
         Args:
-            name: what it is called.
-            array: what it holds.
+            name: its name.
+            array: its contents.
             taken: tensors that belong to others.
             is_moved: whether that is only what another tensor holds elsewhere. Then it may be moved
                 wrongly, and still to where the other model has it for another reason.
@@ -328,7 +328,7 @@ class Border:
 
     Attributes:
         nodes: their positions, in order.
-        tensor: what they make, in the model.
+        tensor: their outputs, in the model.
         twin: what it is in the reference.
     """
 

@@ -81,7 +81,7 @@ class Attempt:
     Attributes:
         title: what was done.
         result: what came of it.
-        seconds: how long it took.
+        seconds: duration in seconds.
         facts: the facts in the result, as documents have them.
     """
 

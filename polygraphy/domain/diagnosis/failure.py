@@ -21,7 +21,7 @@ class Failure:
     """A failure of a backend, so that a program can reproduce it.
 
     Attributes:
-        culprit: what is to blame.
+        culprit: the parts at fault.
         model: the part, as an ``onnx.ModelProto``.
         inputs: what it is fed with, by name, in the order of its inputs.
         expected: the correct values, by name, in the order of its outputs.

@@ -61,10 +61,10 @@ class TensorLoss:
 
     Attributes:
         name: the tensor.
-        elements: how many it has.
+        elements: their number.
         peak: its largest finite magnitude.
         least: its smallest magnitude above zero; infinity if there is none.
-        above: how many finite elements are too large for the type.
+        above: number of finite elements too large for the type.
         broken: how many finite elements became infinite or NaN.
         zeroed: how many elements became zero that were not.
         subnormal: how many are so small that they lose digits.

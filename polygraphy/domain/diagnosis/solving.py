@@ -43,7 +43,7 @@ def solve_weights(
         side: the model.
         index: the position of the node.
         inputs: by tensor, what the node reads that is computed.
-        output: what it computes.
+        output: its outputs.
         expected: what it should.
     """
     node = side.nodes[index]

@@ -463,7 +463,7 @@ class NodeCopy:
     Attributes:
         twin: the first output of the node in the reference.
         inputs: what it reads, by the names of the model.
-        outputs: what it makes.
+        outputs: its outputs.
         replaces: the first output of the node of the model whose place it takes; None for a node
             that is new there.
         captured: what the graphs that it holds read of those around them: the name in the

@@ -18,7 +18,7 @@ class Layer:
 
     Attributes:
         name: of the layer.
-        op: what it does, as the backend calls it; empty where an engine keeps names only.
+        op: its purpose, as the backend calls it; empty where an engine keeps names only.
         inputs: the tensors that it reads.
         outputs: the tensors that it writes.
         attributes: its constants by name; weights are arrays.
@@ -40,10 +40,10 @@ class NetworkDescription:
         is_strongly_typed: whether every layer computes in the data types of its inputs.
         inputs: its inputs; a dynamic dimension is -1.
         outputs: its outputs.
-        layer_count: how many layers there are.
+        layer_count: number of layers.
         layers: the layers; empty where these were not asked for.
         parameters: number of elements of all weights; None where that was not asked for.
-        weight_bytes: how many bytes they take.
+        weight_bytes: size in bytes.
     """
 
     name: str
@@ -93,7 +93,7 @@ class EngineDescription:
         outputs: its outputs, as the first profile makes them.
         device_memory: bytes of memory for activations.
         profiles: its optimization profiles.
-        layer_count: how many layers there are, of all profiles together.
+        layer_count: number of layers, of all profiles together.
         layers: the layers, profile by profile; empty where these were not asked for.
         has_implicit_batch: whether shapes leave out the batch, as they could in the past.
         weight_bytes: how many bytes its weights take; None where the engine does not tell.
@@ -133,7 +133,7 @@ class EngineStatistics:
         ops: how often each type of layer occurs, the most frequent first.
         precisions: how many layers compute each data type, by their first output.
         parameters: number of elements of all weights, constants of the parser among them.
-        weight_bytes: how many bytes they take.
+        weight_bytes: size in bytes.
         device_memory: bytes of memory for activations.
         input_bytes: how many bytes the inputs take.
         output_bytes: how many bytes the outputs take.

@@ -254,7 +254,7 @@ class Graph:
     Attributes:
         tensors: what the file says, or inference found, about tensors by name; of inputs and
             outputs, too.
-        node_count: how many nodes there are, even where `nodes` was not asked for.
+        node_count: number of nodes, even where `nodes` was not asked for.
         quantization: how tensors are quantized, by name, such as ``SCALE_TENSOR=x_scale``.
         narrow: the less precise floating-point type to compare weights in; casts between such types
             are then no operations. None to compare weights as they are.

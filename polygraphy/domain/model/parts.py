@@ -22,7 +22,7 @@ class Maker:
     Attributes:
         op: its operator; those of other domains than the standard one are not asked for.
         inputs: what it reads; "" for what is left out.
-        outputs: what it makes.
+        outputs: its outputs.
         attributes: numbers, lists of numbers, text and arrays, by name.
     """
 

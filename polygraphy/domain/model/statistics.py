@@ -105,7 +105,7 @@ class ModelStatistics:
 
     Attributes:
         parameters: number of elements of all weights.
-        weight_bytes: how many bytes they take.
+        weight_bytes: size in bytes.
         nodes: number of nodes, of inner graphs, too.
         ops: how often each operator occurs, the most frequent first.
         macs: multiply-accumulate operations of convolutions, matrix products and recurrent layers;

@@ -95,7 +95,7 @@ class ExecutedNode:
         kernel: the kernel that ran it; empty if unknown.
         origins: names of model nodes or tensors that the backend says it was built from.
         inner: the nodes of its bodies (If, Loop, Scan), whose times are part of its own.
-        calls: how often it ran in one run of the model.
+        calls: number of times that it ran in one run of the model.
         clock: what its times are: `HOST`, `DEVICE` or `LAUNCH`.
     """
 

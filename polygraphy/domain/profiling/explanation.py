@@ -45,7 +45,7 @@ class Cause:
         text: what they are.
         microseconds: how much longer the second run takes because of them; less than 0 if it takes
             less time.
-        rows: how many they are.
+        rows: their number.
     """
 
     kind: str

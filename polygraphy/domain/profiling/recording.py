@@ -17,7 +17,7 @@ class NodeEvent:
     Attributes:
         name: the name of the node in the backend.
         op: its operator, or type of layer.
-        microseconds: how long it took.
+        microseconds: duration in seconds.
         provider: the execution provider, or device.
         kernel: the kernel that ran.
         clock: what the time is; see `ExecutedNode`.

@@ -91,7 +91,7 @@ class TimeRow:
         cells: a cell for each profile.
         nodes: the names of its model nodes.
         ops: their operators.
-        tensors: what they compute.
+        tensors: their outputs.
         error: the largest error of a tensor that it computes; None if unknown.
         tensor: the tensor with that error; empty if unknown.
     """
@@ -141,7 +141,7 @@ class Side:
         gone: the names of the nodes that were folded, removed or not matched.
         notes: what is not known, or was left out, a sentence each.
         is_disturbed: whether the machine was busy.
-        unmatched: how many nodes are in no row, because executed nodes have unknown names.
+        unmatched: number of nodes in no row, because executed nodes have unknown names.
     """
 
     runner: str

@@ -51,7 +51,7 @@ class Search:
     Attributes:
         kept: the nodes that stay in floating point; None if no set was enough.
         value: what is left with them.
-        runs: how many sets were run.
+        runs: number of sets run.
         proven: the largest size of which every set was tried, and none was enough.
         curve: by the number of nodes, the best set of that size that was run, and what is left.
         is_cut_short: whether the runs or the time were over.

@@ -92,7 +92,7 @@ class DataFacts:
     Attributes:
         source: what made them: the name of a class.
         seed: of the first iteration, where they are generated; None where they are not.
-        iterations: how many there are, where that is known beforehand.
+        iterations: their number, where that is known beforehand.
     """
 
     source: str
@@ -122,7 +122,7 @@ class Party:
     """One of the compared runs.
 
     Attributes:
-        name: what it is called, such as ``onnxrt``, or ``onnxrt (2)`` for the next of its kind.
+        name: its name, such as ``onnxrt``, or ``onnxrt (2)`` for the next of its kind.
         run: name of the runner with number and time, as in files of results.
         inputs: the arrays of its inputs.
         outputs: what it gave in the first iteration.
@@ -311,7 +311,7 @@ class Recorder:
         results: what commands found besides.
         verdict: what all of it comes to, where the exit code does not tell.
         summary: that in a sentence, where outputs and errors do not tell.
-        culprits: what is to blame.
+        culprits: the parts at fault.
         detail: what is kept about outputs that fail, besides their rows, and then every metric;
             None for neither.
     """

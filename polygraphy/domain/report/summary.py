@@ -45,7 +45,7 @@ def summary_of(
         verdict: in a word.
         comparisons: what was found about pairs of runs.
         problems: what ended the program early.
-        culprits: what is to blame.
+        culprits: the parts at fault.
         results: what was found besides, each with its ``kind``.
     """
     if culprits:
@@ -270,7 +270,7 @@ class Check:
         name: what was checked.
         outcome: `PASSED`, `FAILED`, `ERROR` or `SKIPPED`.
         message: why it did not pass, in a sentence; empty where it did.
-        seconds: how long it took, where that is known.
+        seconds: duration in seconds, where that is known.
     """
 
     group: str
@@ -556,7 +556,7 @@ def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
 
     Args:
         command: the command line of the run.
-        known_pairs: how often a run that can be diagnosed has each flag of `_PARTIES`.
+        known_pairs: number of times that a run that can be diagnosed has each flag of `_PARTIES`.
     """
     without = _without(_words(command), _TOLERANCES)  # It judges by rounding.
     without = _without(without, _ABOUT_OUTPUT, most=1)

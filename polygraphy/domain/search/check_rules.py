@@ -39,7 +39,7 @@ class Finished:
     Attributes:
         code: its exit code; the negative number of the signal that ended it.
         output: what it wrote, to standard output and standard error together.
-        seconds: how long it took.
+        seconds: duration in seconds.
         timed_out: whether it was stopped because it took too long.
     """
 

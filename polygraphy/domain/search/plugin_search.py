@@ -44,7 +44,7 @@ class Found:
     Attributes:
         chosen: the best choice; empty where nothing is better than to replace nothing.
         cost: what it costs.
-        tried: how many choices were tried.
+        tried: number of choices tried.
     """
 
     chosen: Choice
@@ -60,7 +60,7 @@ def greedy_search(count: int, baseline: Cost, measure: Measure) -> Found:
     """Return the best combination found by adding one replacement at a time, if it lowers the cost.
 
     Args:
-        count: how many replacements there are.
+        count: number of replacements.
         baseline: the cost without any.
         measure: is asked once per replacement.
     """
@@ -80,10 +80,10 @@ def exhaustive_search(
     """Return the best of all combinations, tested starting with the first replacements.
 
     Args:
-        count: how many replacements there are.
+        count: number of replacements.
         baseline: the cost without any.
         measure: is asked once per combination.
-        most: how many combinations are tried at most.
+        most: number of combinations tried at most.
         enough: the search ends when the latency is less by more than this share of the baseline's.
     """
     best = Found((), baseline)

@@ -220,7 +220,7 @@ def next_questions(
     Args:
         search: a pure function of what answers its questions.
         outcomes: the answers that are known.
-        count: how many questions are wanted, at most.
+        count: number of questions wanted, at most.
     """
     questions: dict[Q, None] = {}
     pending: deque[dict[Q, Outcome]] = deque([{}])

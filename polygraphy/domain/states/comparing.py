@@ -65,7 +65,7 @@ class StepsCompared:
     Attributes:
         parties: the names of the runs.
         judged: the output that is judged; None for none.
-        steps: how many steps were compared.
+        steps: number of steps compared.
         rows: the steps in at most ten rows.
         first_wrong: the first step that failed; None if all passed.
         ties: the steps whose tokens differ by rounding, at most ten.

@@ -50,11 +50,11 @@ class StepLoader:
     the next. States come from the graph of the model, a `genai_config.json` beside it, or names.
 
     Attributes:
-        input_metadata: what the model asks for; set before the first step is asked for.
+        input_metadata: the inputs of the model; set before the first step is asked for.
         model_facts: what else is known of the model.
         first_model: the model that runs the first step, if that is another one; None otherwise.
         notes: the states and the inputs in words, and what the steps do not reach.
-        iterations: how many steps there are.
+        iterations: number of steps.
     """
 
     has_states = True
@@ -74,7 +74,7 @@ class StepLoader:
         Args:
             model: the path of the ONNX model, or an ``onnx.ModelProto`` (default: that of the
                 first runner).
-            steps: how often the model is run (default: 8; with `tokens`, to their end).
+            steps: number of times that the model is run (default: 8; with `tokens`, to their end).
             prompt: how many tokens the first step takes (default: 4); each other takes one.
             states: pairs of an output and an input, as ``present:past``; empty for none (default:
                 those of the model).

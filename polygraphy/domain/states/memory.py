@@ -29,7 +29,7 @@ class StepFacts:
     Attributes:
         index: its number, from 0.
         start: the position of its first token, or chunk.
-        length: how many positions it has.
+        length: number of its positions.
         states: the outputs that are states.
         judged: the output that is judged; None if all are states.
         tokens: whether that holds a score per token.

@@ -141,7 +141,7 @@ def describe_unreached(limits: Collection[Limit], positions: int, prompt: int) -
 
     Args:
         limits: tables and windows.
-        positions: how many positions the run has.
+        positions: number of positions of the run.
         prompt: how many of them the first step has.
     """
     notes = []

@@ -47,7 +47,7 @@ class Roles:
         judged: the output that is judged: logits, or the first that is no state; None if all are.
         capacity: how many positions fixed slots hold; None without such.
         limits: tables and windows.
-        vocabulary: how many tokens there are; None if unknown.
+        vocabulary: number of tokens; None if unknown.
         special: the tokens that the graph compares tokens with, such as padding.
         chunk: how many positions a step takes, where the graph fixes that; None where it does not.
         axis: the axis of positions of the tokens or the chunk.

@@ -217,7 +217,7 @@ def partition(
 
     Args:
         keys: of all cells, each once, in any order.
-        shards: how many there are.
+        shards: their number.
         seconds: how long cells took before: then shards take equally long, as far as that is known.
     """
     items: list[list[str]] = [[] for _ in range(shards)]

@@ -115,7 +115,7 @@ class NarrowingLoss:
     """The loss from narrowing an array, apart from rounding.
 
     Attributes:
-        elements: how many elements there are.
+        elements: number of elements.
         clamped: how many finite ones were too large, and became the largest finite value.
         flushed: how many became zero.
         subnormal: how many became subnormal numbers, which have fewer digits than the others.

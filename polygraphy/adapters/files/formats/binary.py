@@ -80,7 +80,7 @@ class MappedTensor:
         dtype: of the elements.
         shape: of the tensor.
         start: where in the file it starts.
-        nbytes: how many bytes it has.
+        nbytes: size in bytes.
         checksum: CRC-32 of its bytes; None when the file has none.
     """
 

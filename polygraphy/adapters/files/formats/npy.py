@@ -208,7 +208,7 @@ def check_unpacked(archive: ZipFile, packed: int) -> None:
 
     Args:
         archive: the archive.
-        packed: how many bytes it takes.
+        packed: size in bytes.
 
     Raises:
         ContentError: it does.

@@ -118,7 +118,7 @@ class Encoder:
             typ: the type; or for one of a module that may not be there its full name, such as
                 "torch.Tensor".
             alias: another name under which such objects are read; only the Decoder has use for it.
-            marker: what the type is called in files (default: its name).
+            marker: name of the type in files (default: its name).
         """
         name = marker or (typ if isinstance(typ, str) else typ.__name__)
 

@@ -133,7 +133,7 @@ def commit_with_model(file: Path, golden: Golden, model: Path) -> str:
 
     Args:
         file: the path of the golden.
-        golden: what it contains.
+        golden: its contents.
         model: the path of the model, which has changed since.
     """
     file, model = file.resolve(), model.resolve()

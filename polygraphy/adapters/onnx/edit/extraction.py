@@ -289,7 +289,7 @@ class Extract(BaseLoader):
             inputs: the tensors that become inputs, with data types and shapes, which may be None
                 (default: the inputs of the model).
             outputs: the tensors that become outputs.
-            data_loader: where the data come from with which the model is run once if a data type or
+            data_loader: source of the data with which the model is run once if a data type or
                 the number of dimensions is neither given nor stated nor inferred (default:
                 generated).
         """

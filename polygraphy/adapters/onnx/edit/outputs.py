@@ -355,7 +355,7 @@ class ObserveShapes(BaseLoader):
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
-            data_loader: where the input data come from (default: generated).
+            data_loader: source of the input data (default: generated).
         """
         self._model = model
         self._data_loader = data_loader

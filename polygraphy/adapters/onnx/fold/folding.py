@@ -236,7 +236,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         Args:
             model: the model, which is changed.
             shapes: what is known of the shapes of its tensors before.
-            room: how much constants may come to take (default: what the model allows).
+            room: size limit of constants in bytes (default: what the model allows).
             along: whether shapes are inferred on the way, too.
         """
         room = room or self._room(model)
@@ -274,7 +274,7 @@ def walk_over(
     Args:
         model: the model, whose nodes are in order.
         shapes: the shapes of its tensors, as far as they are known before (default: inferred).
-        room: how much constants may come to take (default: what the limit for models allows).
+        room: size limit of constants in bytes (default: what the limit for models allows).
         folds_shapes: whether shapes of tensors that are not constant are constants.
         infers: whether shapes are inferred on the way.
         opens_branches: whether branches that are known to be taken take the place of their nodes.

@@ -204,7 +204,7 @@ class Walk:
 
     Attributes:
         model: the model.
-        room: how much constants may come to take.
+        room: size limit of constants in bytes.
         folds_shapes: whether shapes of tensors that are not constant are folded.
         inference: infers shapes; None to make do with those that are known before.
         opens_branches: whether branches that are known to be taken take the place of their nodes.

@@ -318,9 +318,9 @@ def find_shard_hints(
     Args:
         model: the model, or a loader that makes it.
         parallelism: ``CP`` to split the sequence, ``TP`` to split the weights.
-        nb_rank: how many devices there are.
+        nb_rank: number of devices.
         root: the device that results go to which go to one.
-        gpus: how many devices take part; 0 for all.
+        gpus: number of participating devices; 0 for all.
         groups: the groups of devices that take part; empty for all.
         cp_type: ``native`` to gather K and V, ``fused`` to make each attention layer one node.
         suggest_io: whether the inputs that Q, K and V depend on are split, and the outputs that

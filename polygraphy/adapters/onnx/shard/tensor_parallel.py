@@ -172,11 +172,11 @@ def collective(
     Args:
         operation: `ALL_GATHER`, `ALL_REDUCE` or `REDUCE_SCATTER`.
         source: what they take.
-        target: what they make.
+        target: their outputs.
         settings: which devices take part.
         used_names: names that are taken already; those that are made are added.
         axis: the axis along which the tensor is split or joined.
-        rank: how many axes it has; only needed for an axis other than the first.
+        rank: number of its axes; only needed for an axis other than the first.
         reduce_op: what becomes of the values that the devices have of one element.
 
     Raises:
@@ -303,7 +303,7 @@ class Block:
         Args:
             graph: the graph, with shapes.
             node: a node of type MatMul or Gemm.
-            count: how many devices there are.
+            count: number of devices.
 
         Raises:
             Cannot: there is none.
@@ -564,7 +564,7 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
 
     Args:
         model: the model with inferred shapes; it is not changed.
-        hints: how many devices there are (`hints.dist_collectives.nb_rank`).
+        hints: number of devices (`hints.dist_collectives.nb_rank`).
 
     Raises:
         ModelError: nothing in the model can be split over so many devices.

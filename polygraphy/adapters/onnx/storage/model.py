@@ -146,7 +146,7 @@ class OnnxFromPath(BaseLoader):
 
         Args:
             path: the model.
-            external_data_dir: where the files with its weights are, if not beside it.
+            external_data_dir: folder of its external weights, if not beside it.
             ignore_external_data: whether weights in other files are left out.
             map_weights: whether large weights stay in the files that they are in, which must not
                 change, until something needs their elements. Only what this package offers to

@@ -58,7 +58,7 @@ class StoredFile:
 
     Attributes:
         path: the file.
-        size: how many bytes it has.
+        size: size in bytes.
         identity: what changes when it is written or replaced.
     """
 

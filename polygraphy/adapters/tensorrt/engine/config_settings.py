@@ -62,7 +62,7 @@ class CommonSettings:
         direct_io: whether inputs and outputs may not be reformatted.
         builder_optimization_level: how long the builder searches, 0 to 5.
         hardware_compatibility_level: which other GPUs the engine runs on.
-        max_aux_streams: how many further streams the engine may use.
+        max_aux_streams: number of additional streams that the engine may use.
         version_compatible: whether later versions can run the engine.
         exclude_lean_runtime: whether the runtime for that is left out of the plan.
         quantization_flags: the `QuantizationFlag` members that are on; all others are off.

@@ -73,7 +73,7 @@ class PostprocessNetwork(EditingLoader):
         Args:
             network: builder, network and, where there is one, parser.
             func: is called with the keyword argument `network`; what it returns is ignored.
-            name: what the function is called in messages (default: its own name).
+            name: name of the function in messages (default: its own name).
         """
         if not callable(func):
             raise UsageError(

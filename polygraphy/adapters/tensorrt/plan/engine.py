@@ -242,7 +242,7 @@ def check_plan(head: bytes, size: int, path: str | Path | None = None) -> None:
 
     Args:
         head: the first `HEADER_SIZE` bytes.
-        size: how many bytes there are in all.
+        size: number of bytes.
         path: the file, for messages; None for memory.
 
     Raises:

@@ -81,7 +81,7 @@ class DeviceInput:
     """An input that the engine reads from device memory.
 
     Attributes:
-        tensor: what the engine says about it.
+        tensor: its description in the engine.
         shape: of the data at hand; None before the first.
         address: where the engine is to read them.
         is_staged: whether `enqueue` has something to copy.

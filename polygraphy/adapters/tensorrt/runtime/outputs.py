@@ -196,7 +196,7 @@ class FixedOutput:
     """An output in device memory with a shape known before the engine runs.
 
     Attributes:
-        tensor: what the engine says about it.
+        tensor: its description in the engine.
         address: where the engine is to write it.
         view: what the engine writes, as an array on the device.
         is_staged: whether it comes back through pinned memory, as part of the inference.
@@ -295,7 +295,7 @@ class DataDependentOutput:
     """An output whose shape the engine determines while it runs.
 
     Attributes:
-        tensor: what the engine says about it.
+        tensor: its description in the engine.
         allocator: gives the engine memory when it asks.
     """
 
@@ -349,7 +349,7 @@ class HostOutput:
     """An output that the engine writes to host memory, such as the values of a shape tensor.
 
     Attributes:
-        tensor: what the engine says about it.
+        tensor: its description in the engine.
         address: where the engine is to write it.
     """
 

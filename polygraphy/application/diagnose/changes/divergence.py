@@ -118,7 +118,7 @@ def partings(
     Args:
         case: the model.
         reference: the correct model.
-        party: who runs both.
+        party: the backend that runs both.
         feed: data, by the names of the model.
         fed: the same by those of the reference.
         goal: the expected outputs, by the names of the model.

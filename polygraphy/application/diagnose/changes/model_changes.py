@@ -366,7 +366,7 @@ def find_changes(
         case: the model.
         reference: the correct model.
         pairing: nodes of both, by structure.
-        party: who runs both.
+        party: the backend that runs both.
         feeds: data by the names of the model, and of the reference.
         goal: the expected outputs.
         known: what the structure of both says, as far as that is proven.

@@ -140,7 +140,7 @@ class Run:
     Attributes:
         who: the party.
         compute: what computes a step.
-        at: how many steps were run.
+        at: number of steps run.
         feed: what the last one was fed with, states included.
         values: what it computed, states whole.
         shown: the same, of states the new slots.

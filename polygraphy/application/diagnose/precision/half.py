@@ -71,12 +71,12 @@ class HalfPrecision:
             ``ill-conditioned`` where rounding the inputs alone changes the outputs as much, or
             ``inconclusive``.
         before: how far the outputs are off with every node in half precision.
-        after: how far they are off with the nodes of `kept` in float32.
+        after: the error with the nodes of `kept` in float32.
         kept: the fewest nodes that have to stay in float32.
         is_fewest: whether that was shown; where the search took too long, fewer may do.
         culprits: those of them that are at fault, and why.
         losses: what each node loses alone.
-        checks: how many sets of nodes were tried.
+        checks: number of sets of nodes tried.
         feeds: how many sets of input data there were.
         allowance: factor by which the tolerance was enlarged, because rounding alone explains
             that.
@@ -116,7 +116,7 @@ def try_half_precision(
     Args:
         model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
         dtype: ``fp16`` or ``bf16``.
-        data_loader: where the input data come from (default: generated, of both signs, from several
+        data_loader: source of the input data (default: generated, of both signs, from several
             seeds).
         rtol: how far outputs may be off, as a fraction of each element (default: what rounding
             explains, 16 times the spacing of the type: 0.0156 in fp16, 0.125 in bf16).
@@ -173,7 +173,7 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
     Args:
         model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
         dtype: ``fp16`` or ``bf16``.
-        data_loader: where the input data come from; see `try_half_precision`.
+        data_loader: source of the input data; see `try_half_precision`.
 
     Raises:
         UnknownNameError: there is no such type.
@@ -350,7 +350,7 @@ class BoundedSearch:
         nodes: the number of nodes that it computes.
 
     Attributes:
-        checks: how many sets were tried.
+        checks: number of sets tried.
         is_cut_short: whether there were too many.
     """
 

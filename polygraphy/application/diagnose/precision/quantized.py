@@ -61,7 +61,7 @@ class Quantized:
     Args:
         case: the quantized model.
         reference: the model in floating point.
-        party: who runs both.
+        party: the backend that runs both.
         named: returns outputs of the reference by the names that the model has for them.
 
     Attributes:
@@ -123,7 +123,7 @@ class Quantized:
         Args:
             feeds: the data, by the names of the reference.
             goals: the expected outputs.
-            outputs: what the model makes of the data.
+            outputs: the outputs of the model on the data.
             number: the input set on which outputs differ most.
 
         Raises:

@@ -124,7 +124,7 @@ def _conclude(
     """Return the verdict on nodes that backends compute differently.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         runs: what the backends compute.
         trace: the tensors of the party that is correct.
         culprits: nodes that a backend computes wrongly.

@@ -126,7 +126,7 @@ def diagnose_invalid_model(
     none.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         error: how the backends refuse it.
         feeds: the data on which a repaired model has to work.
     """
@@ -237,7 +237,7 @@ def _describe(
     """Return the culprit for a violation of the specification.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         broken: what does.
         facts: what was seen of it.
         find_remedy: returns the remedy for a model that is invalid.
@@ -295,7 +295,7 @@ def _find_broken(
     backend runs.
 
     Args:
-        case: what is diagnosed.
+        case: the model, the backends and the data to diagnose.
         chosen: the nodes; None for all.
         values: what the nodes read (default: it is computed).
     """

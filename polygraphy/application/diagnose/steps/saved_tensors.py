@@ -389,7 +389,7 @@ class _SavedTensors:
         Args:
             search: tries the variants.
             index: the node.
-            output: what it computes.
+            output: its outputs.
             goal: the saved tensor.
         """
         first = np.shape(search.part.feed.get(next(iter(search.graph.nodes[index].inputs), ""), 0))

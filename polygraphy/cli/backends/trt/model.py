@@ -151,7 +151,7 @@ class TrtModel:
         network: where the network comes from.
         config: how the engine is built.
         build: builds it, and lacks network and configuration.
-        save: where the engine is saved.
+        save: path for the engine.
         load: loads a saved engine, and lacks its path.
         runner: runs it, and lacks the engine.
     """

@@ -101,7 +101,7 @@ class Run:
     Attributes:
         before: statements before the list of runners.
         name: what that list is called.
-        runners: what it holds.
+        runners: its contents.
         after: statements after it.
         call: what runs them.
         is_lazy: whether that runs nothing until its results are asked for.
@@ -123,7 +123,7 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
     Args:
         values: the options.
         backends: what runs it.
-        data: what makes the data loader.
+        data: the call that creates the data loader.
         also_unmarked: whether runners of which tensors are marked are joined by ones of the model
             as it is.
     """
@@ -375,7 +375,7 @@ def run_by_layers(
         values: the options.
         backends: what runs it.
         parts: the runners, each as it runs a part.
-        data: what makes the data loader.
+        data: the call that creates the data loader.
     """
     part = RunnerModel(Source("model"), is_path=False, is_part=True)
     path, unmarked = RunnerModel.path, backends.onnx.without("modify_outputs")

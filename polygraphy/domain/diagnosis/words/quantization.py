@@ -92,7 +92,7 @@ def weights_by_themselves(
         allowed: the bytes that it may use.
         losses: ``weight`` or ``bias``, the node that reads it, its loss, the least possible loss,
             and the cause if a parameter is wrong, else an empty string.
-        count: how many weights were measured.
+        count: number of weights measured.
     """
     text = (
         f"Nodes were not searched, because this needs about {in_bytes(needed)} of memory, but only"
