@@ -130,7 +130,7 @@ def find_bad_tactics(
     bad_replays = _replays("bad", dir, bad)
     if good is None and bad is None and good_replays is None and bad_replays is None:
         raise FileError(
-            f"{dir or 'The current folder'} contains neither a folder good nor a folder bad.",
+            f"{dir or 'The current folder'} contains no folder named good or bad.",
             path=dir,
             hint="Set the folder that contains them with --dir, or each with --good and --bad.",
         )

@@ -504,7 +504,7 @@ def _elementwise_deviation(
         if np.array_equal(flat[part], expected[part]):
             continue
         array = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
-        ratio, error, is_broken = errors_of(flat[part], expected[part], array, limits.of(part))
+        ratio, error, is_broken = errors_of(flat[part], expected[part], array, limits.within(part))
         limits.note(part, ratio, error)
         at = int(np.argmax(ratio))
         if ratio[at] > worst:

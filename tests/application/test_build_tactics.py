@@ -91,7 +91,7 @@ def test_one_of_the_two_folders_is_enough(folder: Path, reports: Recorded) -> No
     find_bad_tactics(str(folder))
     assert reports.calls == [("bad", 2, 0, {})]
     (folder / "good").rename(folder / "other")
-    with pytest.raises(FileError, match="neither a folder good nor a folder bad"):
+    with pytest.raises(FileError, match="contains no folder named good or bad"):
         find_bad_tactics(str(folder))
     with pytest.raises(FileError, match=r"nothere.*does not exist"):
         find_bad_tactics(str(folder), good=str(folder / "nothere"))

@@ -403,7 +403,7 @@ def _prepare_failing_model(
             raise iterations.unmade[-1]
         if outcome is Outcome.BAD:
             if number:
-                G_LOGGER.info(f"The model fails with sample {number} of the data, which is used.")
+                G_LOGGER.info(f"Using sample {number} of the data, with which the model fails.")
             return parts
     name = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
     how = "as is" if number < 1 else f"with each of {number + 1} samples"

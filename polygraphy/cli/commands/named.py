@@ -204,7 +204,7 @@ def _parse_runner(
     if len(chosen) > 1:
         raise CommandLineError(
             f"{where}: it has {count_text(len(chosen), 'backend')}, {join_words(chosen)}. A runner"
-            f" has one: write {NAMED_RUNNER} again for another."
+            f" has one backend: repeat {NAMED_RUNNER} for each."
         )
     if not chosen:
         raise CommandLineError(f"{where}: it has no backend. Add one of {', '.join(backends)}.")

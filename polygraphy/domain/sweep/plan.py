@@ -217,7 +217,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
         reference,
         iterations,
         flags,
-        _truth("same_machine", data.get("same_machine", False)),
+        _boolean("same_machine", data.get("same_machine", False)),
         float(within),
         "seeds" in data,
     )
@@ -328,7 +328,7 @@ def parse_runner(name: str, row: Any) -> RunnerRow:
     if not flags:
         raise _entry_error(text, "has no flags", 'as in onnxrt = "--onnxrt"')
     gpu, exclusive = row.get("gpu", True), row.get("exclusive", False)
-    return RunnerRow(name, flags, _truth(text, gpu), _truth(text, exclusive))
+    return RunnerRow(name, flags, _boolean(text, gpu), _boolean(text, exclusive))
 
 
 def _choices(data: Mapping[str, Any], axis: str, runners: Sequence[str] | None) -> list[ChoiceRow]:
@@ -433,7 +433,7 @@ def _texts(name: str, value: Any) -> Words:
     return tuple(value)
 
 
-def _truth(name: str, value: Any) -> bool:
+def _boolean(name: str, value: Any) -> bool:
     """Return a value that must be a bool; raise UsageError if it is not."""
     if not isinstance(value, bool):
         raise _entry_error(name, f"has {value!r} instead of true or false", "write true or false")

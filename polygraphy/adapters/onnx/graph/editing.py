@@ -47,7 +47,7 @@ class CheckModel(BaseLoader):
 
     @property
     def makes_new_model(self) -> bool:
-        """Return whether only the caller has the model; see `ownership`."""
+        """Return whether the result is a new model, which only the caller has; see `ownership`."""
         return makes_new_model(self._model)
 
     def __init__(self, model: Deferred[ModelProto]) -> None:

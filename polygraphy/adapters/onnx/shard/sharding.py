@@ -280,7 +280,7 @@ class _Splitting:
 
 
 def _check_name(what: str, name: str, values: Any) -> None:
-    """Raise UnknownNameError if no input or output has a name."""
+    """Raise UnknownNameError if no input or output has this name."""
     known_values: Mapping[str, None] = dict.fromkeys(value.name for value in values)
     if name not in known_values:
         raise UnknownNameError(what, name, list(known_values))

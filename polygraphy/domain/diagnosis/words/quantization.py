@@ -170,7 +170,8 @@ def search_notes(search: Search, nodes: int) -> str:
     """Return the sentence that the search was cut short; empty if it was not."""
     if not search.is_cut_short:
         return ""
-    return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
+    runs = count_text(search.runs, "run")
+    return f"The limit ended the search after {runs}, with sets of {nodes} nodes."
 
 
 def path_of_saved_model(path: str) -> str:
