@@ -166,7 +166,7 @@ class Device(DeviceMemory, Protocol):
         """Pin existing memory; return whether that succeeded."""
 
     def unregister(self, host_address: int) -> None:
-        """Undo `register`."""
+        """Unpin the memory that `register` pinned."""
 
     def capture(self, work: Callable[[DeviceStream], None], stream: DeviceStream) -> DeviceGraph:
         """Return a graph of the work that `work` queues on the stream it is passed; nothing is run.

@@ -548,7 +548,7 @@ def rounding_accumulates(
     """Return the sentence that rounding accumulates in all nodes."""
     text = f" With {count_text(kept, 'node')} of {nodes} in fp32, {after}." if kept else ""
     return (
-        f"In {dtype}, {before}. Rounding accumulates in all nodes; no few nodes are at fault.{text}"
+        f"In {dtype}, {before}. Rounding accumulates in all nodes; no small set of nodes is at fault.{text}"
         " To accept it, set --rtol and --atol."
     )
 

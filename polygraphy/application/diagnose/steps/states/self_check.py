@@ -448,7 +448,9 @@ class _Search:
             moves = [pair for pair in way if pair != carrier and _op(pair[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
                 return self._state_place(pair, moves[:1])
-            if carrier[0] is not node and self._is_other(pair, place.tensor, feed, whole_values):
+            if carrier[0] is not node and self._keeps_other_contents(
+                pair, place.tensor, feed, whole_values
+            ):
                 return self._state_place(pair, [carrier])
         return None
 
@@ -505,8 +507,10 @@ class _Search:
         capacity = self.plan.roles.capacity or max(sizes, default=1)
         return 1.0 / capacity
 
-    def _is_other(self, pair: StatePair, tensor: str, feed: Feed, whole_values: Values) -> bool:
-        """Return whether a state, as the only one, differs from a tensor's previous contents."""
+    def _keeps_other_contents(
+        self, pair: StatePair, tensor: str, feed: Feed, whole_values: Values
+    ) -> bool:
+        """Return whether only this state differs from the previous contents of a tensor."""
         value, longer = feed[pair.input], whole_values[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.differs(value, expected) is None:
