@@ -566,7 +566,7 @@ def _culprit_of_change(
         same: tensors that the reference computes, too.
     """
     node, variant = case.model.nodes[reason.node], reason.variant
-    proof = evidence.expected_without_change(source="reference")
+    proof = evidence.undone_gives_expected(source="reference")
     remedy = Remedy(None, True, remedies.undo([variant.change]))
     extra = None if reason.others else _extra_node(case, variant, equal_tensors)
     if extra is not None:

@@ -271,7 +271,7 @@ class _ProgramTensors:
         pair = self._found.pairs.get(str(single_culprit.tensor), "")
         # A number that stands in a branch of Python's is another one in the other branch.
         is_branch = others.operation is None and bool(pair and self._program.condition_of(pair))
-        proof = evidence.expected_without_change(source="program")
+        proof = evidence.undone_gives_expected(source="program")
         culprit = evolve(
             single_culprit,
             nodes=[node.label for node in nodes],

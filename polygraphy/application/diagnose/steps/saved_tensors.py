@@ -286,7 +286,7 @@ class _SavedTensors:
                     note = remedies.PASS_REFERENCE
             facts.append(evidence.change_of_node(change))
             if proven:
-                facts.append(evidence.expected_without_change(source=source))
+                facts.append(evidence.undone_gives_expected(source=source))
         elif self._run.is_traced:
             cause, said_facts, culprit = self._find_changed_node(
                 name, computing, region, side, trace
@@ -329,7 +329,7 @@ class _SavedTensors:
             for variant in search.matching(tried):
                 self._changed.append(variant)
                 source = "program" if self._run.is_traced else "saved"
-                proof = evidence.expected_without_change(len(computing), source)
+                proof = evidence.undone_gives_expected(len(computing), source)
                 return variant.cause, [evidence.change_of_node(variant.change), proof], number
         return "changed", [], None
 

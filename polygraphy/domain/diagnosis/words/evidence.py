@@ -140,7 +140,7 @@ def change_of_node(change: Fact) -> str:
 
 
 @fact
-def expected_without_change(count: int = 1, source: str = "saved") -> str:
+def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
     """Return the fact that nodes compute the expected values without the change."""
     values = {"saved": "the saved values", "program": "the program's values"}
     makes = "the node computes" if count == 1 else "these nodes compute"

@@ -548,7 +548,8 @@ def rounding_accumulates(
     """Return the sentence that rounding accumulates in all nodes."""
     text = f" With {count_text(kept, 'node')} of {nodes} in fp32, {after}." if kept else ""
     return (
-        f"In {dtype}, {before}. Rounding accumulates in all nodes; no small set of nodes is at fault.{text}"
+        f"In {dtype}, {before}. Rounding accumulates in all nodes; no small set of nodes is at"
+        f" fault.{text}"
         " To accept it, set --rtol and --atol."
     )
 
