@@ -76,7 +76,7 @@ def test_two_replays_are_compared(folder: Path, polygraphy: Run) -> None:
             2,
             "has no effect, because --good and --bad are both set",
         ),
-        ("inspect diff-tactics", 3, "neither a folder good nor a folder bad"),
+        ("inspect diff-tactics", 3, "contains no folder named good or bad"),
         ("template trt-network", 2, "-o PATH"),
         ("template trt-config m.engine -o x.py", 2, "type engine"),
     ],
