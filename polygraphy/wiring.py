@@ -153,10 +153,10 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "serve_page": "polygraphy.adapters.web.page:serve_page",
     },
     "polygraphy.ports.running": {
-        "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",
         "ask": "polygraphy.adapters.console.questions:ask",
         "call_isolated": "polygraphy.adapters.processes.isolated:call_isolated",
         "can_ask": "polygraphy.adapters.console.questions:can_ask",
+        "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",
         "describe_node_inputs": "polygraphy.adapters.onnx.describe.facts:describe_node_inputs",
         "find_facts": "polygraphy.adapters.onnx.describe.facts:find_facts",
         "first_omission": "polygraphy.adapters.onnx.describe.facts:first_omission",
