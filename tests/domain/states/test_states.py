@@ -514,7 +514,9 @@ def test_a_state_that_only_the_first_step_computes_stays() -> None:
 def test_a_model_that_cannot_run_the_first_step_is_refused() -> None:
     with pytest.raises(UsageError, match=r"input 'past\.0\.key' is a state"):
         first_plan(decoder(), decoder())
-    with pytest.raises(UsageError, match=r"no output provides the first value of input 'past\.1\.key'"):
+    with pytest.raises(
+        UsageError, match=r"no output provides the first value of input 'past\.1\.key'"
+    ):
         first_plan(decoder(layers=2), without_past(decoder()))
     wide = without_past(decoder())
     wide.graph.output[1].type.tensor_type.elem_type = TensorProto.FLOAT16
