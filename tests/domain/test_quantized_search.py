@@ -172,3 +172,24 @@ def test_each_node_is_excluded_in_the_quantizer_that_quantizes_it() -> None:
     assert nodes_by_quantizer("nncf", nodes, sites, names) == {"nncf": names}
     assert nodes_by_quantizer("static", nodes, sites[:1], ["add"]) == {"static": ["add"]}
     assert nodes_by_quantizer("nbits", nodes, sites[1:2], names) == {"nbits": names}
+
+
+def test_sets_that_reach_nothing_in_common_add_their_effects() -> None:
+    rng = random.Random(6)
+    apart = 0
+    for _ in range(200):
+        nodes = [
+            FloatNode(f"n{n}", "", [f"t{rng.randrange(max(n - 3, 0), n + 1)}"], [f"t{n + 1}"])
+            for n in range(16)
+        ]
+        asks = {node.name: rng.choice(("all", "inputs", "follows", "output")) for node in nodes}
+        sites = [Site(f"t{number}", "activation", None) for number in range(17)]
+        asked = SiteRequests(nodes, sites, asks, {}, ())
+        powers = PowerSum([rng.random() for _ in sites], {3: (2, [4, 5], rng.random())})
+        one, other = (asked.nodes(f"n{n}" for n in rng.sample(range(16), 2)) for _ in "ab")
+        if asked.reach(one, powers.linked) & asked.reach(other, powers.linked):
+            continue
+        apart += 1
+        power = [powers.exact_power(asked.remaining(one_of)) for one_of in (0, one, other)]
+        assert powers.exact_power(asked.remaining(one | other)) == power[1] + power[2] - power[0]
+    assert apart > 20

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from polygraphy.domain.quantization.site_requests import bits_of, numbers_of
 
-_ONE = 1 << 80
+POWER_UNIT = 1 << 80
 """Powers are added as integers, multiples of this fraction: a sum that a large power was in, and no
 longer is, is exact.
 """
@@ -89,6 +89,9 @@ class PowerSum:
         powers: the power of each site.
         again: by weight that a backend quantizes again, the site that its node reads, those behind
             it, and the power that this adds.
+
+    Attributes:
+        linked: the sites around each such weight, as bits: their powers depend on each other.
     """
 
     def __init__(
@@ -98,16 +101,23 @@ class PowerSum:
     ) -> None:
         """Prepare sums of the measured powers, and of what remains of a group."""
         self._every = (1 << len(powers)) - 1
-        fixed = [int(power * _ONE) for power in powers]
+        fixed = [int(power * POWER_UNIT) for power in powers]
         self._by_byte = [_sums(fixed[start : start + 8]) for start in range(0, len(fixed), 8)]
         self._again = {
-            weight: (1 << before, bits_of(behind), int(power * _ONE))
+            weight: (1 << before, bits_of(behind), int(power * POWER_UNIT))
             for weight, (before, behind, power) in again.items()
         }
         self._weights = bits_of(again)
+        self.linked = [
+            1 << weight | before | behind for weight, (before, behind, _) in self._again.items()
+        ]
 
     def __call__(self, on: int) -> float:
         """Return the expected power of some sites, as bits."""
+        return self.exact_power(on) / POWER_UNIT
+
+    def exact_power(self, on: int) -> int:
+        """Return the expected power of some sites, as bits, in multiples of 1 / `POWER_UNIT`."""
         on &= self._every
         sites = on.to_bytes(len(self._by_byte), "little")
         remaining_power = sum(map(getitem, self._by_byte, sites))
@@ -115,7 +125,7 @@ class PowerSum:
             before, behind, power = self._again[weight]
             if on & before and on & behind:
                 remaining_power += power
-        return remaining_power / _ONE
+        return remaining_power
 
 
 def _sums(powers: Sequence[int]) -> list[int]:

@@ -15,6 +15,7 @@ from math import comb, inf
 
 from attrs import field, frozen
 
+from polygraphy.domain.quantization.powers import POWER_UNIT, PowerSum
 from polygraphy.domain.quantization.rules import Rules
 from polygraphy.domain.quantization.site_requests import numbers_of
 
@@ -71,7 +72,7 @@ class SetSearch:
     Args:
         rules: what is quantized without some nodes.
         measure: runs the model with some sites quantized, and returns the metric.
-        predict: returns what sites, as bits, are expected to lose, as the square.
+        powers: predicts what sites lose, as the square.
         target: what may be left.
         most: how many sets may be run.
         is_over: whether the time is over.
@@ -81,21 +82,20 @@ class SetSearch:
         self,
         rules: Rules,
         measure: Callable[[Collection[int]], float],
-        predict: Callable[[int], float],
+        powers: PowerSum,
         target: float,
         most: int,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Set the rules, the measurement, the prediction, the target and the limits of the
-        search.
-        """
-        self._rules, self._measure, self._predict = rules, measure, predict
+        """Set the rules, the measurement, the powers, the target and the limits of the search."""
+        self._rules, self._measure, self._powers = rules, measure, powers
         self._target, self._most, self._is_over = target, most, is_over
         self._names = [*dict.fromkeys(rules.candidates)]
         self._bits = [rules.asked.nodes([name]) for name in self._names]
         self._known: dict[int, float] = {}
         self._quantized: dict[int, int] = {}
-        self._predicted: dict[int, float] = {}
+        self._predicted: dict[int, int] = {}
+        self._reach: dict[int, int] = {0: 0}
         self._levels: dict[int, list[int]] = {0: [0]}
         self._curve: dict[int, tuple[Sequence[str], float]] = {}
         self.runs = 0
@@ -119,12 +119,10 @@ class SetSearch:
             self._curve[size] = self._name(without), value
         return value
 
-    def sites(self, without: int, base: int = 0) -> int:
-        """Return the sites that remain without some nodes, as bits; `base` are some of the nodes,
-        which other sets share.
-        """
+    def sites(self, without: int) -> int:
+        """Return the sites that remain without some nodes, as bits."""
         if without not in self._quantized:
-            self._quantized[without] = self._rules.asked.remaining(without, base)
+            self._quantized[without] = self._rules.asked.remaining(without)
         return self._quantized[without]
 
     def _name(self, without: int) -> list[str]:
@@ -138,10 +136,33 @@ class SetSearch:
 
     def predict(self, without: int) -> float:
         """Return the predicted square of the remaining loss."""
-        sites = self.sites(without)
-        if sites not in self._predicted:
-            self._predicted[sites] = self._predict(sites)
-        return self._predicted[sites]
+        return self._exact_power(without, 0) / POWER_UNIT
+
+    def _exact_power(self, base: int, added: int) -> int:
+        """Return the predicted square of the loss that remains without two sets of nodes, in
+        multiples of 1 / `POWER_UNIT`.
+
+        Args:
+            base: nodes, whose prediction other sets share.
+            added: other nodes.
+        """
+        without = base | added
+        power = self._predicted.get(without)
+        if power is None:
+            if base and added and not self._reached(base) & self._reached(added):
+                power = self._exact_power(base, 0) + self._exact_power(added, 0)
+                power -= self._exact_power(0, 0)
+            else:
+                asked = self._rules.asked
+                power = self._powers.exact_power(asked.remaining(without, base if added else 0))
+            self._predicted[without] = power
+        return power
+
+    def _reached(self, nodes: int) -> int:
+        """Return what the exclusion of some nodes has an effect on, as bits."""
+        if nodes not in self._reach:
+            self._reach[nodes] = self._rules.asked.reach(nodes, self._powers.linked)
+        return self._reach[nodes]
 
     def result(self) -> Search:
         """Run the search and return its result."""
@@ -220,11 +241,10 @@ class SetSearch:
         def gain(group: int) -> float:
             """Return the predicted gain of a group per additional site."""
             extra_bits = (group & ~base).bit_count()
-            return (
-                (self.predict(base) - self.predict(base | group)) / extra_bits
-                if extra_bits
-                else 0.0
-            )
+            if not extra_bits:
+                return 0.0
+            power = self._exact_power(base, 0) - self._exact_power(base, group & ~base)
+            return power / POWER_UNIT / extra_bits
 
         ranked = [(-gain(group), group) for group in self._groups]
         heapify(ranked)
@@ -252,8 +272,7 @@ class SetSearch:
         try:
             while proven < size - 1 and comb(len(self._names), proven + 1) <= _ENUMERATED:
                 sets = [sum(combination) for combination in combinations(self._bits, proven + 1)]
-                unknown = {self.sites(index) for index in sets} - self._known.keys()
-                if len(unknown) > self._most - self.runs:
+                if not self._has_few_sites(sets, self._most - self.runs):
                     break
                 if any(self.remaining_loss(index) <= self._target for index in sets):
                     break
@@ -266,8 +285,9 @@ class SetSearch:
         """Return a set of a size that is enough, and whether all sets of that size were tried."""
         ranked, is_all = self._rank_sets(size)
         allowed = max(4, int(_SHARE * (self._most - self.runs)))
-        distinct = {self.sites(index) for _, index in ranked}
-        is_complete = is_all and len(distinct) <= allowed and size <= 2
+        is_complete = is_all and size <= 2
+        if is_complete:
+            is_complete = self._has_few_sites([index for _, index in ranked], allowed, True)
         tried = self.runs
         for _, names in ranked:
             is_hopeless = self._is_hopeless(names)
@@ -276,6 +296,18 @@ class SetSearch:
             if self.remaining_loss(names) <= self._target:
                 return names, False
         return None, is_complete
+
+    def _has_few_sites(self, sets: Sequence[int], most: int, counts_known: bool = False) -> bool:
+        """Return whether sets of nodes leave at most a number of different sites, of which those
+        that were run count only if asked for."""
+        different: set[int] = set()
+        for without in sets:
+            sites = self.sites(without)
+            if counts_known or sites not in self._known:
+                different.add(sites)
+                if len(different) > most:
+                    return False
+        return True
 
     def _is_hopeless(self, without: int, factor: float = 1.0) -> bool:
         """Return whether a set is predicted to be far above the target."""
@@ -290,15 +322,18 @@ class SetSearch:
             return inf
         return max(predicted * (self._target / target_power) ** 2, self._target**2)
 
-    def _rank_sets(self, size: int) -> tuple[list[tuple[float, int]], bool]:
+    def _rank_sets(self, size: int) -> tuple[list[tuple[int, int]], bool]:
         """Return sets of a size sorted by predicted loss, and whether these are all."""
-        if comb(len(self._names), size) <= _ENUMERATED:
-            sets = {sum(combination) for combination in combinations(self._bits, size)}
-            is_all = True
-        else:
-            sets, is_all = set(self._grow_sets(size)), False
-        ranked = sorted((self.predict(index), index) for index in sets)
-        return ranked, is_all
+        if comb(len(self._names), size) > _ENUMERATED:
+            return (
+                sorted((self._exact_power(nodes, 0), nodes) for nodes in self._grow_sets(size)),
+                False,
+            )
+        ranked = []
+        for *nodes, last in combinations(self._bits, size):
+            base = sum(nodes)
+            ranked.append((self._exact_power(base, last), base | last))
+        return sorted(ranked), True
 
     def _grow_sets(self, size: int) -> list[int]:
         """Return sets of some size that grow from nodes and groups around a site."""
@@ -310,18 +345,40 @@ class SetSearch:
                 self._levels[count] = [self._path[count]]  # Hopeless: its sets were not run.
                 continue
             most = max(_LEAST_BEAM, min(_BEAM, _GROWN // len(self._groups)))
-            bases: dict[int, int] = {}
+            powers: dict[int, int] = {}
             for before in range(max(0, count - 6), count):
                 for base in self._levels.get(before, ()):
-                    needed = count - base.bit_count()
-                    for group in self._groups:
-                        if (group & ~base).bit_count() == needed:
-                            bases[base | group] = base
-            for without, base in bases.items():
-                self.sites(without, base)
-            ranked = sorted((self.predict(without), without) for without in bases)
+                    self._add_groups(base, count - before, powers)
+            ranked = sorted((power, without) for without, power in powers.items())
             self._levels[count] = [without for _, without in ranked[:most]]
         return self._levels[size]
+
+    def _add_groups(self, base: int, size: int, powers: dict[int, int]) -> None:
+        """Add the predicted powers of sets that have a number of nodes more than a known one.
+
+        Args:
+            base: the known set.
+            size: the number of nodes.
+            powers: gets the powers, by set.
+        """
+        power, reached = self._exact_power(base, 0), self._reached(base)
+        for group, own_power, own_reached in self._powers_alone:
+            added = group & ~base
+            if added.bit_count() != size or base | group in powers:
+                continue
+            if added == group and not reached & own_reached:
+                powers[base | group] = power - own_power  # As `_exact_power` has it.
+            else:
+                powers[base | group] = self._exact_power(base, added)
+
+    @cached_property
+    def _powers_alone(self) -> list[tuple[int, int, int]]:
+        """Return, by group, what the exclusion of it alone takes away, and what it reaches."""
+        every = self._exact_power(0, 0)
+        return [
+            (group, every - self._exact_power(group, 0), self._reached(group))
+            for group in self._groups
+        ]
 
     @cached_property
     def _groups(self) -> list[int]:

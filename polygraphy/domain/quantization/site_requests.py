@@ -120,6 +120,27 @@ class SiteRequests:
         """Return nodes as bits."""
         return reduce(or_, (self._bits.get(name, 0) for name in names), 0)
 
+    def reach(self, nodes: int, linked: Sequence[int] = ()) -> int:
+        """Return what the exclusion of some nodes may have an effect on, as bits: nodes, and then
+        sites. Sets of nodes that reach nothing in common have the sum of their effects.
+
+        Args:
+            nodes: the nodes.
+            linked: groups of sites, as bits: who reaches one of them reaches all.
+        """
+        for bit, copies in self._copies.items():
+            nodes |= copies if nodes & bit else 0
+        pending, touched = nodes, 0
+        while pending:
+            lowest = pending & -pending
+            number = lowest.bit_length() - 1
+            touched |= self._touched[number]
+            pending = (pending ^ lowest) | self._followers[number] & ~nodes
+            nodes |= self._followers[number]
+        for group in linked:
+            touched |= group if touched & group else 0
+        return nodes | touched << len(self._touched)
+
     def remaining(self, excluded: int, base: int = 0) -> int:
         """Return the sites that remain quantized, as bits, if some nodes are excluded.
 

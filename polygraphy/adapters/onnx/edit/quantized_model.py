@@ -29,6 +29,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     reads_rows,
     remove_identities,
     remove_suffixes,
+    restore_activation,
     scheme_of_node,
     sort_nodes,
     weights_between,
@@ -455,43 +456,18 @@ class QuantizedModel:
             for node in self._graph.node
             if node.op_type == QUANTIZE and is_shifted(node, constant)
         }
+        made = dict(makers)
+        readers: dict[str, list[NodeProto]] = {}
+        for node in self._graph.node:
+            for read in dict.fromkeys(node.input):
+                readers.setdefault(read, []).append(node)
         for reference in self._references[:1]:
             for name in sorted(quantized & makers.keys()):
                 twin = reference.find_removed_activation(name, makers)
                 if twin is not None and twin.name not in names - {""}:
-                    self._restore_activation(makers[name], name, twin, reference)
+                    self._unnamed[f"{twin.output[0]}{RAW}"] = twin.input[0]
+                    restore_activation(self._model, name, twin, reference, made, readers)
         sort(self._graph)
-
-    def _restore_activation(
-        self, maker: NodeProto, name: str, twin: NodeProto, reference: FloatGraph
-    ) -> None:
-        """Add a Relu or Clip of the reference after a node."""
-        result = twin.output[0]
-        raw = f"{result}{RAW}"
-        self._unnamed[raw] = twin.input[0]
-        reader = self._makers.get(result)
-        if reader is not None and reader.op_type == DEQUANTIZE:  # It reads the codes by this name.
-            if any(value.name == result for value in self._graph.output):
-                return
-            for quantized_model in self._graph.node:
-                quantized_model.input[:] = [
-                    f"{result}//read" if name == result else name for name in quantized_model.input
-                ]
-            reader.output[0] = f"{result}//read"
-        for node in self._graph.node:
-            # What is stored is what the integers make of the input of the Relu.
-            end = raw if node.op_type == QUANTIZE else result
-            node.input[:] = [end if one == name else one for one in node.input]
-        maker.output[:] = [raw if one == name else one for one in maker.output]
-        node = onnx.NodeProto()
-        node.CopyFrom(twin)
-        node.input[0] = raw
-        for at in range(1, len(node.input)):
-            if (array := reference.constant(node.input[at])) is not None:
-                text = f"{result}//{at}"
-                add_weight(self._model, onnx.numpy_helper.from_array(array), text)
-                node.input[at] = text
-        self._graph.node.append(node)
 
     def _find_pairs(self) -> None:
         """Find all sites of QuantizeLinear and DequantizeLinear."""

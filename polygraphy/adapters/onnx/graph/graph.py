@@ -182,12 +182,14 @@ def sort(graph: GraphProto) -> bool:
         ModelError: nodes depend on each other in a circle, or make the same tensor.
     """
     nodes = list(graph.node)
-    changed = sum(sort(inner) for node in nodes for inner in graphs_of(node)) > 0
+    inner_graphs = [graphs_of(node) for node in nodes]
+    changed = sum(sort(inner) for graphs in inner_graphs for inner in graphs) > 0
     makers = producers(graph)
     consumers: list[list[int]] = [[] for _ in nodes]
     missing = [0] * len(nodes)
     for index, node in enumerate(nodes):
-        for producer in {makers[name] for name in tensors_read(node) if name in makers}:
+        read = tensors_read(node, inner_graphs[index])
+        for producer in {makers[name] for name in read if name in makers}:
             consumers[producer].append(index)
             missing[index] += 1
     ready = [index for index, count in enumerate(missing) if count == 0]

@@ -1,0 +1,226 @@
+"""Measure what `polygraphy diagnose --within` costs beyond the runs of a quantized model.
+
+    python benchmarks/quantized_cost.py FOLDER [--share 0.5] [--only NAME] [--profile]
+
+The folder holds `NAME.onnx`, `NAME-int8.onnx`, and the data in `NAME.npz`, as `0/INPUT`,
+`1/INPUT` and so on. Each diagnosis runs in an interpreter of its own, and so does the floor: a loop
+that loads both models, creates their sessions, creates one for the model with switches, and runs it
+200 times on all data. The seconds are CPU seconds, of one thread and without what starts before
+`main`; they are counted in five parts: in `InferenceSession.run`, in creating sessions, in the
+quantizer, in imports, and in everything else, which is the time of this package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+RUNS = 200
+
+
+class Clock:
+    """CPU seconds by part; a part inside another counts for itself only."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self._stack: list[str] = []
+        self._since = time.process_time()
+
+    def _switch(self) -> None:
+        now = time.process_time()
+        part = self._stack[-1] if self._stack else "own"
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._since
+        self._since = now
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        self._switch()
+        self._stack.append(name)
+        self.counts[name] = self.counts.get(name, 0) + 1
+        try:
+            yield
+        finally:
+            self._switch()
+            self._stack.pop()
+
+    def wrap(self, holder: Any, method: str, name: str) -> None:
+        plain: Callable[..., Any] = getattr(holder, method)
+
+        def timed(*words: Any, **options: Any) -> Any:
+            with self.part(name):
+                return plain(*words, **options)
+
+        setattr(holder, method, timed)
+
+    def stop(self) -> dict[str, float]:
+        self._switch()
+        return {name: round(value, 3) for name, value in self.seconds.items()}
+
+
+def samples(path: Path) -> list[dict[str, Any]]:
+    """Return the data of a file."""
+    import numpy as np
+
+    feeds: dict[int, dict[str, Any]] = {}
+    with np.load(path) as held:
+        for key in held.files:
+            at, _, name = key.partition("/")
+            feeds.setdefault(int(at), {})[name] = held[key]
+    return [feeds[at] for at in sorted(feeds)]
+
+
+def floor(folder: Path, name: str) -> dict[str, Any]:
+    """Return the parts of the bare loop."""
+    clock = Clock()
+    with clock.part("import"):
+        import numpy as np
+        import onnx
+        import onnxruntime as ort
+
+        from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
+    feeds = samples(folder / f"{name}.npz")
+    with clock.part("models"):
+        right, model = (onnx.load(str(folder / f"{name}{end}.onnx")) for end in ("", "-int8"))
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+
+    def session(proto: Any) -> Any:
+        with clock.part("sessions"):
+            return ort.InferenceSession(proto.SerializeToString(), options)
+
+    for proto in (right, model):
+        compute = session(proto)
+        for feed in feeds:
+            with clock.part("runs"):
+                compute.run(None, feed)
+    with clock.part("switches"):
+        opened = open_quantized(model, [right])
+        switches = opened.add_switches(is_lazy=True)
+    compute, flags = session(switches), np.ones(len(opened.sites), bool)
+    flags[::2] = False
+    with clock.part("runs"):
+        for _ in range(RUNS):
+            for feed in feeds:
+                compute.run(None, {**feed, switches.graph.input[-1].name: flags})
+    return clock.stop()
+
+
+def ours(folder: Path, name: str, share: float, profile: str) -> dict[str, Any]:
+    """Return the parts of a diagnosis, and what it says."""
+    clock = Clock()
+    with clock.part("import"):
+        import onnx
+        import onnxruntime as ort
+
+        import polygraphy.adapters.onnxruntime.quantizing_again as again
+        from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+        from polygraphy.binding import bind
+        from polygraphy.diagnose import diagnose
+        from polygraphy.domain.errors import InconclusiveError
+        from polygraphy.logger import G_LOGGER
+        from polygraphy.ports.reporting import Findings
+    G_LOGGER.module_severity = {"": G_LOGGER.CRITICAL}
+    feeds, said = samples(folder / f"{name}.npz"), {}
+
+    class Kept:
+        def report_finding(self, kind: str, facts: Any) -> None: ...
+
+        def conclude(self, verdict: str, culprits: Any = (), summary: str = "") -> None:
+            said.update(verdict=verdict, culprits=list(culprits), summary=summary)
+
+    clock.wrap(ort.InferenceSession, "run", "runs")
+    clock.wrap(ort.InferenceSession, "__init__", "sessions")
+    known = again.quantize_again
+
+    def timed(*words: Any, **options: Any) -> Any:
+        with clock.part("quantizer"):
+            return known(*words, **options)
+
+    again.quantize_again = timed
+    within = share * value(folder, name)
+    clock = _reset(clock)
+    model, right = (onnx.load(str(folder / f"{name}{end}.onnx")) for end in ("-int8", ""))
+    try:
+        with bind(Findings, Kept()):
+            call = lambda: diagnose(  # noqa: E731
+                model, [OnnxrtParty(threads=1)], feeds, reference=right, within=within
+            )
+            if profile:
+                import cProfile
+
+                profiler = cProfile.Profile(time.process_time)
+                try:
+                    profiler.runcall(call)
+                finally:
+                    profiler.dump_stats(profile)
+            else:
+                call()
+    except InconclusiveError:
+        pass
+    parts: dict[str, Any] = clock.stop()
+    first = said["culprits"][0] if said.get("culprits") else {}
+    runs = next((fact["runs"] for fact in first.get("facts", ()) if "runs" in fact), None)
+    parts |= {"counts": clock.counts, "sets": runs, "verdict": said.get("verdict")}
+    parts |= {"nodes": len(first.get("nodes", ())), "summary": said.get("summary", "")[:200]}
+    return parts
+
+
+def _reset(clock: Clock) -> Clock:
+    """Return the clock without what was counted so far but imports."""
+    clock.stop()
+    clock.seconds = {"import": clock.seconds.get("import", 0.0)}
+    clock.counts = {}
+    return clock
+
+
+def value(folder: Path, name: str) -> float:
+    """Return the rms ratio of the quantized model."""
+    from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+    from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
+
+    feeds = samples(folder / f"{name}.npz")
+    values = []
+    for end in ("-int8", ""):
+        compute = OnnxrtParty(threads=1).load(str(folder / f"{name}{end}.onnx"))
+        values.append(Outputs([compute(feed) for feed in feeds]))
+    return RmsRatio()(*values)
+
+
+def main() -> None:
+    """Measure all models of a folder, and print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--share", type=float, default=0.5)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--profile", default="")
+    parser.add_argument("--part", default="")
+    given = parser.parse_args()
+    if given.part:
+        measure = floor if given.part == "floor" else ours
+        words = () if given.part == "floor" else (given.share, given.profile)
+        print(json.dumps(measure(given.folder, given.only, *words)))
+        return
+    for path in sorted(given.folder.glob("*-int8.onnx")):
+        name = path.name.removesuffix("-int8.onnx")
+        if given.only not in name:
+            continue
+        row = {}
+        for part in ("floor", "ours"):
+            words = ["--only", name, "--part", part, "--share", str(given.share)]
+            words += ["--profile", given.profile] if given.profile else []
+            command = [sys.executable, __file__, str(given.folder), *words]
+            ended = subprocess.run(command, capture_output=True, text=True, check=True)
+            row[part] = json.loads(ended.stdout.splitlines()[-1])
+            print(name, part, row[part], flush=True)
+
+
+if __name__ == "__main__":
+    main()
