@@ -76,6 +76,8 @@ measured."""
 _NEARLY = 1.05
 """A set is run in the backend if the model with switches is at most this factor above the target.
 Chosen, not measured."""
+_SATURATING = 16
+"""Most operators of which each is run alone in integers, to find the one that saturates."""
 _CHECKED = 60
 """Most sets that are run in the backend."""
 _SHARED, _SHARED_RATIO = 0.05, 4.0
@@ -138,14 +140,16 @@ class _GoalSearch:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         self._runs.start_search()
-        if isinstance(saturated := self._explain_by_saturation(model, before), Found):
+        if isinstance(saturated := self._answer_by_saturation(model, before), Found):
             return saturated
         try:
             plain = self._run(case.model.proto, plain=True)
             judge = self._judge(plain)
         except BackendError:
             judge = inf  # Without rewrites, it refuses the model.
-        if judge <= max(goal.within, reduced(before)) and self._is_closer(plain):
+        if judge <= max(goal.within, reduced(before)) and self._is_closer(
+            plain, self._comparison.values
+        ):
             # A rewrite may rely on parameters that fit together: they may be why.
             repair = find_repair(case, self._runs, model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
@@ -200,6 +204,11 @@ class _GoalSearch:
                 for number, site in enumerate(model.sites)
                 if site.name in site_loss
             }
+            proto = model.float_at_sites(())
+            saturated = self._explain_by_saturation(model, proto, self._run(proto), before)
+            if isinstance(saturated, Found):
+                every = [*culprits, *saturated.result.culprits]
+                return Found(self._save_model(DiagnosisResult(FAULT, every), proto), case)
         switches = self._switches(model)
         rules = rules_of(model.nodes, model.sites, model.producer)
         powers = self._site_powers(model, rules, switches, losses)
@@ -269,29 +278,49 @@ class _GoalSearch:
         result = DiagnosisResult(FAULT, wrong_parameters(model, repair, self._goal))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
-    def _is_closer(self, values: Sequence[Values]) -> bool:
-        """Return whether outputs are much closer to the reference than those of the model, not just
-        on the other side of a target.
+    def _is_closer(self, values: Sequence[Values], before: Sequence[Values]) -> bool:
+        """Return whether outputs are much closer to the reference than those before, not just on
+        the other side of a target.
         """
-        own = self._judge(self._comparison.values, self._rms)
-        return self._judge(values, self._rms) <= _CLOSER * own
+        return self._judge(values, self._rms) <= _CLOSER * self._judge(before, self._rms)
 
-    def _explain_by_saturation(self, model: QuantizedModel, before: float) -> StepOutcome:
+    def _answer_by_saturation(self, model: QuantizedModel, before: float) -> StepOutcome:
+        """Return the result that products saturate, or that a wrong parameter is why; else a
+        skip.
+        """
+        proto, values = self._case.model.proto, self._comparison.values
+        saturated = self._explain_by_saturation(model, proto, values, before)
+        if isinstance(saturated, Found):
+            repair = find_repair(self._case, self._runs, model, self._losses(model), before)
+            if repair is not None and repair.after <= self._goal.within:
+                return self._result_of_repair(model, repair)
+        return saturated
+
+    def _explain_by_saturation(
+        self, model: QuantizedModel, proto: Any, inexact: Sequence[Values], before: float
+    ) -> StepOutcome:
         """Return the result that 8-bit products saturate on this CPU; a skip if exact products are
-        as inaccurate."""
+        as inaccurate.
+
+        Args:
+            model: the sites of the model.
+            proto: the model.
+            inexact: its outputs.
+            before: the metric of these.
+        """
         exact = getattr(self._party, "with_exact_products", lambda: None)()
         if exact is None or not any(site.kind in ("weight", "operator") for site in model.sites):
             return Skip("the backend has no exact products")
-        proto = self._case.model.proto
         try:
             compute = exact.load(proto)
             values: list[Values] = [compute(feed) for feed in self._feeds]
         except BackendError:
             return Skip("the backend refuses exact products")  # ORT 1.32, on some models.
-        if _are_equal(values, self._comparison.values):
+        if _are_equal(values, inexact):
             return Skip("products are exact, as on every CPU with VNNI")
         after = self._judge(values)
-        if after > max(self._goal.within, reduced(before)) or not self._is_closer(values):
+        is_closer = self._is_closer(values, inexact)
+        if after > max(self._goal.within, reduced(before)) or not is_closer:
             return Skip("exact products are as inaccurate")
         weights = {site.name for site in model.sites if site.kind == "weight"}
         products = {site.name for site in model.sites if site.kind == "operator"}
@@ -300,9 +329,9 @@ class _GoalSearch:
             for node in model.nodes
             if not (weights.isdisjoint(node.reads) and products.isdisjoint(node.makes))
         ]
-        nodes: list[str] = []
+        nodes = self._saturating_operators(model, exact)
         codes = find_code_tensors(proto)
-        if codes.tensors:
+        if codes.tensors and not nodes:
             worst = max(
                 CodeSearch(self._case, codes, exact, self._feeds[0]).compare(self._party),
                 key=lambda difference: difference.steps,
@@ -319,6 +348,25 @@ class _GoalSearch:
             nodes, None, self._party.name, "saturation", None, [fact], remedy, *ops[:1]
         )
         return Found(DiagnosisResult(FAULT, [culprit]), self._case)
+
+    def _saturating_operators(self, model: QuantizedModel, exact: Any) -> list[str]:
+        """Return the node whose products differ most from exact ones while the others are in
+        floating point, if operators on integers are all that is quantized.
+        """
+        if any(site.kind != "operator" for site in model.sites):
+            return []
+        every = range(len(model.sites))
+        errors: dict[str, float] = {}
+        for number in every[:_SATURATING]:
+            proto = model.float_at_sites([other for other in every if other != number])
+            try:
+                compute = exact.load(proto)
+                values, right = self._run(proto), [compute(feed) for feed in self._feeds]
+            except BackendError:
+                continue
+            errors[model.sites[number].name] = RmsRatio()(Outputs(values), Outputs(right))
+        worst = max(errors, key=lambda name: errors[name], default="")
+        return [node.name for node in model.nodes if worst and worst in node.makes][:1]
 
     def _quantize_again(
         self,
