@@ -277,7 +277,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
         )
     if site.kind == "operator":
         return (
-            f"Quantize the weight of the node that computes {_plain(site.name)!r} again from its"
+            f"Quantize the weight of the node that computes {_name(site.name)!r} again from its"
             f" float values.{command}"
         )
     if site.kind != "activation":
