@@ -352,8 +352,10 @@ class SourceProgram(Protocol):
         name: its flag without the dashes.
 
     It may have `uses_device`, whether it runs on a device (default: False); if it does, `close`
-    releases memory of that. It may have `weight_dtype`, the half precision in which weights are
-    stored, such as ``bfloat16``; None for none (the default).
+    releases memory of that. It may have a method `on_host` without arguments, which returns the
+    same program on the CPU, or None if it is that already (default: none). It may have
+    `weight_dtype`, the half precision in which weights are stored, such as ``bfloat16``; None for
+    none (the default).
     """
 
     name: str

@@ -138,6 +138,7 @@ class FakeProgram:
         decided: what `decisions` returns for the data.
         otherwise: what `export_again` returns if a statement decides something else, by outcome.
         release: the version of its exporter.
+        host: what `on_host` returns: the program on the CPU.
     """
 
     inputs: Sequence[str]
@@ -153,7 +154,12 @@ class FakeProgram:
     decided: Callable[[Mapping[str, Any]], Sequence[Decision]] = field(default=lambda feed: [])
     otherwise: Mapping[int, Any] = field(factory=dict)
     release: str = ""
+    host: FakeProgram | None = None
     name: str = "program"
+
+    def on_host(self) -> FakeProgram | None:
+        """Return the configured program on the CPU."""
+        return self.host
 
     @property
     def nodes(self) -> Sequence[Node]:

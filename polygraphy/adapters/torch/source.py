@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import io
 import json
@@ -120,6 +121,23 @@ class TorchProgram:
         """Return the half precision in which weights are stored; see the port."""
         self._load()
         return stored_precision(self._model)
+
+    def on_host(self) -> TorchProgram | None:
+        """Return a copy of the program on the CPU; None if it runs there. See the port.
+
+        Raises:
+            BackendError: PyTorch cannot copy it.
+        """
+        self._load()
+        program = program_of(self._model)
+        place = torch.device(program.start(None, compiled=False))
+        program.stop()
+        if place.type == "cpu":
+            return None
+        if isinstance(self._given, TorchFromPath):
+            return TorchProgram(self._given, "cpu")  # Each call loads the file again.
+        with translate_errors("copy"):
+            return TorchProgram(copy.deepcopy(self._model), "cpu")
 
     def close(self) -> None:
         """Move the program back to its original device, and release memory of the other."""

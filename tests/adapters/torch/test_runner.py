@@ -557,3 +557,13 @@ def test_a_class_of_networks_is_not_a_loader_and_a_module_is_a_model(tmp_path: P
     script.write_text("1 / 0\nclass Net(nn.Module):\n    pass\ndef load_model():\n    pass\n")
     with pytest.raises(UsageError, match=r"is a class.*Functions there: load_model\."):
         PytRunner(InvokeFromScript(str(script), "Net")).activate()  # The script does not run.
+
+
+def test_a_program_on_a_device_has_a_copy_on_the_cpu() -> None:
+    net = torch.nn.Linear(2, 2)
+    assert TorchProgram(net).on_host() is None
+    assert TorchProgram(net, device="cpu").on_host() is None
+    program = TorchProgram(net, device="meta")  # The device `meta` stands for a GPU.
+    host = program.on_host()
+    assert host is not None and program.uses_device and not host.uses_device
+    assert next(net.parameters()).device.type == "meta"  # The program itself has not moved.

@@ -711,3 +711,30 @@ def test_a_program_runs_the_steps_on_its_own_states_and_the_first_wrong_one_is_s
     only = evolve(program, outputs=["tanh"])
     with pytest.raises(UsageError, match="no output in common"):
         diagnose(stateful(1), [OnnxrtParty()], data_loader=steps, program=only)
+    tanh = ("aten.tanh", ["sum"], lambda x: np.tanh(x) * np.float32(1.0001))
+    device = evolve(program, steps={**program.steps, "tanh": tanh}, host=program)
+    steps = StepLoader(steps=4, states=["present:past"])
+    with bind(Findings, kept):
+        assert diagnose(stateful(1), [OnnxrtParty()], data_loader=steps, program=device)
+        assert "on the CPU" in kept.summary
+
+
+def on_device(error: float) -> FakeProgram:
+    """Return the program on a device whose function of tanh is less precise by a factor."""
+    steps = {
+        **PROGRAM.steps,
+        "tanh": ("aten.tanh", ["add"], lambda x: (np.tanh(x) * (1 + error)).astype(x.dtype)),
+    }
+    return evolve(PROGRAM, steps=steps, host=PROGRAM)
+
+
+def test_a_less_precise_device_of_the_program_is_no_fault_of_the_model() -> None:
+    kept = found(exported(), on_device(1e-4))
+    assert kept.verdict == "agree"
+    assert found(exported(), evolve(on_device(1e-4), host=None)).verdict != "agree"
+    assert found(exported(), on_device(0.5)).verdict != "agree"
+
+
+def test_a_wrong_model_is_a_fault_also_if_the_program_runs_on_a_device() -> None:
+    [culprit] = found(exported(alpha=0.3), on_device(1e-5)).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["node_leaky_relu"], "attribute")

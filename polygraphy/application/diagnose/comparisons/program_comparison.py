@@ -10,7 +10,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.exported_again import ExportedAgain
 from polygraphy.application.diagnose.golden_files import SavedRun
 from polygraphy.application.diagnose.outcome import StepOutcome
-from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty
+from polygraphy.ports.diagnosing import OpenedProgram, SourceProgram, SuspectedParty
 
 
 @frozen
@@ -19,7 +19,8 @@ class ProgramComparison:
 
     Attributes:
         source: the name of the program.
-        program: the program, opened for the data on which they differ most.
+        given: the program.
+        program: the same, opened for the data on which they differ most.
         feeds: all data.
         feed: those on which they differ most.
         sets: what the program computes of all data, by the outputs of the model.
@@ -31,6 +32,7 @@ class ProgramComparison:
     """
 
     source: str
+    given: SourceProgram
     program: OpenedProgram
     feeds: Sequence[Feed]
     feed: Feed

@@ -37,7 +37,7 @@ class ProgramParty(Party):
 
         def compute_step(feed: Feed) -> dict[str, Any]:
             """Return the outputs of one step of the program, by the names of the model."""
-            return _rename_outputs(program.run(feed), names)
+            return rename_outputs(program.run(feed), names)
 
         return compute_step
 
@@ -55,7 +55,7 @@ def program_party(candidate: Party, program: SourceProgram) -> ProgramParty:
     )
 
 
-def _rename_outputs(outputs: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+def rename_outputs(outputs: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
     """Return the outputs by the names of the model: in order if the numbers are equal, else by
     name.
 

@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.outcome import (
     take_steps,
 )
 from polygraphy.application.diagnose.steps.file_of_program import explain_by_file
+from polygraphy.application.diagnose.steps.program_device import explain_by_device
 from polygraphy.application.diagnose.steps.program_tensors import (
     explain_by_program_outputs,
     explain_by_program_tensors,
@@ -36,6 +37,7 @@ from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.ports.diagnosing import OpenedProgram
 
 STEPS: Sequence[Step[ProgramComparison]] = (
+    explain_by_device,
     explain_by_file,
     explain_by_program_outputs,
     explain_by_program_tensors,
@@ -103,6 +105,7 @@ def _compare(
     case = evolve(case, feed=feed)
     comparison = ProgramComparison(
         request.program.name,
+        request.program,
         program,
         request.feeds,
         feed,

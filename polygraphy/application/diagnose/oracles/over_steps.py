@@ -34,6 +34,7 @@ from polygraphy.application.diagnose.comparisons.step_runs import (
 from polygraphy.application.diagnose.data import StepData
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
+from polygraphy.application.diagnose.steps.program_device import explain_steps_by_device
 from polygraphy.application.diagnose.steps.states.failing_step import explain_failing_step
 from polygraphy.application.diagnose.steps.states.self_check import explain_by_self_check
 from polygraphy.application.diagnose.steps.states.wiring import explain_by_wiring
@@ -64,6 +65,7 @@ from polygraphy.ports.editing import open_model
 
 STEPS_ON_WRONG_STEP: Sequence[Step[StepComparison]] = (
     blame_first_model,
+    explain_steps_by_device,
     explain_by_single_step,
     explain_by_own_steps,
     blame_output,

@@ -32,6 +32,7 @@ SAME_EXPORTER = "same exporter"
 OTHER_EXAMPLE = "other example input"
 OTHER_BRANCH = "other branch"
 OTHER_EXPORTER = "other exporter"
+PROGRAM_ON_CPU = "the program on the CPU"
 
 # Precision and quantization.
 WEIGHTS = "weights"
