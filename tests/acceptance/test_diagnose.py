@@ -253,7 +253,7 @@ def test_a_culprit_is_handed_over_as_a_model_that_fails_by_itself(
         np.testing.assert_allclose(numpy_helper.to_array(tensor), value, rtol=1e-5)
     program = [sys.executable, str(tmp_path / "c" / "reproduce.py")]
     done = subprocess.run(program, cwd="/", capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "FAILED as it is" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1 and "FAILED as is" in done.stdout, done.stdout + done.stderr
     rewrite = document["culprits"][0]["rewrite"]
     assert f"PASSED without {rewrite}" in done.stdout
     text = Path("i.md").read_text()

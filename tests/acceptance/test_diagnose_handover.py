@@ -108,6 +108,6 @@ def test_what_is_saved_shows_the_fault_by_itself(
     assert culprit["origin"] == "net.py:42"
     assert [one.name for one in onnx.load("model_culprit/model.onnx").graph.node] == [node]
     shown = run("model_culprit/reproduce.py", site=site)
-    assert shown.returncode == 1 and "FAILED as it is" in shown.stdout, shown.stdout + shown.stderr
+    assert shown.returncode == 1 and "FAILED as is" in shown.stdout, shown.stdout + shown.stderr
     assert cause == "refusal" or run("model_culprit/reproduce.py", site=None).returncode == 0
     assert culprit["op"] in Path("model_issue.md").read_text()

@@ -155,7 +155,7 @@ def test_a_diagnosis_names_culprits_at_the_top(
     assert junitparser.JUnitXml.fromfile("r.xml").failures == 1
     assert "Culprit: third" in Path("r.md").read_text(encoding="utf-8")
     page = Path("r.html").read_text(encoding="utf-8")
-    assert "What was tried" in page and 'id="graph"' in page
+    assert "Steps of the diagnosis" in page and 'id="graph"' in page
 
 
 def test_seed_and_iterations_are_recorded(two: Path, polygraphy: Run) -> None:

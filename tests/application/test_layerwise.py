@@ -153,7 +153,7 @@ def test_settings_may_name_outputs_of_any_part() -> None:
 def test_parts_are_postprocessed_and_validated() -> None:
     steps = run(Workshop("a"), Workshop("b", np.nan), budget=0)
     steps = Comparator.validate(Comparator.postprocess(steps, TopKPostprocessFunc({"t3": 1})))
-    with pytest.raises(CheckFailedError, match=r"in iteration\(s\) 0\."):
+    with pytest.raises(CheckFailedError, match=r"in iteration 0\."):
         Comparator.compare_accuracy(steps)
     with pytest.raises(UnknownNameError):
         list(Comparator.postprocess(run(Workshop("a"), budget=0), TopKPostprocessFunc({"u": 1})))

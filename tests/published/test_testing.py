@@ -84,8 +84,8 @@ class StaysActive(FakeRunner):
         (lambda: FakeRunner(twice), "name the inputs"),
         (lambda: FakeRunner({}, INPUTS), "has outputs"),
         (lambda: FakeRunner(twice, INPUTS, runtime=-1.0), "positive"),
-        (lambda: Writes(twice, INPUTS), "left alone|same outputs"),
-        (lambda: Counts(twice, INPUTS), "same outputs"),
+        (lambda: Writes(twice, INPUTS), "is not modified|equal outputs"),
+        (lambda: Counts(twice, INPUTS), "equal outputs"),
         (lambda: StaysActive(twice, INPUTS), "after the block"),
     ],
 )

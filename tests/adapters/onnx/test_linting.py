@@ -482,10 +482,8 @@ def test_a_loop_that_does_not_end_is_not_tried(tmp_path: Path) -> None:
     assert lint(_saved(tmp_path, model), OnnxrtTrial()).passing
 
 
-@pytest.mark.parametrize(("shape", "count"), [([1, 64], 1), ([1, 64, 1], 0)])
-def test_a_signal_of_another_rank_than_the_standard_says_is_a_warning(
-    tmp_path: Path, shape: list[int], count: int
-) -> None:
+@pytest.mark.parametrize(("shape", "count"), [([64], 1), ([1, 64], 0), ([1, 64, 1], 0)])
+def test_a_signal_has_two_or_three_dimensions(tmp_path: Path, shape: list[int], count: int) -> None:
     node = helper.make_node("STFT", ["x", "step", "window"], ["y"], name="stft")
     weights = [
         numpy_helper.from_array(np.array(16, np.int64), "step"),
@@ -495,5 +493,4 @@ def test_a_signal_of_another_rank_than_the_standard_says_is_a_warning(
     graph = helper.make_graph([node], "g", [models.value("x", shape)], outputs, weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     entries = lint(_saved(tmp_path, model), OnnxrtTrial()).entries
-    found = [entry for entry in entries if "STFT requires rank 3" in entry.message]
-    assert len(found) == count and all(entry.level == WARNING for entry in found)
+    assert len(entries) == count

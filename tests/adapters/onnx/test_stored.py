@@ -234,7 +234,7 @@ def test_a_file_that_changes_meanwhile(tmp_path: Path, is_external: bool) -> Non
     with pytest.raises(FileError, match="No such file"):
         save_onnx(model, str(out))
     changed.write_bytes(content)
-    with pytest.raises(FileError, match=f"{changed.name} contains weights of the model"):
+    with pytest.raises(FileError, match=f"{changed.name}, which contains weights of the model"):
         save_onnx(model, str(out))
     assert out.read_bytes() == b"before"
     assert {each.name for each in tmp_path.iterdir()} == {"m.onnx", changed.name, "out.onnx"}

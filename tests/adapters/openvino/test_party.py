@@ -116,7 +116,7 @@ def test_a_program_of_openvino_alone_shows_a_fault(off: float, tmp_path: Path) -
     assert "polygraphy" not in program.read_text()
     done = subprocess.run([sys.executable, program], check=False, capture_output=True, text=True)
     assert done.returncode == bool(off), done.stderr
-    said = "FAILED as it is: 'y' is wrong in" if off else "PASSED as it is: 'y'"
+    said = "FAILED as is: 'y' differs in" if off else "PASSED as is: 'y'"
     assert done.stdout.startswith("openvino 20") and said in done.stdout
 
 

@@ -78,7 +78,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         ('{"format": "polygraphy execution profile", "version": 1, "models": [], "profiles": []}', "damaged"),
         ("{}", "not an execution profile"),
         ('[{"cat": "Session", "ph": "X", "name": "x"}]', "no complete run"),
-        ('[{"count": 3}]', "no times of layers"),
+        ('[{"count": 3}]', "contains no layer times"),
         ("layerName;execStatus\n", "not an execution profile"),
         ("layerName;execStatus;layerType\n", "no executed node"),
         ('{"report_type": "average", "real_time": 1', "damaged"),

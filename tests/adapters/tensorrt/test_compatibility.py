@@ -26,7 +26,7 @@ def test_operators_that_the_parser_does_not_know_are_named(
     assert not check_compatibility(path, {"trt": _runner()})
     shown = capsys.readouterr().out
     assert "trt cannot run the model. It cannot be built." in shown
-    assert "UNSUPPORTED | trt | Op: CustomOp | Node(s): custom" in shown
+    assert "UNSUPPORTED | trt | Op: CustomOp | Nodes: custom" in shown
 
 
 def test_a_model_that_the_parser_takes_has_no_such_operators(

@@ -51,9 +51,7 @@ def test_tf32_is_known_and_left_out_for_float32(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "computes_in_tf32", lambda: True)
     party = TrtParty(tf32=True, builder_optimization_level=1)
     assert party.lowers_to == "tf32"
-    assert (
-        party.compute_precision is not None and party.compute_precision.option == "leave out --tf32"
-    )
+    assert party.compute_precision is not None and party.compute_precision.option == "omit --tf32"
     assert party.in_float32().options == {"builder_optimization_level": 1}
     assert party.load("m.onnx")._settings["tf32"] is True
     assert party.load("m.onnx", plain=True)._settings["tf32"] is None
