@@ -25,6 +25,19 @@ from tests.support.models import make, value
 from tests.support.parties import CountingParty, WrongRewriter
 
 
+def products_saturate(model: onnx.ModelProto) -> bool:
+    """Return whether products of uint8 and int8 saturate also if they are requested to be exact."""
+    party = OnnxrtParty().with_exact_products()
+    assert party is not None
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    feed = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+    exact = OnnxParty().load(model)(feed)
+    return any(
+        not np.allclose(value, exact[name], rtol=1e-3, atol=1e-3)
+        for name, value in party.load(model)(feed).items()
+    )
+
+
 def found(
     model: onnx.ModelProto, reference: onnx.ModelProto | None = None, level: str | None = None
 ) -> tuple[str, Any]:
@@ -132,6 +145,8 @@ def spread(*, quantized: bool, wide: int | None) -> onnx.ModelProto:
 @pytest.mark.parametrize("wide", [None, 0, 1])
 def test_a_product_of_integers_whose_scale_fits_few_columns_is_named(wide: int | None) -> None:
     models = [spread(quantized=quantized, wide=wide) for quantized in (True, False)]
+    if wide is None and products_saturate(models[0]):
+        pytest.skip("this release of ONNX Runtime saturates products on this CPU in any case")
     verdict, culprits = found(*models)
     names = [(one["nodes"], one["cause"]) for one in culprits]
     assert names == ([] if wide is None else [([f"product{wide}_quant"], "quantization")])
