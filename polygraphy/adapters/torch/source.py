@@ -123,11 +123,7 @@ class TorchProgram:
         return stored_precision(self._model)
 
     def on_host(self) -> TorchProgram | None:
-        """Return a copy of the program on the CPU; None if it runs there. See the port.
-
-        Raises:
-            BackendError: PyTorch cannot copy it.
-        """
+        """Return a copy of the program on the CPU; None if it runs there. See the port."""
         self._load()
         program = program_of(self._model)
         place = torch.device(program.start(None, compiled=False))

@@ -14,7 +14,7 @@ from polygraphy.application.diagnose.comparisons.step_runs import Judge, run_sid
 from polygraphy.application.diagnose.oracle import Oracle
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
-from polygraphy.domain.diagnosis.words import reasons, titles
+from polygraphy.domain.diagnosis.words import program_evidence, titles
 from polygraphy.ports.diagnosing import SourceProgram
 
 _SMALL = 1e-2
@@ -80,5 +80,5 @@ def _agree(case: Case, program: str, relative: float) -> StepOutcome:
     """Return "agree" if the difference of two devices is small."""
     if relative > _SMALL:
         return Skip("the program computes something else on its device")
-    reason = reasons.agrees_with_program_on_cpu(program, relative)
+    reason = program_evidence.agrees_with_program_on_cpu(program, relative)
     return Found(DiagnosisResult(AGREE, reason=reason), case)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.domain.diagnosis.facts import Fact, fact
+from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import count_text, quote_all
 
@@ -227,3 +227,14 @@ def frozen_number(op: str, name: str, value: str, expected: str) -> str:
 def other_example(value: str) -> str:
     """Return the fact that a number differs with another example."""
     return f"Exported with another example, it is {value}."
+
+
+@statement
+def agrees_with_program_on_cpu(program: str, relative: float) -> str:
+    """Return the sentence that a model matches its program on the CPU, and how much the program
+    differs from that on its device.
+    """
+    return (
+        f"The model computes what {program} computes on the CPU. On its device, {program} itself"
+        f" differs from that by up to {relative:.2g} x RMS."
+    )

@@ -130,17 +130,6 @@ def not_comparable(party: str, kind: str) -> str:
 
 
 @statement
-def agrees_with_program_on_cpu(program: str, relative: float) -> str:
-    """Return the sentence that a model matches its program on the CPU, and how much the program
-    differs from that on its device.
-    """
-    return (
-        f"The model computes what {program} computes on the CPU. On its device, {program} itself"
-        f" differs from that by up to {relative:.2g} x RMS."
-    )
-
-
-@statement
 def results_in_tf32(count: int) -> str:
     """Return the sentence that saved results only differ by the precision of products."""
     tensors = count_text(count, "saved tensor")
