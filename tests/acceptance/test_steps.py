@@ -113,6 +113,8 @@ def test_a_model_that_disagrees_with_itself_needs_no_second_backend(
     assert done.code == 1
     culprit = json.loads((folder / "r.json").read_text())["culprits"][0]
     assert (culprit["nodes"], culprit["cause"]) == ([CULPRITS[fault][0]], CULPRITS[fault][1])
+    if fault == "crossed":
+        assert (culprit["facts"][0]["step"], culprit["facts"][0]["position"]) == (1, 4)
 
 
 @pytest.mark.parametrize("slots", [0, 16])

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from polygraphy.adapters.onnx.describe.reading import describe_file as describe_onnx
+from polygraphy.application.models.capability import _not_run
 from polygraphy.application.models.model_inspection import inspect_model
 from polygraphy.binding import bind, resolve
 from polygraphy.domain.errors import UsageError
@@ -93,3 +94,14 @@ def test_quantized_tensors_are_listed_with_their_losses(tmp_path: Path) -> None:
     assert {one.kind for one in found.values()} >= {"activation", "weight"}
     assert all(one.loss is not None for one in found.values())
     assert found["r1"].loss > 5 * found["r1"].least > 0
+
+
+def test_a_check_of_compatibility_names_the_nodes_that_a_backend_refuses(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        g (double[2] x) => (double[2] y) { a = Neg (x) y = Sinh (a) }
+    """)
+    model.graph.node[1].name = "sinh"
+    onnx.save(model, tmp_path / "m.onnx")
+    [node] = _not_run(str(tmp_path / "m.onnx"), "onnxrt")
+    assert (node.name, node.op) == ("sinh", "Sinh")

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
-from polygraphy.application.compare.verification import verify
+from polygraphy.application.compare.verification import _Pair, verify
 from polygraphy.application.diagnose.precision.half import try_half_precision
 from polygraphy.backend.onnx import convert_to_bf16, convert_to_fp16
 from polygraphy.binding import bind
+from polygraphy.common import TensorMetadata
 from polygraphy.comparator import SimpleCompareFunc
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -274,3 +275,14 @@ def test_weights_of_nodes_that_stay_in_float32_are_not_rounded() -> None:
         changed = numpy_helper.to_array(after) - numpy_helper.to_array(before)
         assert (changed.any(), np.abs(changed).max() < 0.01) == (is_rounded, True)
     assert OnnxNarrowModels().widen_model(model, like=model) == model
+
+
+def test_an_edited_model_gets_data_of_its_types_and_tensors_as_the_original_computed_them() -> None:
+    then = TensorMetadata().add("x", np.float16, (2,)).add("inside", np.float16, (2,))
+    pair = _Pair(None, None, then, None)
+    array = np.array([1.0, 2.0], np.float32)
+    values = pair.convert_feed({"x": array}, {"inside": array})
+    assert {name: str(value.dtype) for name, value in values.items()} == {
+        "x": "float16",
+        "inside": "float32",
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polygraphy.cli.commands.listing import COMMANDS, load_command
+from polygraphy.cli.declare import errors
 from polygraphy.cli.main import main
 
 REASON = "has no effect, because nothing in this program uses it."
@@ -47,6 +48,16 @@ def test_what_is_used_or_is_the_default_is_not(
 ) -> None:
     assert main([*words.split(), "--gen-script", "-"]) == 0
     assert "has no effect" not in capsys.readouterr().err
+
+
+def test_only_messages_after_a_count_are_searched_for_flags(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    errors.warn("--first: has no effect.")
+    count = errors.message_count()
+    assert not errors.was_named(["--first"], count)
+    errors.warn("--second, --third: has no effect.")
+    assert errors.was_named(["--third"], count) and not errors.was_named(["--fourth"])
 
 
 def test_what_was_named_with_a_better_reason_is_not_named_again(

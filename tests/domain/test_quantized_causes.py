@@ -163,3 +163,17 @@ def test_zero_points_of_channels_are_named() -> None:
     site = Site("w", "weight", smaller, None, smaller.values(codes), exact, codes)
     loss = weight_loss(site)
     assert loss is not None and cause_of(site, loss) == SCALE
+
+
+def test_a_weight_is_judged_as_a_whole_or_by_the_channels_that_have_a_scale() -> None:
+    exact = np.random.default_rng(3).normal(size=(3, 64))
+    right, wrong = np.full(3, 0.03), np.array([0.03, 0.4, 0.03])
+    scales = {None: np.array(0.03), 0: wrong, 1: right}
+    losses = {}
+    for axis in (None, 0):
+        stored = Scheme("int8", scales[axis], np.zeros(np.shape(scales[axis])), axis or 0)
+        values = stored.values(stored.codes(exact))
+        losses[axis] = weight_loss(Site("w", "weight", stored, None, values, exact))
+    whole, by_channel = losses[None], losses[0]
+    assert whole is not None and whole.channel is None and whole.loss < 0.02
+    assert by_channel is not None and by_channel.channel == 1 and by_channel.loss > 0.1

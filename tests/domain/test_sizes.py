@@ -216,6 +216,7 @@ def moved(kind: Any, numbers: tuple[int, ...], shape: Any = None, of: Layout = J
         (moved("take", (1, 3, 1 << 62, 1), (1, 6, 8)), (1, 3, 8), ["y[:, 0]", "y[:, 1:3]"]),
         (moved("take", (1, -1, -7, -1), (1, 6, 8)), (1, 6, 8), ["y[:, 2:6]", "y[:, 0:2]"]),
         (moved("take", (1, 4, 6, 1), (1, 6, 8)), (1, 2, 8), ["y[:]"]),  # Nothing is left of "a".
+        (moved("take", (1, 2, 5, 1), (1, 6, 8)), (1, 3, 8), ["y[:, 0:2]", "y[:, 2]"]),
         (moved("choose", (2,), (1, 6, None)), (1, 6, 3), ["y[:, 0:4]", "y[:, 4:6]"]),
         (
             Layout("pad", operands=(JOIN, leaf("p")), numbers=(0, 0, 1, 0)),

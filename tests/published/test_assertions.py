@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.files.small.goldens import MOST_BYTES, Golden, golden_in, save_golden
+from polygraphy.adapters.files.small.goldens import (
+    MOST_BYTES,
+    Golden,
+    golden_in,
+    hash_of_inputs,
+    save_golden,
+)
 from polygraphy.assertions import (
     OutputsDiffer,
     _flags_of_all,
@@ -173,3 +179,18 @@ def test_a_mistake_is_one_line(backends: list[str], said: str) -> None:
         assert_outputs_match(MODEL, backends)
     assert "\n" not in str(caught.value)
     assert caught.value.says_enough  # type: ignore[attr-defined]
+
+
+def test_inputs_are_recognized_by_names_types_shapes_and_elements() -> None:
+    array = np.arange(4, dtype=np.int32)
+    feeds = [
+        {"x": array},
+        {"y": array},
+        {"x": array.view(np.float32)},
+        {"x": array.reshape(2, 2)},
+        {"x": array[::-1]},
+        {"x": np.array(["a", "b"], object)},
+        {},
+    ]
+    assert len({hash_of_inputs(feed) for feed in feeds}) == len(feeds)
+    assert hash_of_inputs({"a": array, "b": array}) == hash_of_inputs({"b": array, "a": array})

@@ -72,6 +72,16 @@ class Counts(FakeRunner):
         return {"y": np.array([len(self.feeds)])}
 
 
+class IsNeverActive(FakeRunner):
+    @property
+    def is_active(self) -> bool:
+        return False
+
+    @is_active.setter
+    def is_active(self, value: bool) -> None:
+        pass
+
+
 class StaysActive(FakeRunner):
     def deactivate(self) -> None:
         pass
@@ -87,6 +97,7 @@ class StaysActive(FakeRunner):
         (lambda: Writes(twice, INPUTS), "is not modified|equal outputs"),
         (lambda: Counts(twice, INPUTS), "equal outputs"),
         (lambda: StaysActive(twice, INPUTS), "after the block"),
+        (lambda: IsNeverActive(twice, INPUTS), "inside the block"),
     ],
 )
 def test_runners_that_break_a_promise_are_found(make: Callable[[], Any], promise: str) -> None:

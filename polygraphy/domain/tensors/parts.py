@@ -299,7 +299,7 @@ def _label_slice(layout: Layout, shape: Shape, number: Callable[[Layout], int]) 
     labels = _labels(layout.operands[0], before, number)
     if labels.shape[axis] == 1:
         return labels
-    at = np.arange(length)[slice(start, None if stop < -length else stop, step)]
+    at = np.arange(length)[start:stop:step]
     if len(at) != shape[axis]:
         raise UnresolvedError
     return labels.take(at, axis)

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.console.verdicts import log_summary
+from polygraphy.adapters.console.numbers import format_number
+from polygraphy.adapters.console.verdicts import log_iteration, log_output, log_summary
 from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.verification import verify
 from polygraphy.binding import bind
 from polygraphy.comparator import IterationResult, RunResults
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.accuracy.summarizing import comparisons_of
 from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
 from polygraphy.domain.report.summary import passing_threshold
@@ -123,3 +124,44 @@ def test_nobody_gave_the_tolerances_of_a_verification() -> None:
         iteration = compared["edited", "original"][0]
         assert iteration["y"].thresholds.reason == "that of the verification"
     assert given.thresholds_for("y").reason == "as given"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_judged", "lines"),
+    [
+        (
+            True,
+            True,
+            ["PASSED | Output: 'y'", "PASSED | mine | All outputs matched | Outputs: ['y']"],
+        ),
+        (0, True, ["FAILED | Output: 'y' | 0", "FAILED | mine | Mismatched outputs: ['y']"]),
+        (0, False, ["FAILED | Output: 'y' | 0"]),
+    ],
+)
+def test_answers_of_functions_of_users_are_passed_or_failed(
+    capsys: pytest.CaptureFixture[str], answer: Any, is_judged: bool, lines: list[str]
+) -> None:
+    outputs = IterationResult({"y": np.zeros(1)})
+    pair = PairResult(("0", "1"), 0, "mine", {"y": answer}, (outputs, outputs), is_judged)
+    log_output(pair, "y", answer)
+    log_iteration(pair)
+    assert [
+        line.partition("] ")[2].strip() for line in capsys.readouterr().out.splitlines()
+    ] == lines
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.123456, "0.12346"),
+        (np.float32(1.5), "1.5"),
+        (1234567, "1.2346e+06"),
+        (1 + 2j, "1+2j"),
+        (True, "True"),
+        (None, "None"),
+        ("a", "a"),
+        ([1], "[1]"),
+    ],
+)
+def test_numbers_have_five_digits(value: Any, text: str) -> None:
+    assert format_number(value) == text

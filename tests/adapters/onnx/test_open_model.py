@@ -35,6 +35,17 @@ def extract_nodes(model: onnx.ModelProto, nodes: Collection[int]) -> onnx.ModelP
     return part
 
 
+def test_a_model_is_opened_as_it_is_or_with_its_functions_as_nodes() -> None:
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[2] x) => (float[2] y) { y = local.Twice(x) }
+        <domain: "local", opset_import: ["": 17]>
+        Twice (x) => (y) { y = Add(x, x) }
+    """)
+    assert open_model(model, as_it_is=True).operators == ["Twice"]
+    assert open_model(model).operators == ["Add"]
+
+
 def test_operators_are_reported() -> None:
     assert open_model(models.custom_op()).operators == ["CustomOp", "Relu"]
 

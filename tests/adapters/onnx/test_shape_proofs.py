@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import parser
 
+from polygraphy.adapters.onnx.fold.shape_values import Element, plus
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from tests.adapters.onnx.running import copied
 
@@ -151,3 +153,13 @@ def test_broadcast_dimensions_are_not_taken_for_equal() -> None:
     body += "c = Add(x, b) y = Relu(c)"
     model = parser.parse_model(f"{HEAD} m (float[N,2,H,W] x) => (float[N,2,P,Q] y) {{ {body} }}")
     assert check(model, SIZES) >= 2
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "total"),
+    [(2, 3, 5), ("n", 0, "n"), (0, "n", "n"), ("n", 1, None), ("n", "m", None), (None, 2, None)],
+)
+def test_sums_of_lengths_are_known_if_both_are_or_one_is_zero(
+    left: Element, right: Element, total: Element
+) -> None:
+    assert plus(left, right) == total

@@ -273,6 +273,18 @@ def test_what_cannot_be_split_is_not(name: str) -> None:
         shard_model(model, find_shard_hints(model, parallelism="TP", nb_rank=2))
 
 
+def test_a_length_that_is_copied_from_another_axis_is_not_split() -> None:
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,4,16] x) => (float[8,8] y) <int64[2] shape = {8, 0}>
+        { h = MatMul(x, w1) r = Reshape(h, shape) y = MatMul(r, w2) }
+    """)
+    for name, dims in (("w1", (16, 4)), ("w2", (4, 8))):
+        model.graph.initializer.append(numpy_helper.from_array(random(dims, 1), name))
+    with pytest.raises(ModelError, match="Nothing in the model can be split"):
+        shard_model(model, find_shard_hints(model, parallelism="TP", nb_rank=2))
+
+
 def test_sizes_that_do_not_divide_stay_whole() -> None:
     # Four heads cannot be given to three devices; 24 hidden units can.
     parts = shard_model(transformer(), find_shard_hints(transformer(), parallelism="TP", nb_rank=3))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from onnx.parser import parse_model
 
+from polygraphy.adapters.tensorrt.library import module
 from polygraphy.adapters.tensorrt.library.module import Reasons
 from polygraphy.adapters.tensorrt.network.onnx_network import parsing_failed
 
@@ -20,10 +21,9 @@ MODEL.graph.node[1].name = "add"
 
 def refusing(**error: Any) -> Any:
     """Return a parser with one error."""
+    facts = {"code": "ErrorCode.UNSUPPORTED_NODE", "desc": "no way", **error}
     reported = SimpleNamespace(
-        code=lambda: "ErrorCode.UNSUPPORTED_NODE",
-        desc=lambda: "no way",
-        **{name: (lambda value=value: value) for name, value in error.items()},
+        **{name: (lambda value=value: value) for name, value in facts.items()}
     )
     return SimpleNamespace(num_errors=1, get_error=lambda index: reported)
 
@@ -40,3 +40,18 @@ def test_an_error_without_a_node_is_said_as_it_is(node: int) -> None:
     said = str(parsing_failed(refusing(node=node), "m.onnx", Reasons(), lambda: MODEL))
     assert "UNSUPPORTED_NODE: no way" in said
     assert "opset" not in said
+
+
+@pytest.mark.parametrize("text", ["DLA validation failed", "no way"])
+def test_advice_about_dla_is_for_errors_of_dla_only(text: str) -> None:
+    parser = refusing(node=-1, desc=text)
+    said = str(parsing_failed(parser, "m.onnx", Reasons(), lambda: MODEL))
+    assert ("on a machine without DLA" in said) == (text != "no way")
+
+
+def test_gpus_are_named_if_there_is_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_count_gpus", lambda: 2)
+    monkeypatch.setattr(module, "_name_gpu", lambda driver, index: f"{driver} {index}")
+    for driver, names in (("card", ["card 0", "card 1"]), (None, [])):
+        monkeypatch.setattr(module, "_driver", lambda driver=driver: driver)
+        assert module.gpu_names() == names

@@ -61,6 +61,12 @@ def test_all_at_once() -> None:
     assert second == (1.0, 1.0, 0, 0, 1.0, 0.0, 1.0, 0, 1.0, {0.0: 1.0, 0.25: 1.0, 1.0: 1.0})
 
 
+def test_rows_without_zeros_have_none() -> None:
+    described = describe_rows(np.array([[1.0, 2.0], [3.0, 4.0]]), (0.5,))
+    assert described is not None
+    assert [row[7] for row in described] == [0, 0]
+
+
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e200, 1.7e308])
 def test_what_needs_more_care_is_left_to_others(odd: float) -> None:
     with np.errstate(all="ignore"):

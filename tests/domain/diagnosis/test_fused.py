@@ -13,7 +13,8 @@ from polygraphy.domain.diagnosis.fused import (
     trace_suspects,
 )
 from polygraphy.domain.diagnosis.pairing import pair_graphs
-from polygraphy.domain.diagnosis.two_models import suspects
+from polygraphy.domain.diagnosis.two_models import Suspect, suspects
+from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.graph import (
     Attribute,
     Graph,
@@ -75,6 +76,13 @@ def test_a_fused_node_stands_for_the_nodes_between_tensors_that_both_have():
     model = plain()
     assert nodes_behind_fused(model, fused(plain()), 0) == (0, 1, 2)
     assert region(model, "y", ["l"]) == (3,)
+
+
+def test_what_else_differs_in_a_fused_node_is_in_the_node_of_its_operator():
+    model, pairing = plain(), pair_graphs(fused(plain()), fused(plain()))
+    suspect = Suspect((0,), "structure", changes.differs())
+    [found] = trace_suspects([suspect], pairing, model)
+    assert [model.nodes[index].label for index in found.nodes] == ["conv"]
 
 
 @pytest.mark.parametrize(

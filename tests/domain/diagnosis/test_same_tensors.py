@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.borrowed import Borders, SameTensors, _as, is_close
+from polygraphy.domain.diagnosis.borrowed import Borders, SameTensors, _as, is_close, is_informative
 from polygraphy.domain.model.graph import Graph, Node
 
 
@@ -41,3 +41,9 @@ def test_an_equal_part_of_a_tensor_does_not_show_that_its_maker_is_right() -> No
 def test_an_empty_weight_has_no_parts_to_borrow() -> None:
     assert [*_as(np.zeros((0, 3)), np.ones((2, 3)))] == []
     assert len([*_as(np.ones((4, 3)), np.ones((2, 3)))]) == 2
+
+
+def test_arrays_that_match_others_by_accident_show_nothing() -> None:
+    assert is_informative(np.array([0.5, 1.5]))
+    for array in (np.arange(9), np.array([0.5]), np.full(9, np.nan), np.full(9, 0.5)):
+        assert not is_informative(array)

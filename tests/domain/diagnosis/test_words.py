@@ -41,6 +41,8 @@ SENTENCES = [
     (evidence.wrong_from_saved("y", OFF, "saved", ["onnx", "onnxrt"]),
      "Computed from its saved inputs, 'y' is 1.24 at [0, 2], expected 0.52 (in onnx and onnxrt)."),
     (evidence.match_after_restoring(2), "Restoring only these 2 differences makes all outputs match."),
+    (evidence.runs_without(["Fusion"], "onnxrt"), "With Fusion disabled, onnxrt runs the whole model."),
+    (evidence.runs_without([], "onnxrt", False), "With all rewrites disabled, onnxrt runs them."),
     (evidence.right_without_rewrites([]), "With only all rewrites disabled, all outputs match."),
     (evidence.refusal("onnxrt", "no kernel", because=True),
      "onnxrt refuses the model because of this: no kernel"),

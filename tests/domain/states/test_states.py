@@ -14,12 +14,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.comparator import DataLoader, StepLoader
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.domain.states.cache_sizes import mask_sizes
+from polygraphy.domain.model.graph import Graph, Node, Tensor, Weight
+from polygraphy.domain.states.aligning import at_once
+from polygraphy.domain.states.cache_sizes import cache_sizes, mask_sizes
 from polygraphy.domain.states.loading import read_graph
 from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
 from polygraphy.domain.states.names import pairs_by_config, pairs_by_name
-from polygraphy.domain.states.pairs import GROWS, REPLACED, RING, SLOTS, StatePair
+from polygraphy.domain.states.pairs import GROWS, REPLACED, RING, SLOTS, StatePair, _slot_axis
 from polygraphy.domain.states.plan import StatePlan
+from polygraphy.domain.states.position_limits import Positions
 from polygraphy.domain.states.uses import (
     CHUNK,
     LAST,
@@ -139,6 +142,14 @@ def test_lengths_of_grouped_attention_have_roles() -> None:
     plan = plan_of(helper.make_model(graph))
     assert plan.pairs[0] == StatePair("present_key", "past_key", GROWS, 2)
     assert (plan.roles.of["seqlens_k"], plan.roles.of["total"]) == (LAST, TOTAL)
+    feeds = [
+        StepFeed({name: np.zeros((1, step.length, 8), "f") for name in "qkv"}, step, plan.pairs)
+        for step in (StepFacts(0, 0, 3), StepFacts(1, 3, 1))
+    ]
+    joined = at_once(plan, feeds, 1)
+    assert (joined["q"].shape, joined["total"].tolist(), joined["seqlens_k"].tolist()) == (
+        (1, 4, 8), 4, [3]
+    )  # fmt: skip
     value = plan.value("seqlens_k", 1, 5, {})
     assert (value.dtype, value.tolist()) == (np.dtype(np.int32), [5])
 
@@ -269,6 +280,12 @@ def test_windows_and_offsets_of_tables_follow_from_how_positions_are_compared() 
     [note] = [note for note in loader.notes if "Not reached" in note]
     assert "'place_table' of positions has 16 positions, this run 5: --steps 13 reaches" in note
     assert "is 6 positions wide, this run 5: --steps 4 goes beyond it" in note
+    for rows, length in ((2, 2), (1, 0)):  # A table with a single row is no table of positions.
+        graph = Graph(
+            nodes=(Node("", "Gather", "", ("table", "at"), ("y",)),),
+            weights=(Weight("table", "float32", (rows, 4)),),
+        )
+        assert Positions(graph, ["at"])._table_length(graph, graph.nodes[0]) == length
 
 
 def test_states_that_only_order_shows_are_those_that_their_outputs_depend_on() -> None:
@@ -676,3 +693,25 @@ def test_a_mask_in_a_single_run_covers_the_past_and_the_new_position() -> None:
     shared = read_graph(onnx.parser.parse_model(text.replace("1,T", "1,S")))
     assert graph is not None and shared is not None
     assert (mask_sizes(graph), mask_sizes(shared)) == ({"T": 2}, {})
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "expected"),
+    [
+        ((5, 2, 3), -3, 0),
+        ((5, 2, 3), -4, 1),
+        ((1, 2, 3), 0, 1),
+        ((1, 2), 0, None),
+        ((1, 2, 3), None, 1),
+        (None, 2, 2),
+    ],
+)
+def test_slots_are_on_the_axis_of_their_indices_if_it_has_several_places(
+    shape: tuple[int, ...] | None, axis: int | None, expected: int | None
+) -> None:
+    assert _slot_axis(Tensor("past", "float32", shape), axis) == expected
+
+
+def test_caches_with_numbers_as_sizes_have_no_names_to_find_out() -> None:
+    tensor = Tensor("past", "float32", ("B", 2, 8, 4))
+    assert cache_sizes(Graph(inputs=(tensor,)), (), None) == {}
