@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -31,8 +32,8 @@ from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.states.memory import StepFeed
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import one_line
-from polygraphy.domain.tensors.shapes import command_line_shape
+from polygraphy.domain.tensors.naming import one_line, typeable
+from polygraphy.domain.tensors.shapes import command_line_shape, quote_name
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Promise, Runner, RunnerExtras
 
@@ -79,9 +80,15 @@ def explain_assumptions(data_loader: Any) -> Iterator[None]:
             shapes = " ".join(
                 f"{name}:{command_line_shape(shape)}" for name, shape in assumed.items()
             )
+            larger: Mapping[str, Sequence[int]] = getattr(data_loader, "larger", None) or assumed
+            example = " ".join(
+                typeable(shlex.quote(f"{quote_name(name)}:{command_line_shape(shape)}"))
+                for name, shape in larger.items()
+            )
             chosen = (
                 f"The shapes of the data are {one_line(shapes)}, with 1 for each dynamic"
-                " dimension. If the model cannot run with these shapes, set --input-shapes."
+                " dimension. If the model cannot run with these shapes, set --input-shapes"
+                + (f", for example: --input-shapes {example}" if larger != assumed else ".")
             )
             is_sentence = str(error).rstrip().endswith((".", "?", "!"))
             error.hint = f"{error.hint} {chosen}".strip() if is_sentence else f"| {chosen}"

@@ -19,7 +19,8 @@ from polygraphy.domain.accuracy.output_rows import (
     row_in_words,
 )
 from polygraphy.domain.arithmetic import Difference
-from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, distribution_of
+from polygraphy.domain.compare.distribution import distribution_of
+from polygraphy.domain.compare.result import CompareResult, OutputCompareResult
 from polygraphy.domain.results.results import names_of_runs
 from polygraphy.domain.tensors.naming import count_text, differing, in_percent
 
@@ -193,7 +194,8 @@ def pass_sentence(comparisons: Sequence[Comparison]) -> str:
     if worst is not None and excess == 0:
         facts += "; every element is equal"
     elif worst is not None and excess is not None:
-        facts += f"; largest error: {in_percent(excess)} of the tolerance ({worst[1].name!r})"
+        share = f"{'at most ' if excess == 1 else ''}{in_percent(excess)}"
+        facts += f"; largest error: {share} of the tolerance ({worst[1].name!r})"
     return f"{facts}."
 
 

@@ -16,9 +16,10 @@ from polygraphy.domain.arithmetic.similarity import (
     ulp_distances,
 )
 from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.compare.distribution import distribution_of
 from polygraphy.domain.compare.metric import Measured, MetricCompareFunc
 from polygraphy.domain.compare.pairwise import Side
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult, distribution_of
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.rounding import coarsest_between
 from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for

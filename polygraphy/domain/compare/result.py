@@ -294,6 +294,7 @@ class OutputCompareResult(CompareResult):
     """The part of the output that the verdict is about, such as ``scores (output[:, 4:6])``; "" for
     all of it."""
     _kept: KeptDifferences | None = None
+    _excess: float | None = None
 
     def __init__(
         self,
@@ -466,18 +467,20 @@ class OutputCompareResult(CompareResult):
         """Return the tolerance needed, as a multiple of the tolerance allowed: at most 1 if passed,
         infinite if no tolerance is enough.
         """
-        if self.passed:
-            return min(1.0, max(map(self._excess_bound, self.tolerance.check_error_stat)))
-        return max(map(self._excess_of, self.tolerance.check_error_stat))
+        if self._excess is not None:
+            return self._excess
+        excess = max(map(self._excess_of, self.tolerance.check_error_stat))
+        return min(1.0, excess) if self.passed else excess
 
     def _excess_of(self, statistic: str) -> float:
         """Return a statistic as a multiple of its tolerance."""
-        if statistic != "elemwise":
-            return self._excess_bound(statistic)
+        bound, limits = self._excess_bound(statistic), self.tolerance
+        if statistic != "elemwise" or bound <= 1:
+            return bound
         worst = self.mismatches.worst if self.mismatches is not None else None
-        if worst is None:
-            return self._excess_bound(statistic)
-        return self._ratio(worst.absolute, worst.relative)
+        if worst is None and self.difference is not None:  # All match: ask a stricter limit.
+            worst = self.difference.mismatches(limits.atol * 1e-6, limits.rtol * 1e-6).worst
+        return bound if worst is None else self._ratio(worst.absolute, worst.relative)
 
     def _excess_bound(self, statistic: str) -> float:
         """Return the excess of a statistic; for single elements an upper bound, because the maxima
@@ -527,7 +530,7 @@ class OutputCompareResult(CompareResult):
     def set_thresholds(self, thresholds: Tolerance) -> None:
         """Judge the same differences by new thresholds."""
         super().set_thresholds(thresholds)
-        self._passed = self._mismatches = self._is_rounding = None
+        self._passed = self._mismatches = self._is_rounding = self._excess = None
 
     @property
     def nbytes(self) -> int:
@@ -558,6 +561,8 @@ class OutputCompareResult(CompareResult):
         if not self.passed:  # Why is only asked of failures.
             _ = self.is_rounding
         if self.difference is not None:
+            if max(map(self._excess_bound, self.tolerance.check_error_stat)) > 1:
+                self._excess = self.excess  # Which the maxima alone do not tell.
             known = self.difference.metrics_without_pass() if self.quantile is None else None
             if known is not None:
                 self._metrics = dict(zip(_FIELDS, (*known, None, None)))
@@ -670,30 +675,3 @@ def from_columns(columns: Columns) -> Iterator[OutputCompareResult]:
         result._metrics.update(zip(_PLAIN, metrics[width * number : width * (number + 1)]))
         vars(result).update(zip(_COMMON, shared[count * number : count * (number + 1)]))
         yield result
-
-
-def distribution_of(difference: Difference) -> dict[str, Any]:
-    """Return ``min``, ``max``, ``mean``, ``std``, ``median``, ``p90``, ``p95`` and ``p99`` of the
-    absolute error, the number of ``nan`` errors, and a ``histogram`` with ``counts`` and
-    ``bin_edges``.
-
-    Statistics are those of the errors that are not NaN; of empty outputs all are 0.
-    """
-    summary = difference.absolute()
-    drawn = difference.absolute_histogram()
-    statistics = {
-        "min": summary.min,
-        "max": summary.max,
-        "mean": summary.mean,
-        "std": summary.std,
-        "median": summary.median,
-        **{f"p{q * 100:g}": value for q, value in summary.quantiles.items()},
-    }
-    return {
-        **{name: float(value) if summary.size else 0.0 for name, value in statistics.items()},
-        "nan": summary.nan,
-        "histogram": {
-            "bin_edges": [float(edge) for edge in drawn.edges],
-            "counts": [int(count) for count in drawn.counts],
-        },
-    }

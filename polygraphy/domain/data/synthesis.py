@@ -34,6 +34,7 @@ from polygraphy.domain.tensors.shapes import (
     command_line_shape,
     fits,
     format_shape,
+    is_dynamic_dim,
     is_shape_dynamic,
     lengths_in_names,
     may_be_caches,
@@ -168,6 +169,10 @@ ValRange = tuple[float | int, float | int]
 _WILDCARDS = frozenset("*?[")
 
 
+_EXAMPLE_LENGTH = 64
+"""A length that most models of images and text accept. Chosen, not measured."""
+
+
 class DataLoader:
     """Generates random input data from the metadata of the inputs.
 
@@ -179,6 +184,9 @@ class DataLoader:
         model_facts: what else is known of the model: indices and masks without a range of
             their own take their legal values from it.
         notes: what was assumed on the way, in words, each once.
+        assumed: the shapes in which 1 was used for dynamic dimensions, by input.
+        larger: the same shapes with a larger length, except for the first dimension, as an
+            example for users whose model does not run with 1.
     """
 
     def __init__(
@@ -217,6 +225,7 @@ class DataLoader:
         )
         self.notes: list[str] = []
         self.assumed: dict[str, tuple[int, ...]] = {}
+        self.larger: dict[str, tuple[int, ...]] = {}
         if self.seed < 0:
             raise UsageError(f"A seed must not be negative, but is {self.seed}.")
         if not self._turns:
@@ -395,6 +404,10 @@ class DataLoader:
                 return tuple(bound)
         static = override_dynamic_shape(shape)
         self.assumed[name] = tuple(static)
+        self.larger[name] = tuple(
+            _EXAMPLE_LENGTH if axis and is_dynamic_dim(dim) else size
+            for axis, (dim, size) in enumerate(zip(shape, static, strict=True))
+        )
         self._add_note(
             Note(
                 f"Input tensor: {one_line(f'{name} {_describe_input(self.input_metadata, name)}')}"

@@ -32,6 +32,13 @@ def _array_of(dtype: Any) -> Any:
 U8, I8, U64, F16 = map(_array_of, (np.uint8, np.int8, np.uint64, np.float16))
 
 
+def test_the_share_of_the_tolerance_is_that_of_one_element() -> None:
+    result = compare([0.0, 100.0005], [5e-6, 100.0], atol=1e-5, rtol=1e-5)
+    assert result.excess == pytest.approx(0.5)  # 50 times if the maxima were of one element.
+    result.settle()
+    assert result and result.excess == pytest.approx(0.5)
+
+
 # What older releases measure for the same arrays.
 
 
