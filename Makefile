@@ -16,7 +16,7 @@ OTHER_PYTHONS := python3.10 python3.13
 # Many tests start interpreters. Without bytecode, each of them would compile every package that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo black-all test env-test check check-extra check-versions env-test-all env-versions env-docs site lint black ruff mypy lint-imports test-modules quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
+.PHONY: demo black-all test env-test check check-extra check-versions $(OTHER_PYTHONS:%=check-%) env-test-all env-versions env-docs site lint black ruff mypy lint-imports test-modules quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -85,11 +85,11 @@ env-test-all:
 VERSION_TESTS := tests/ground tests/domain tests/application tests/cli tests/codegen tests/contract tests/published tests/adapters/files
 test-versions: env-versions
 	@$(MAKE) --no-print-directory check-versions
+# One process for each Python, side by side: each process collects all tests.
 check-versions:
-	@for python in $(OTHER_PYTHONS); do \
-		[ ! -d .venv-$$python ] || .venv-$$python/bin/python -m pytest -n 2 -q -m "not cold and not slow" \
-			--hypothesis-profile=quick $(VERSION_TESTS) || exit 1; \
-	done
+	@$(MAKE) --no-print-directory -j 2 -O $(OTHER_PYTHONS:%=check-%)
+$(OTHER_PYTHONS:%=check-%): check-%:
+	@[ ! -d .venv-$* ] || .venv-$*/bin/python -m pytest -n 0 -q -m "not cold and not slow" --hypothesis-profile=quick $(VERSION_TESTS)
 env-versions:
 	@for python in $(OTHER_PYTHONS); do \
 		rm -rf .venv-$$python; \
