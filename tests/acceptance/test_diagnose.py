@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -233,7 +231,11 @@ def test_the_remedy_of_a_rewrite_is_a_command_that_proves_itself(polygraphy: Run
     ("make", "nodes"), [(quantized_twice, 4), (tiny_quotient, 2)], ids=["many", "few"]
 )
 def test_a_culprit_is_handed_over_as_a_model_that_fails_by_itself(
-    make: Callable[[], onnx.ModelProto], nodes: int, polygraphy: Run, tmp_path: Path
+    make: Callable[[], onnx.ModelProto],
+    nodes: int,
+    polygraphy: Run,
+    tmp_path: Path,
+    fork_server: ForkServer,
 ) -> None:
     models.save(make(), Path("model.onnx"))
     document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx --save-culprit c --issue i.md", 1)
@@ -251,11 +253,10 @@ def test_a_culprit_is_handed_over_as_a_model_that_fails_by_itself(
     right = session.run(None, feed)
     for tensor, value in zip(stored["output"], right):
         np.testing.assert_allclose(numpy_helper.to_array(tensor), value, rtol=1e-5)
-    program = [sys.executable, str(tmp_path / "c" / "reproduce.py")]
-    done = subprocess.run(program, cwd="/", capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "FAILED as is" in done.stdout, done.stdout + done.stderr
+    done = fork_server.run([str(tmp_path / "c" / "reproduce.py")], Path("/"))
+    assert done.code == 1 and "FAILED as is" in done.out, done.out + done.err
     rewrite = document["culprits"][0]["rewrite"]
-    assert f"PASSED without {rewrite}" in done.stdout
+    assert f"PASSED without {rewrite}" in done.out
     text = Path("i.md").read_text()
     assert rewrite in text.splitlines()[0] and "onnxruntime" in text and "Tried on" in text
     assert document["culprits"][0]["remedy"]["command"] in text

@@ -17,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.support import models
+from tests.support.forked import Ended, ForkServer
 
 WRONG_KERNEL = """
 import onnx, onnxruntime
@@ -73,12 +74,20 @@ def softplus() -> onnx.ModelProto:
     return network([helper.make_node("Softplus", ["before"], ["after"], "softplus")], {})
 
 
-def run(*words: str, site: Path | None) -> subprocess.CompletedProcess[str]:
-    paths = [str(site or ""), os.environ.get("PYTHONPATH", "")]
+def run(words: list[str], site: Path | None, fork_server: ForkServer) -> Ended:
+    """Run a command or program: in a fork, or with a module that is imported at the start, in a new
+    interpreter.
+    """
+    if site is None:
+        return fork_server.run(words, Path.cwd())
+    paths = [str(site), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    return subprocess.run(
+    if words[0] == "polygraphy":
+        words = ["-m", *words]
+    done = subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, check=False, env=environment
     )
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,12 @@ def run(*words: str, site: Path | None) -> subprocess.CompletedProcess[str]:
     ids=["kernel", "refusal"],
 )
 def test_what_is_saved_shows_the_fault_by_itself(
-    make: Any, cause: str, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Any,
+    cause: str,
+    node: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fork_server: ForkServer,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     models.save(make(), tmp_path / "model.onnx")
@@ -96,18 +110,19 @@ def test_what_is_saved_shows_the_fault_by_itself(
         site = tmp_path / "site"
         site.mkdir()
         (site / "sitecustomize.py").write_text(WRONG_KERNEL)
-    first = run("-m", "polygraphy", "diagnose", "model.onnx", "--onnxrt", "--onnx", site=site)
-    [command] = re.findall(r"TRY +polygraphy (.*)", first.stdout)
-    words = [*shlex.split(command), "--report", "r.json"]
-    done = run("-m", "polygraphy", *words, site=site)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "TRY" not in done.stdout, "it is done"
-    assert "SAVED" in done.stdout and "From net.py:42" in done.stdout
+    words = ["polygraphy", "diagnose", "model.onnx", "--onnxrt", "--onnx"]
+    first = run(words, site, fork_server)
+    [command] = re.findall(r"TRY +(polygraphy .*)", first.out)
+    done = run([*shlex.split(command), "--report", "r.json"], site, fork_server)
+    assert done.code == 1, done.out + done.err
+    assert "TRY" not in done.out, "it is done"
+    assert "SAVED" in done.out and "From net.py:42" in done.out
     [culprit] = json.loads(Path("r.json").read_text())["culprits"]
     assert (culprit["cause"], culprit["nodes"], culprit["party"]) == (cause, [node], "onnxrt")
     assert culprit["origin"] == "net.py:42"
     assert [one.name for one in onnx.load("model_culprit/model.onnx").graph.node] == [node]
-    shown = run("model_culprit/reproduce.py", site=site)
-    assert shown.returncode == 1 and "FAILED as is" in shown.stdout, shown.stdout + shown.stderr
-    assert cause == "refusal" or run("model_culprit/reproduce.py", site=None).returncode == 0
+    program = [str(tmp_path / "model_culprit" / "reproduce.py")]
+    shown = run(program, site, fork_server)
+    assert shown.code == 1 and "FAILED as is" in shown.out, shown.out + shown.err
+    assert cause == "refusal" or run(program, None, fork_server).code == 0
     assert culprit["op"] in Path("model_issue.md").read_text()

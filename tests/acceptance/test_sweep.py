@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,8 +16,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.support import models
+from tests.support.forked import ForkServer
 
 pytestmark = pytest.mark.slow
+
+Run = Callable[..., tuple[int, str]]
 
 PLAN = """
 models = ["models/*.onnx"]
@@ -57,10 +61,15 @@ def started(folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def run(folder: Path, *words: str) -> tuple[int, str]:
-    process = started(folder, *words)
-    said, _ = process.communicate(timeout=300)
-    return process.returncode, said
+@pytest.fixture
+def run(fork_server: ForkServer) -> Run:
+    """Return a function that runs a sweep in a fork."""
+
+    def run(folder: Path, *words: str) -> tuple[int, str]:
+        done = fork_server.run(["polygraphy", *command(*words)[3:]], folder, merged=True)
+        return done.code, done.out
+
+    return run
 
 
 def records(folder: Path) -> dict[str, int]:
@@ -77,7 +86,7 @@ def document(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_sweep_that_is_ended_resumes_and_runs_nothing_twice(
-    folder: Path, how: signal.Signals
+    folder: Path, run: Run, how: signal.Signals
 ) -> None:
     (folder / "plan.toml").write_text(PLAN.replace('fp16 = "--fp-to-fp16"\n', ""))
     process = started(folder, "--jobs", "2")
@@ -111,7 +120,7 @@ def test_a_sweep_that_is_ended_resumes_and_runs_nothing_twice(
     assert len(list(folder.glob("plan.sweep/shared/*/*.inputs.json"))) == 3
 
 
-def test_a_cell_that_crashes_is_a_row_and_the_rest_goes_on(folder: Path) -> None:
+def test_a_cell_that_crashes_is_a_row_and_the_rest_goes_on(folder: Path, run: Run) -> None:
     (folder / "models" / "broken.onnx").write_text("no model")
     plan = PLAN.replace("[precisions]", 'gone = "--onnxrt --providers Nowhere"\n[precisions]')
     (folder / "plan.toml").write_text(plan.replace('fp16 = "--fp-to-fp16"\n', ""))
@@ -125,7 +134,7 @@ def test_a_cell_that_crashes_is_a_row_and_the_rest_goes_on(folder: Path) -> None
     assert len([line for line in said.splitlines() if "Nowhere" in line]) == 1, said
 
 
-def test_a_version_axis_runs_in_its_own_interpreter(folder: Path) -> None:
+def test_a_version_axis_runs_in_its_own_interpreter(folder: Path, run: Run) -> None:
     (folder / "plan.toml").write_text(
         PLAN + f'[environments]\nhere = {{ path = "{sys.executable}", runners = ["plain"] }}\n'
     )
@@ -157,7 +166,9 @@ def test_a_version_axis_runs_in_its_own_interpreter(folder: Path) -> None:
         (PLAN + '[environments]\ne = "none"', [], "Environment 'e': "),
     ],
 )
-def test_a_plan_that_cannot_be_meant(folder: Path, plan: str, words: list[str], said: str) -> None:
+def test_a_plan_that_cannot_be_meant(
+    folder: Path, run: Run, plan: str, words: list[str], said: str
+) -> None:
     (folder / "plan.toml").write_text(plan)
     code, text = run(folder, *words)
     assert code == 2, text
@@ -166,6 +177,6 @@ def test_a_plan_that_cannot_be_meant(folder: Path, plan: str, words: list[str], 
     assert not list(folder.glob("plan.sweep/cells"))
 
 
-def test_a_folder_that_cannot_be_written(folder: Path) -> None:
+def test_a_folder_that_cannot_be_written(folder: Path, run: Run) -> None:
     code, text = run(folder, "--folder", "plan.toml")
     assert (code, "plan.toml is not a folder" in text) == (3, True), text
