@@ -285,7 +285,7 @@ def test_names_are_no_operators_and_other_nodes_are_passed_over(
         return fields(*span)
 
     monkeypatch.setattr(wire, "message_fields", counted)
-    assert list(wire.operators(path, wire.naming({"Gather", "Where"}))) == ["Relu"]
+    assert list(wire.operators(path, wire.names_pattern({"Gather", "Where"}))) == ["Relu"]
     assert len(entered) == 3  # The model, its graph, and the one node that may be meant.
 
 

@@ -41,7 +41,7 @@ from polygraphy.adapters.onnx.storage.parsing import (
     TENSOR,
     MalformedError,
     message_fields,
-    naming,
+    names_pattern,
     operators,
 )
 from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
@@ -491,7 +491,7 @@ def _describe_type(kind: int, shape: Sequence[Any] | None) -> str:
 Content = Union[mmap.mmap, bytes]
 
 _OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
-_NAMED = naming(NUMBERED)
+_NAMED = names_pattern(NUMBERED)
 """Only nodes in whose bytes one of these occurs are looked into."""
 
 
@@ -690,6 +690,6 @@ def _may_limit_inputs(path: Path) -> bool:
     """Return whether a file has operators that limit the values of inputs, found without importing
     the onnx package, which takes longer than most models run."""
     try:
-        return any(op in LIMITING for op in operators(path, naming(LIMITING)))
+        return any(op in LIMITING for op in operators(path, names_pattern(LIMITING)))
     except (OSError, ValueError, MalformedError, IndexError):
         return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from polygraphy.adapters.onnx.storage.parsing import (
     MalformedError,
     has_integer_matrices,
-    naming,
+    names_pattern,
     operators,
 )
 from polygraphy.domain.errors import PolygraphyException
@@ -18,7 +18,7 @@ from polygraphy.domain.model.source import kind_of, technology_of
 if TYPE_CHECKING:
     from polygraphy.domain.quantization.listing import QuantizedTensor
 
-_NAMES = naming(
+_NAMES = names_pattern(
     ("Quant", "Dequant", "QLinear", "Integer", "NBits", "Bnb4", "FpQ4", "QMoE", "QGemm", "QAtt")
 )
 """Parts of the names of operators that compute in few bits."""

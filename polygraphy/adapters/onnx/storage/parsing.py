@@ -225,7 +225,7 @@ def as_varint(value: int) -> bytes:
     return bytes(varint)
 
 
-def naming(names: Iterable[str]) -> Pattern[bytes]:
+def names_pattern(names: Iterable[str]) -> Pattern[bytes]:
     """Return a pattern that finds any of some names in bytes, faster than parsing the fields."""
     return re.compile(b"|".join(re.escape(name.encode()) for name in sorted(names)))
 
