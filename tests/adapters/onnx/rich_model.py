@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, parser
 
-from polygraphy.adapters.onnx.storage.parsing import field
+from polygraphy.adapters.onnx.storage.parsing import encode_field
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 
 __all__ = ["Facts", "facts_of", "rich_model"]
@@ -124,7 +124,7 @@ def _annotate(part: Any, what: str) -> None:
 
 
 def _add_later(part: Any, what: str) -> None:
-    part.MergeFromString(field(9999, f"later {what};".encode()))
+    part.MergeFromString(encode_field(9999, f"later {what};".encode()))
 
 
 def facts_of(model: onnx.ModelProto) -> Facts:

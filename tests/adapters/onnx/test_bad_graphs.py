@@ -14,7 +14,7 @@ from onnx import helper, parser
 from polygraphy.adapters.onnx.lint import linting
 from polygraphy.adapters.onnx.lint import linting as node_trials
 from polygraphy.adapters.onnx.lint.linting import open_to_lint
-from polygraphy.adapters.onnx.storage.parsing import as_varint, field
+from polygraphy.adapters.onnx.storage.parsing import as_varint, encode_field
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.backend.onnxrt import session_from_onnx
@@ -75,24 +75,24 @@ def test_order_is_checked_behind_an_unknown_operator(text: str, reported: str) -
 
 def nested(depth: int) -> onnx.ModelProto:
     """Return a model of branches in branches, so deep that only messages can be put together."""
-    output = field(12, helper.make_tensor_value_info("y", 1, None).SerializeToString())
-    simple = field(1, helper.make_node("Abs", ["x"], ["y"]).SerializeToString())
-    simple += field(2, b"g") + output
+    output = encode_field(12, helper.make_tensor_value_info("y", 1, None).SerializeToString())
+    simple = encode_field(1, helper.make_node("Abs", ["x"], ["y"]).SerializeToString())
+    simple += encode_field(2, b"g") + output
 
     def branch(name: bytes, graph: bytes) -> bytes:
         is_graph = as_varint(20 << 3) + as_varint(onnx.AttributeProto.GRAPH)
-        return field(5, field(1, name) + field(6, graph) + is_graph)
+        return encode_field(5, encode_field(1, name) + encode_field(6, graph) + is_graph)
 
     graph = simple
     for _ in range(depth):
-        node = field(1, b"c") + field(2, b"y") + field(4, b"If")
+        node = encode_field(1, b"c") + encode_field(2, b"y") + encode_field(4, b"If")
         node += branch(b"then_branch", graph) + branch(b"else_branch", simple)
-        graph = field(1, node) + field(2, b"g") + output
+        graph = encode_field(1, node) + encode_field(2, b"g") + output
     inputs = [models.value("x", [2]), models.value("c", [], onnx.TensorProto.BOOL)]
-    graph += b"".join(field(11, value.SerializeToString()) for value in inputs)
-    opset = field(8, helper.make_opsetid("", 17).SerializeToString())
+    graph += b"".join(encode_field(11, value.SerializeToString()) for value in inputs)
+    opset = encode_field(8, helper.make_opsetid("", 17).SerializeToString())
     version = as_varint(1 << 3) + as_varint(8)
-    return onnx.load_from_string(version + field(7, graph) + opset)
+    return onnx.load_from_string(version + encode_field(7, graph) + opset)
 
 
 def test_shapes_that_lie_too_deep_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ from polygraphy.adapters.onnx.storage.parsing import (
     TENSOR,
     MalformedError,
     check_graph,
-    field,
+    encode_field,
     message_fields,
     translate_errors,
 )
@@ -105,7 +105,7 @@ class _Rewriting:
                 if kind == TENSOR
                 else self.message(inner, after, PARTS[kind], depth + 1)
             )
-            pieces += [self._mapped[copied:begin], field(number, tensor)]
+            pieces += [self._mapped[copied:begin], encode_field(number, tensor)]
             copied = after
         pieces.append(self._mapped[copied:end])
         return b"".join(pieces)
@@ -116,7 +116,9 @@ class _Rewriting:
             if number == RAW_DATA and wire == BYTES and after - inner > _SMALL:
                 place = {"location": self._name, "offset": inner, "length": after - inner}
                 entries = b"".join(
-                    field(13, field(1, key.encode()) + field(2, str(value).encode()))
+                    encode_field(
+                        13, encode_field(1, key.encode()) + encode_field(2, str(value).encode())
+                    )
                     for key, value in place.items()
                 )
                 kept = self._mapped[start:begin] + self._mapped[after:end]

@@ -210,7 +210,7 @@ def _varint(content: Content, at: int) -> tuple[int, int]:
             raise MalformedError
 
 
-def field(number: int, content: bytes) -> bytes:
+def encode_field(number: int, content: bytes) -> bytes:
     """Return the serialized form of a field that holds bytes."""
     return as_varint(number << 3 | BYTES) + as_varint(len(content)) + content
 

@@ -34,7 +34,13 @@ from attrs import frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.storage.parsing import BYTES, FIXED, as_varint, check_texts, field
+from polygraphy.adapters.onnx.storage.parsing import (
+    BYTES,
+    FIXED,
+    as_varint,
+    check_texts,
+    encode_field,
+)
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import FileError
@@ -530,7 +536,7 @@ def _as_bytes(unknown: Any) -> bytes:
     if wire == _VARINT:
         return tag + as_varint(data)
     if wire == BYTES:
-        return field(number, data)
+        return encode_field(number, data)
     if wire in FIXED:
         return tag + int(data).to_bytes(FIXED[wire], "little")
     return tag + b"".join(map(_as_bytes, data)) + as_varint(number << 3 | _GROUP_END)
