@@ -14,7 +14,7 @@ from onnx import helper, parser
 from polygraphy.adapters.onnx.lint import linting
 from polygraphy.adapters.onnx.lint import linting as node_trials
 from polygraphy.adapters.onnx.lint.linting import open_to_lint
-from polygraphy.adapters.onnx.storage.parsing import as_varint, encode_field
+from polygraphy.adapters.onnx.storage.parsing import encode_varint, encode_field
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.backend.onnxrt import session_from_onnx
@@ -80,7 +80,7 @@ def nested(depth: int) -> onnx.ModelProto:
     simple += encode_field(2, b"g") + output
 
     def branch(name: bytes, graph: bytes) -> bytes:
-        is_graph = as_varint(20 << 3) + as_varint(onnx.AttributeProto.GRAPH)
+        is_graph = encode_varint(20 << 3) + encode_varint(onnx.AttributeProto.GRAPH)
         return encode_field(5, encode_field(1, name) + encode_field(6, graph) + is_graph)
 
     graph = simple
@@ -91,7 +91,7 @@ def nested(depth: int) -> onnx.ModelProto:
     inputs = [models.value("x", [2]), models.value("c", [], onnx.TensorProto.BOOL)]
     graph += b"".join(encode_field(11, value.SerializeToString()) for value in inputs)
     opset = encode_field(8, helper.make_opsetid("", 17).SerializeToString())
-    version = as_varint(1 << 3) + as_varint(8)
+    version = encode_varint(1 << 3) + encode_varint(8)
     return onnx.load_from_string(version + encode_field(7, graph) + opset)
 
 

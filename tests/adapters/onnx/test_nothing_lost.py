@@ -12,7 +12,7 @@ from onnx import helper, parser
 from polygraphy import surgeon
 from polygraphy.adapters.onnx.graph.shapes import shape_of
 from polygraphy.adapters.onnx.plugins.plugins import replace_plugins
-from polygraphy.adapters.onnx.storage.parsing import as_varint, encode_field
+from polygraphy.adapters.onnx.storage.parsing import encode_varint, encode_field
 from polygraphy.adapters.onnx.storage.weights import copy_fields
 from polygraphy.backend import onnx as backend
 from polygraphy.binding import bind
@@ -201,9 +201,11 @@ def test_what_training_computes_with_stays(edit: str, tmp_path: Path) -> None:
 
 
 def test_fields_of_later_versions_are_copied() -> None:
-    later = encode_field(100, b"bytes") + as_varint(101 << 3) + as_varint(2**63)
-    later += as_varint(102 << 3 | 5) + b"abcd" + as_varint(103 << 3 | 1) + b"abcdefgh"
-    later += as_varint(104 << 3 | 3) + encode_field(1, b"in a group") + as_varint(104 << 3 | 4)
+    later = encode_field(100, b"bytes") + encode_varint(101 << 3) + encode_varint(2**63)
+    later += encode_varint(102 << 3 | 5) + b"abcd" + encode_varint(103 << 3 | 1) + b"abcdefgh"
+    later += (
+        encode_varint(104 << 3 | 3) + encode_field(1, b"in a group") + encode_varint(104 << 3 | 4)
+    )
     given = onnx.NodeProto.FromString(encode_field(4, b"Relu") + later)
     made = onnx.NodeProto()
     copy_fields(given, made, "op_type")

@@ -178,11 +178,11 @@ def test_deep_nesting_is_an_error_and_no_crash(tmp_path: Path) -> None:
     )
     content = graph.SerializeToString()
     for _ in range(200):
-        attribute = b"\x0a\x01b\xa0\x01\x05" + b"\x32" + wire.as_varint(len(content)) + content
-        node = b"\x22\x02If" + b"\x2a" + wire.as_varint(len(attribute)) + attribute
-        content = b"\x0a" + wire.as_varint(len(node)) + node
+        attribute = b"\x0a\x01b\xa0\x01\x05" + b"\x32" + wire.encode_varint(len(content)) + content
+        node = b"\x22\x02If" + b"\x2a" + wire.encode_varint(len(attribute)) + attribute
+        content = b"\x0a" + wire.encode_varint(len(node)) + node
     path = tmp_path / "deep.onnx"
-    path.write_bytes(b"\x08\x08\x3a" + wire.as_varint(len(content)) + content)
+    path.write_bytes(b"\x08\x08\x3a" + wire.encode_varint(len(content)) + content)
     with pytest.raises(
         ModelError, match=r"deep\.onnx contains subgraphs that are nested too deeply"
     ):

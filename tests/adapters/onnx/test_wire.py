@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygraphy.adapters.onnx.storage.parsing import as_varint, message_fields
+from polygraphy.adapters.onnx.storage.parsing import encode_varint, message_fields
 
 KB = 1 << 10
 LARGE, COUNT = 1280 * KB, 80
@@ -26,7 +26,7 @@ def resident(path: Path) -> int:
 def test_what_is_passed_over_does_not_stay_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     noise = np.random.default_rng(0).bytes(LARGE)
-    path.write_bytes((as_varint(1 << 3 | 2) + as_varint(LARGE) + noise) * COUNT)
+    path.write_bytes((encode_varint(1 << 3 | 2) + encode_varint(LARGE) + noise) * COUNT)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         assert len(list(message_fields(mapped, 0, len(mapped)))) == COUNT
         assert resident(path) <= LARGE

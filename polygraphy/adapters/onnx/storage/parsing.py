@@ -212,10 +212,10 @@ def _varint(content: Content, at: int) -> tuple[int, int]:
 
 def encode_field(number: int, content: bytes) -> bytes:
     """Return the serialized form of a field that holds bytes."""
-    return as_varint(number << 3 | BYTES) + as_varint(len(content)) + content
+    return encode_varint(number << 3 | BYTES) + encode_varint(len(content)) + content
 
 
-def as_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Return a number in the encoding of the format."""
     varint = bytearray()
     while value > 0x7F:

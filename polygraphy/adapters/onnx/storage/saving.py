@@ -37,7 +37,7 @@ from polygraphy.adapters.onnx.storage.parsing import (
     PARTS,
     RAW_DATA,
     TENSOR,
-    as_varint,
+    encode_varint,
     message_fields,
 )
 from polygraphy.adapters.onnx.storage.weights import (
@@ -123,7 +123,7 @@ class _Filling:
             if number not in parts or wire != BYTES or not self._has_mark(inner, after):
                 continue
             encoded, length = self.message(inner, after, parts[number])
-            head = as_varint(number << 3 | BYTES) + as_varint(length)
+            head = encode_varint(number << 3 | BYTES) + encode_varint(length)
             pieces += [self._content[copied:begin] + head, *encoded]
             size += len(head) + length - (after - begin)
             copied = after
@@ -155,7 +155,7 @@ class _Filling:
             len(content),
         )
         length = byte_size(tensor)
-        head = content[:place] + as_varint(RAW_DATA << 3 | BYTES) + as_varint(length)
+        head = content[:place] + encode_varint(RAW_DATA << 3 | BYTES) + encode_varint(length)
         return [head, tensor, content[place:]], len(head) + length + len(content) - place
 
 

@@ -37,7 +37,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     FIXED,
-    as_varint,
+    encode_varint,
     check_texts,
     encode_field,
 )
@@ -532,11 +532,11 @@ def _unknown_fields() -> Callable[[Any], Any]:
 def _as_bytes(unknown: Any) -> bytes:
     """Return an unknown field as the bytes that were read."""
     number, wire, data = unknown.field_number, unknown.wire_type, unknown.data
-    tag = as_varint(number << 3 | wire)
+    tag = encode_varint(number << 3 | wire)
     if wire == _VARINT:
-        return tag + as_varint(data)
+        return tag + encode_varint(data)
     if wire == BYTES:
         return encode_field(number, data)
     if wire in FIXED:
         return tag + int(data).to_bytes(FIXED[wire], "little")
-    return tag + b"".join(map(_as_bytes, data)) + as_varint(number << 3 | _GROUP_END)
+    return tag + b"".join(map(_as_bytes, data)) + encode_varint(number << 3 | _GROUP_END)
