@@ -19,7 +19,7 @@ from polygraphy.adapters.onnx.graph.element_types import versions_of
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, location_of
 from polygraphy.adapters.onnx.storage.model import load_structure
-from polygraphy.adapters.onnx.storage.parsing import check_texts, decode_text, texts
+from polygraphy.adapters.onnx.storage.parsing import check_texts, decode_text, decode_texts
 from polygraphy.adapters.onnx.storage.weights import (
     OnnxDataTypes,
     all_graphs,
@@ -68,7 +68,7 @@ _RANDOM = ("Random", "Bernoulli", "Multinomial", "BlackmanWindow", "HannWindow",
 def attribute_of(node: NodeProto, attribute: AttributeProto, describing: _Describing) -> Attribute:
     """Return a description of an attribute of a node; an unknown type has the kind ``unknown``."""
     is_usual = is_default(attribute, node, describing.opsets)
-    name, reference = texts((attribute.name, attribute.ref_attr_name))
+    name, reference = decode_texts((attribute.name, attribute.ref_attr_name))
     if reference:
         return Attribute(name, "reference", reference)
     number = attribute.type
@@ -312,13 +312,15 @@ def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
         graph=describing.graph(model.graph),
         opsets={decode_text(entry.domain): entry.version for entry in model.opset_import},
         ir_version=model.ir_version,
-        producer=" ".join(filter(None, texts((model.producer_name, model.producer_version)))),
+        producer=" ".join(
+            filter(None, decode_texts((model.producer_name, model.producer_version)))
+        ),
         functions=tuple(
             Function(
                 name=decode_text(function.name),
                 domain=decode_text(function.domain),
-                inputs=texts(function.input),
-                outputs=texts(function.output),
+                inputs=decode_texts(function.input),
+                outputs=decode_texts(function.output),
                 node_count=len(function.node),
                 nodes=describing.nodes(function.node),
             )
@@ -352,7 +354,7 @@ class _Describing:
     def graph(self, graph: GraphProto) -> Graph:
         """Return a description of a graph and its subgraphs."""
         inputs, outputs = _tensors(graph.input), _tensors(graph.output)
-        name, doc = texts((graph.name, graph.doc_string))
+        name, doc = decode_texts((graph.name, graph.doc_string))
         weights = tuple(self.weight(tensor) for tensor in graph.initializer)
         weights += tuple(self.sparse(sparse) for sparse in graph.sparse_initializer)
         listed = {weight.name for weight in weights}
@@ -475,10 +477,10 @@ def outline_of(model: ModelProto) -> Outline:
     nodes: Counter[tuple[str, str]] = Counter()
     weights: Counter[str] = Counter()
     for graph in all_graphs(model.graph):
-        ops = texts(node.op_type for node in graph.node)
-        names = texts(node.name or next(iter(node.output), "") for node in graph.node)
+        ops = decode_texts(node.op_type for node in graph.node)
+        names = decode_texts(node.name or next(iter(node.output), "") for node in graph.node)
         nodes.update(zip(ops, names))
-        weights.update(texts(tensor.name for tensor in graph.initializer))
+        weights.update(decode_texts(tensor.name for tensor in graph.initializer))
     from polygraphy.domain.model.difference import Outline
 
     return Outline(describe_model(model, "", Detail()), nodes, weights)

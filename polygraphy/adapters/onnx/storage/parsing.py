@@ -83,7 +83,7 @@ def check_graph(model: ModelProto, source: object) -> None:
     for function in model.functions:
         names += (function.name, function.domain, *function.input, *function.output)
         _collect_node_names(function.node, names)
-    texts(names)
+    decode_texts(names)
 
 
 def _collect_names(graph: GraphProto, names: list[str]) -> None:
@@ -110,10 +110,10 @@ def _collect_node_names(nodes: Any, names: list[str]) -> None:
 
 def decode_text(value: str) -> str:
     """Return a string of a message; raise ModelError if it is invalid."""
-    return value if isinstance(value, str) else texts((value,))[0]
+    return value if isinstance(value, str) else decode_texts((value,))[0]
 
 
-def texts(values: Iterable[str]) -> tuple[str, ...]:
+def decode_texts(values: Iterable[str]) -> tuple[str, ...]:
     """Return strings of a message; raise ModelError if one is invalid."""
     strings = tuple(values)
     check_texts(strings)
