@@ -127,7 +127,7 @@ def is_unread(arrays: Mapping[str, Any]) -> bool:
     return any(isinstance(value, Unread) for value in arrays.values())
 
 
-def lazily(decoded: Any) -> Any:
+def make_lists_lazy(decoded: Any) -> Any:
     """Return a decoded value in which lists of dictionaries with unread arrays are lists of
     `StoredArrays`."""
     if type(decoded) is not list:

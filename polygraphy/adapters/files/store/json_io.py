@@ -21,7 +21,7 @@ from typing import IO, Any, TypeVar, Union
 
 from polygraphy.adapters.files import codecs
 from polygraphy.adapters.files.formats.binary import SUFFIXES, UnlabeledArrays, parse_binary
-from polygraphy.adapters.files.formats.lazy import lazily
+from polygraphy.adapters.files.formats.lazy import make_lists_lazy
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     DeferredText,
@@ -384,7 +384,7 @@ def load(source: PathOrFile, kind: type[T]) -> T:
             tree = parse_path(source, kind=kind)
         else:
             tree = parse_text(_whole_text(source))
-        return expect(lazily(decode_tree(tree)), kind, tree)
+        return expect(make_lists_lazy(decode_tree(tree)), kind, tree)
 
 
 def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None = None) -> Any:
