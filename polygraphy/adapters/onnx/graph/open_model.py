@@ -187,7 +187,7 @@ class OpenModel(OpenGraph):
         return value_infos(self.proto)
 
     @cached_property
-    def inferred(self) -> dict[str, ValueInfoProto]:
+    def inferred_types(self) -> dict[str, ValueInfoProto]:
         """Return the inferred types of tensors, by name."""
         return infer_value_infos(self.proto)
 
@@ -196,7 +196,7 @@ class OpenModel(OpenGraph):
         """Return the known types of tensors: declared ones, and inferred ones if the declared data
         type or rank is missing."""
         ranked = {name: value for name, value in self.stated.items() if has_rank(value)}
-        return {**self.stated, **self.inferred, **ranked}
+        return {**self.stated, **self.inferred_types, **ranked}
 
     @cached_property
     def inputs(self) -> TensorMetadata:
@@ -208,7 +208,7 @@ class OpenModel(OpenGraph):
         stated = self.stated.get(name)
         if stated is not None and has_rank(stated):
             return stated
-        return self.inferred.get(name) or stated or value_without_type(name)
+        return self.inferred_types.get(name) or stated or value_without_type(name)
 
     def is_handed_over(self, name: str, *, if_unknown: bool) -> bool:
         """Return whether every backend accepts and returns the type of a tensor; `if_unknown` for
