@@ -182,7 +182,7 @@ class OpenModel(OpenGraph):
         self.load_weights = load_weights
 
     @cached_property
-    def stated(self) -> dict[str, ValueInfoProto]:
+    def declared_types(self) -> dict[str, ValueInfoProto]:
         """Return the declared types of tensors, by name."""
         return value_infos(self.proto)
 
@@ -195,8 +195,8 @@ class OpenModel(OpenGraph):
     def types(self) -> dict[str, ValueInfoProto]:
         """Return the known types of tensors: declared ones, and inferred ones if the declared data
         type or rank is missing."""
-        ranked = {name: value for name, value in self.stated.items() if has_rank(value)}
-        return {**self.stated, **self.inferred_types, **ranked}
+        ranked = {name: value for name, value in self.declared_types.items() if has_rank(value)}
+        return {**self.declared_types, **self.inferred_types, **ranked}
 
     @cached_property
     def inputs(self) -> TensorMetadata:
@@ -205,7 +205,7 @@ class OpenModel(OpenGraph):
 
     def value(self, name: str) -> ValueInfoProto:
         """Return the known type of a tensor."""
-        stated = self.stated.get(name)
+        stated = self.declared_types.get(name)
         if stated is not None and has_rank(stated):
             return stated
         return self.inferred_types.get(name) or stated or value_without_type(name)
