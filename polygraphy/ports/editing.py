@@ -135,7 +135,7 @@ class OpenModel(Protocol):
     def with_all_outputs(self) -> Any:
         """Return the model with every tensor that backends can return as an output."""
 
-    def apart(
+    def isolate_nodes(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[Any, dict[str, str]]:
         """Return a model in which every node computes from given values alone, not from the results

@@ -167,7 +167,7 @@ def run_isolated_nodes(
     Raises:
         BackendError: the party cannot run a model that is cut so.
     """
-    cut, names = model.apart(trace.held, checked=model is not case.model)
+    cut, names = model.isolate_nodes(trace.held, checked=model is not case.model)
     for part in _split_nodes(case, cut, names, trace):
         compute = part.load(party, plain=True)
         values = compute(part.feed)

@@ -336,7 +336,7 @@ class OpenModel(OpenGraph):
                         model.graph.output.add().name = name
         return model
 
-    def apart(
+    def isolate_nodes(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[ModelProto, dict[str, str]]:
         """Return a model whose nodes each compute from given values, and the names of its
