@@ -49,7 +49,11 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
     source_of,
 )
 from polygraphy.adapters.tensorrt.plan.engine import deserialize_plan
-from polygraphy.adapters.tensorrt.precision.casting import Casting, PrecisionRequest, casting
+from polygraphy.adapters.tensorrt.precision.casting import (
+    Casting,
+    PrecisionRequest,
+    cast_parsed_models,
+)
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import PRECISIONS
 from polygraphy.domain.errors import BackendError, UsageError
@@ -460,7 +464,7 @@ def network_with(network: Deferred[NetworkParts], request: PrecisionRequest) -> 
     """
     if not request:
         return parts_of(network)
-    with casting(Casting(request)) as job:
+    with cast_parsed_models(Casting(request)) as job:
         parts = parts_of(network)
     return parts if job.is_done else _rebuild_network(parts, request)
 
@@ -482,7 +486,7 @@ def recast(
     if origin is not None and origin.request == request:
         return parts
     if callable(network):
-        with casting(Casting(request, parts[0])) as job:
+        with cast_parsed_models(Casting(request, parts[0])) as job:
             again = parts_of(network)
         if job.is_done:
             return again

@@ -25,7 +25,7 @@ from polygraphy.adapters.tensorrt.library.module import (
 from polygraphy.adapters.tensorrt.precision.casting import (
     Casting,
     PrecisionRequest,
-    casting,
+    cast_parsed_models,
     select_nodes,
 )
 from polygraphy.binding import bind
@@ -220,7 +220,7 @@ def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
     if capabilities().has("layer_precisions"):
         return _layer_names(parts_of(network)[1])
     listing, job = _Listing(), Casting(PrecisionRequest(floats=DataType.FLOAT16))
-    with bind(cast_precision, listing.cast), casting(job):
+    with bind(cast_precision, listing.cast), cast_parsed_models(job):
         names = _layer_names(parts_of(network)[1])
     return [name for name in names if name in listing.names]
 

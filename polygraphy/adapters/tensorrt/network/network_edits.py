@@ -22,7 +22,7 @@ from polygraphy.adapters.tensorrt.precision.casting import (
     QUANTIZED_TYPES,
     Casting,
     PrecisionRequest,
-    casting,
+    cast_parsed_models,
     current_casting,
     warn_of_unknown_layer,
 )
@@ -470,7 +470,7 @@ class SetLayerPrecisions(BaseLoader):
             return parts
         if not callable(self._network):
             raise _layer_types_error(lowered, "in a network that is already parsed")
-        with casting(own_casting):
+        with cast_parsed_models(own_casting):
             parts = parts_of(self._network)
         if not own_casting.is_done:
             raise _layer_types_error(lowered, "in a network that is not parsed from ONNX")

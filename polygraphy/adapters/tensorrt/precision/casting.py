@@ -156,7 +156,7 @@ def current_casting() -> Casting | None:
 
 
 @contextmanager
-def casting(job: Casting) -> Iterator[Casting]:
+def cast_parsed_models(job: Casting) -> Iterator[Casting]:
     """Cast every model that is parsed inside the block."""
     token = _current.set(job)
     try:
