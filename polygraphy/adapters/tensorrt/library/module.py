@@ -229,7 +229,7 @@ def lazy_import_trt() -> Any:
     return trt
 
 
-def use(module: Any) -> None:
+def set_module(module: Any) -> None:
     """Replace the TensorRT module; None means to search for an installed one."""
     _Choice.module = module
 
@@ -238,11 +238,11 @@ def use(module: Any) -> None:
 def using(module: Any) -> Iterator[Any]:
     """Replace the TensorRT module inside the block."""
     before = _Choice.module
-    use(module)
+    set_module(module)
     try:
         yield module
     finally:
-        use(before)
+        set_module(before)
 
 
 def is_rtx() -> bool:
