@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.library.module import use_module
 from polygraphy.backend.trt import Profile, get_trt_logger, util
 from polygraphy.common import TensorMetadata
 from polygraphy.datatype import DataType
@@ -136,7 +136,7 @@ def trt() -> Iterator[Any]:
         DeviceType=enum.Enum("DeviceType", "GPU DLA"),
         NetworkDefinitionCreationFlag=SimpleNamespace(), **classes,
     )  # fmt: skip
-    with using(module):
+    with use_module(module):
         yield module
 
 

@@ -28,7 +28,7 @@ def fake_machine(generation: int = 10, memory: int = 1 << 30) -> Iterator[FakeTe
 
     cuda = FakeCudart(memory)
     trt = FakeTensorRT(cuda, generation)
-    with cuda_module.use_module(cuda), tensorrt_module.using(trt):
+    with cuda_module.use_module(cuda), tensorrt_module.use_module(trt):
         trt.loggers.append(get_trt_logger())
         yield trt
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.library.module import use_module
 from tests.support import models
 
 __all__ = ["dtypes", "mlp_path", "output_names", "rtx"]
@@ -18,7 +18,7 @@ __all__ = ["dtypes", "mlp_path", "output_names", "rtx"]
 def rtx() -> Iterator[Any]:
     """Make TensorRT-RTX the TensorRT in use; skip where it is not installed."""
     module = pytest.importorskip("tensorrt_rtx")
-    with using(module):
+    with use_module(module):
         yield module
 
 

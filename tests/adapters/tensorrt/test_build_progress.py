@@ -14,7 +14,7 @@ import pytest
 from polygraphy.adapters.fake import RecordingProgress
 from polygraphy.adapters.tensorrt.engine import build as build_progress
 from polygraphy.adapters.tensorrt.engine.build import build_watched
-from polygraphy.adapters.tensorrt.library.module import _log_message, using
+from polygraphy.adapters.tensorrt.library.module import _log_message, use_module
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
 from polygraphy.binding import bind
 from polygraphy.ports.reporting import Progress
@@ -109,7 +109,7 @@ def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
         ended.append(True)
 
     progress = RecordingProgress()
-    with bind(Progress, progress), using(OLD), pytest.raises(KeyboardInterrupt):
+    with bind(Progress, progress), use_module(OLD), pytest.raises(KeyboardInterrupt):
         build_watched(SimpleNamespace(), build)
     assert ended
     assert progress.jobs[0].parts == ["TensorRT cannot be stopped; ctrl-C again ends the process"]
@@ -127,7 +127,7 @@ def test_without_monitors_the_log_says_what_is_done() -> None:
             _log_message("VERBOSE", line)
 
     progress = RecordingProgress()
-    with bind(Progress, progress), using(OLD):
+    with bind(Progress, progress), use_module(OLD):
         build_watched(SimpleNamespace(), build)
     assert progress.jobs[0].parts == [
         "timing conv + relu (CaskConvolution[0x80000009])",

@@ -17,7 +17,7 @@ from polygraphy.adapters.tensorrt.engine.tactics import (
     TacticReplayer,
     replay_and_record_tactics,
 )
-from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.library.module import use_module
 from polygraphy.domain.errors import BackendError
 from tests.support.rtx import rtx
 
@@ -82,7 +82,7 @@ def trt() -> Iterator[Any]:
         TimingCacheKey=SimpleNamespace(parse=str),
         TimingCacheValue=lambda tactic, time: SimpleNamespace(tacticHash=tactic, timingMSec=time),
     )
-    with using(module):
+    with use_module(module):
         yield module
 
 

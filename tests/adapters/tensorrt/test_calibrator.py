@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import HostMemory
-from polygraphy.adapters.tensorrt.library.module import raise_kept_errors, using
+from polygraphy.adapters.tensorrt.library.module import raise_kept_errors, use_module
 from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData, Calibrator
 from polygraphy.binding import bind
 from polygraphy.domain.data.synthesis import DataLoader
@@ -34,7 +34,7 @@ def memory() -> Iterator[HostMemory]:
 
 @pytest.fixture
 def trt() -> Iterator[CallingTensorRT]:
-    with using(CallingTensorRT()) as module:
+    with use_module(CallingTensorRT()) as module:
         yield module
 
 
@@ -309,7 +309,7 @@ def test_without_calibrators_the_data_are_kept_for_quantizing(
     options: dict[str, Any], method: str
 ) -> None:
     data = [{"x": 1}]
-    with using(CallingTensorRT(has_calibrators=False)):
+    with use_module(CallingTensorRT(has_calibrators=False)):
         made = Calibrator(data, cache="c", **options)
         assert made == CalibrationData(data, "c", method)
         with pytest.raises(UnknownNameError):

@@ -18,7 +18,7 @@ from polygraphy.adapters.tensorrt.library.capabilities import (
     capabilities,
     enum_value,
 )
-from polygraphy.adapters.tensorrt.library.module import is_rtx, tensorrt_module, trt, using
+from polygraphy.adapters.tensorrt.library.module import is_rtx, tensorrt_module, trt, use_module
 from polygraphy.cli.backends.trt.names import NAMES
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 from tests.support.helpers.tensorrt_run_side import RUN_SIDE
@@ -152,7 +152,7 @@ def test_there_are_names_to_look_at() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_name_exists_or_is_guarded(version: str) -> None:
     known = names_of(version)
-    with using(named_module(version)):
+    with use_module(named_module(version)):
         features = capabilities().features
     for name in sorted(_used_names() - known):
         assert name in _GUARDED, f"{name} does not exist in TensorRT {version}"
@@ -169,7 +169,7 @@ def test_every_keyword_is_one_of_the_recorded_signatures(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_settings_that_are_flags_or_attributes_exist_or_are_guarded(version: str) -> None:
     known = names_of(version)
-    with using(named_module(version)):
+    with use_module(named_module(version)):
         features = capabilities().features
     for flag, feature in FLAGS.values():
         assert f"BuilderFlag.{flag}" in known or (feature and feature not in features), flag
@@ -192,7 +192,7 @@ def test_every_feature_tells_versions_apart_or_is_everywhere(feature: str) -> No
 
 
 def _has(version: str, feature: str) -> bool:
-    with using(named_module(version)):
+    with use_module(named_module(version)):
         return capabilities().has(feature)
 
 
@@ -214,7 +214,7 @@ def test_features_of_versions(feature: str, versions: list[str]) -> None:
 
 
 def test_a_missing_feature_says_who_has_it_and_what_to_do() -> None:
-    with using(named_module("11.4.0.106")), pytest.raises(BackendError) as caught:
+    with use_module(named_module("11.4.0.106")), pytest.raises(BackendError) as caught:
         capabilities().require("calibrators", "calibrator=...")
     message = str(caught.value)
     assert message.startswith("calibrator=... requires INT8 calibrators, which TensorRT 11.4.0.106")
@@ -223,12 +223,12 @@ def test_a_missing_feature_says_who_has_it_and_what_to_do() -> None:
 
 
 def test_a_misspelt_feature_is_not_a_missing_one() -> None:
-    with using(named_module("8.6.0")), pytest.raises(KeyError):
+    with use_module(named_module("8.6.0")), pytest.raises(KeyError):
         capabilities().has("calibrator")
 
 
 def test_members_of_enums_are_found_by_name_in_any_case() -> None:
-    with using(named_module("8.6.0")):
+    with use_module(named_module("8.6.0")):
         assert enum_value("BuilderFlag", "fp16", "fp16=True").name == "FP16"
         with pytest.raises(
             BackendError, match=r"bf16=True requires BuilderFlag\.BF16.*Available: .*FP16"
@@ -240,10 +240,10 @@ def test_members_of_enums_are_found_by_name_in_any_case() -> None:
 
 def test_the_stand_in_forwards_to_the_module_in_use() -> None:
     outer, inner = named_module("8.6.0"), named_module("rtx-1.7.1.116")
-    with using(outer):
+    with use_module(outer):
         assert trt.__version__ == "8.6.0"
         assert not is_rtx()
-        with using(inner):
+        with use_module(inner):
             assert tensorrt_module() is inner
             assert is_rtx()
         assert tensorrt_module() is outer
@@ -254,7 +254,7 @@ def test_without_tensorrt_the_error_says_how_to_install_it(monkeypatch: pytest.M
     monkeypatch.setattr(module_in_use.config, "USE_TENSORRT_RTX", False)
     for name in ("tensorrt", "tensorrt_rtx"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
-    with using(None), pytest.raises(MissingDependencyError, match="pip install"):
+    with use_module(None), pytest.raises(MissingDependencyError, match="pip install"):
         _ = trt.Logger
 
 

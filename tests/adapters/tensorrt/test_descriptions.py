@@ -15,7 +15,7 @@ from polygraphy.adapters.console.models.engine_text import engine_lines, network
 from polygraphy.adapters.console.models.reports import size_lines
 from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
 from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
-from polygraphy.adapters.tensorrt.library.module import tensorrt_module, using
+from polygraphy.adapters.tensorrt.library.module import tensorrt_module, use_module
 from polygraphy.adapters.tensorrt.plan.reader import describe_file
 from polygraphy.backend.trt import create_network, network_from_onnx_bytes
 from polygraphy.comparator import IterationResult, RunResults
@@ -88,7 +88,7 @@ def fake() -> Iterator[None]:
         TensorIOMode=SimpleNamespace(INPUT="input"),
         LayerInformationFormat=SimpleNamespace(JSON=1),
     )
-    with using(module):
+    with use_module(module):
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.library.module import use_module
 from polygraphy.backend.trt import EngineFromBytes, FileReader, LoadRuntime
 from polygraphy.domain.errors import BackendError, FileError
 from tests.support.tensorrt_names import named_module
@@ -24,7 +24,7 @@ def test_a_plan_is_read_in_any_order(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     path = tmp_path / "x.engine"
     path.write_bytes(b"0123456789")
-    with using(named_module("11.4.0.106")) as module, FileReader(str(path), Base) as reader:
+    with use_module(named_module("11.4.0.106")) as module, FileReader(str(path), Base) as reader:
         where = module.SeekPosition
         assert reader.read(4, 0) == b"0123"
         assert reader.seek(-2, where.END)
@@ -43,7 +43,7 @@ def test_a_plan_is_read_from_start_to_end_where_readers_cannot_seek(tmp_path: Pa
 
     path = tmp_path / "x.engine"
     path.write_bytes(b"0123456789")
-    with using(named_module("10.0.1")), FileReader(str(path), Base) as reader:
+    with use_module(named_module("10.0.1")), FileReader(str(path), Base) as reader:
         assert reader.read(6) == b"012345"
         assert reader.read(6) == b"6789"
         assert not hasattr(reader, "seek")
@@ -70,7 +70,7 @@ def test_an_error_of_reading_does_not_go_through_tensorrt(
     path.write_bytes(b"0123456789")
     monkeypatch.setattr(Path, "open", lambda *args: Failing())
     reported = "Could not read .*x.engine: Input/output error" if raised is FileError else None
-    with using(named_module("10.0.1")):
+    with use_module(named_module("10.0.1")):
         reader = FileReader(str(path), Base)
         with pytest.raises(raised, match=reported), reader:
             assert reader.read(6) == b""
@@ -84,7 +84,7 @@ def test_an_error_of_reading_does_not_go_through_tensorrt(
 def test_where_there_are_no_readers_the_error_says_so(tmp_path: Path) -> None:
     path = tmp_path / "x.engine"
     path.write_bytes(b"plan")
-    with using(named_module("8.6.0")), pytest.raises(BackendError, match="stream readers"):
+    with use_module(named_module("8.6.0")), pytest.raises(BackendError, match="stream readers"):
         FileReader(str(path))
 
 

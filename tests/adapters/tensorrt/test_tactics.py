@@ -15,7 +15,7 @@ from polygraphy.adapters.tensorrt.engine.tactics import (
     TacticReplayData,
     TacticReplayer,
 )
-from polygraphy.adapters.tensorrt.library.module import raise_kept_errors, using
+from polygraphy.adapters.tensorrt.library.module import raise_kept_errors, use_module
 from polygraphy.domain.errors import BackendError, FileError, UsageError
 from tests.support.build_callbacks import CallingTensorRT, choice
 
@@ -24,7 +24,7 @@ LAYERS = {"conv": [choice(1), choice(2), choice(3)], "fc": [choice(7), choice(7,
 
 @pytest.fixture
 def trt() -> Iterator[CallingTensorRT]:
-    with using(CallingTensorRT()) as module:
+    with use_module(CallingTensorRT()) as module:
         yield module
 
 
@@ -120,7 +120,7 @@ def test_mistakes_are_reported_at_once(trt: CallingTensorRT, tmp_path: Path) -> 
 
 
 def test_where_there_are_no_selectors_it_is_said() -> None:
-    with using(CallingTensorRT(has_selectors=False)):
+    with use_module(CallingTensorRT(has_selectors=False)):
         for made in (TacticRecorder, TacticReplayer):
             with pytest.raises(BackendError, match="algorithm selectors"):
                 made(TacticReplayData())

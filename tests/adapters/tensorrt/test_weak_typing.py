@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.tensorrt.library.module import trt, using
+from polygraphy.adapters.tensorrt.library.module import trt, use_module
 from polygraphy.adapters.tensorrt.network import network as network_module
 from polygraphy.adapters.tensorrt.network.onnx_network import NetworkSource, remember_source
 from polygraphy.backend.trt import (
@@ -114,7 +114,7 @@ class Builder:
 @pytest.fixture(params=OLD)
 def version(request: pytest.FixtureRequest) -> Iterator[str]:
     """Make a recorded version the TensorRT in use."""
-    with using(named_module(request.param)):
+    with use_module(named_module(request.param)):
         yield request.param
 
 
@@ -213,7 +213,7 @@ def test_the_dla(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_flags_of_a_strongly_typed_network_are_refused_before_the_build() -> None:
     version = "10.16.1.11"
-    with using(named_module(version)):
+    with use_module(named_module(version)):
         parts = (Builder(version), Network("IDENTITY", strongly_typed=True))
         config = CreateConfig(fp16=True, profiles=[Profile().add("x", (1, 8), (1, 8), (1, 8))])
         with pytest.raises(
@@ -244,7 +244,7 @@ def test_flags_of_networks(
             flags[name] = 1 << position
     monkeypatch.setattr(network_module, "new_builder", lambda: builder)
     monkeypatch.setattr(network_module, "capture_log", _capturing_nothing)
-    with using(module):
+    with use_module(module):
         create_network(**settings)
     assert builder.flags == sum(flags[name] for name in names)
 
@@ -257,7 +257,7 @@ class _capturing_nothing:
 
 def test_strong_typing_and_casts_need_a_newer_version() -> None:
     with (
-        using(named_module("8.6.0")),
+        use_module(named_module("8.6.0")),
         pytest.raises(BackendError, match=r"strongly typed networks.*fp16=True"),
     ):
         create_network(strongly_typed=True)
@@ -293,5 +293,5 @@ def test_precisions_are_set_on_layers(version: str, capsys: pytest.CaptureFixtur
 
 
 def test_nothing_is_done_before_a_loader_is_called() -> None:
-    with using(named_module("8.6.0")):
+    with use_module(named_module("8.6.0")):
         assert callable(EngineBytesFromNetwork(NetworkFromOnnxPath("/path/to/model.onnx")))

@@ -235,7 +235,7 @@ def set_module(module: Any) -> None:
 
 
 @contextmanager
-def using(module: Any) -> Iterator[Any]:
+def use_module(module: Any) -> Iterator[Any]:
     """Replace the TensorRT module inside the block."""
     before = _Choice.module
     set_module(module)
