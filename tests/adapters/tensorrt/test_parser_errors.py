@@ -10,7 +10,7 @@ from onnx.parser import parse_model
 
 from polygraphy.adapters.tensorrt.library import module
 from polygraphy.adapters.tensorrt.library.module import Reasons
-from polygraphy.adapters.tensorrt.network.onnx_network import parsing_failed
+from polygraphy.adapters.tensorrt.network.onnx_network import parsing_error
 
 MODEL = parse_model("""
 <ir_version: 8, opset_import: ["" : 15]>
@@ -30,14 +30,14 @@ def refusing(**error: Any) -> Any:
 
 @pytest.mark.parametrize("extra", [{}, {"node_name": "add", "node_operator": "Add"}])
 def test_an_error_says_what_the_node_was_given(extra: dict[str, str]) -> None:
-    said = str(parsing_failed(refusing(node=1, **extra), "m.onnx", Reasons(), lambda: MODEL))
+    said = str(parsing_error(refusing(node=1, **extra), "m.onnx", Reasons(), lambda: MODEL))
     assert "node 1" in said
     assert "no way (Add of opset 15 on r float32[2,n], s float32[4])" in said
 
 
 @pytest.mark.parametrize("node", [-1, 7])
 def test_an_error_without_a_node_is_said_as_it_is(node: int) -> None:
-    said = str(parsing_failed(refusing(node=node), "m.onnx", Reasons(), lambda: MODEL))
+    said = str(parsing_error(refusing(node=node), "m.onnx", Reasons(), lambda: MODEL))
     assert "UNSUPPORTED_NODE: no way" in said
     assert "opset" not in said
 

@@ -137,7 +137,7 @@ _DAMAGED = "MODEL_DESERIALIZE_FAILED"
 _MISSING_FILE = re.compile(r"Failed to open file: ([^|]*[^|\s])")
 
 
-def parsing_failed(
+def parsing_error(
     parser: Any, source: str, reasons: Reasons, model: Callable[[], Any] | None = None
 ) -> PolygraphyException:
     """Return the error for a model that the parser rejected.
@@ -348,7 +348,7 @@ class _NetworkFromOnnx(BaseLoader):
                     is_parsed = model.parse(parser, stack)
             if not is_parsed:
                 load = model.load if job is None else None
-                raise parsing_failed(parser, model.name, reasons, load)
+                raise parsing_error(parser, model.name, reasons, load)
         warn_about_errors(parser)
         return builder, network, parser
 
