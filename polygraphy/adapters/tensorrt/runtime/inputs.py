@@ -21,7 +21,7 @@ from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.machine import Device, DeviceStream
 
 
-def wrong_dtype(tensor: IoTensor, found: object) -> InputError:
+def dtype_error(tensor: IoTensor, found: object) -> InputError:
     """Return the error for data with a wrong data type."""
     return InputError(
         f"Input {tensor.name!r} must have data type {tensor.entry}, but the data have the"
@@ -165,7 +165,7 @@ class DeviceInput:
     def _feed_host(self, array: Array) -> bool:
         """Feed a NumPy array; return whether the shape or address changed."""
         if array.dtype != self._dtype:
-            raise wrong_dtype(self.tensor, array.dtype)
+            raise dtype_error(self.tensor, array.dtype)
         if array.nbytes > STAGING_LIMIT:
             return self._copy_directly(np.ascontiguousarray(array))
         changed = self._note_binding(array.shape, self._block.reserve(array.nbytes), is_staged=True)
@@ -235,7 +235,7 @@ class HostInput:
         """Set the values; return whether they changed, because that may change shapes."""
         values = host_copy(self.tensor.name, array)
         if values.dtype != self.tensor.dtype:
-            raise wrong_dtype(self.tensor, values.dtype)
+            raise dtype_error(self.tensor, values.dtype)
         own_values = self._values
         if (
             own_values is not None

@@ -29,7 +29,7 @@ from polygraphy.adapters.tensorrt.runtime.inputs import (
     DeviceInput,
     HostInput,
     refusal_error,
-    wrong_dtype,
+    dtype_error,
 )
 from polygraphy.adapters.tensorrt.runtime.memory import (
     DeviceBlock,
@@ -94,7 +94,7 @@ class FormattedInput:
         else:
             self._data = self._host_array(array)
             if self._data.dtype != self.tensor.dtype:
-                raise wrong_dtype(self.tensor, self._data.dtype)
+                raise dtype_error(self.tensor, self._data.dtype)
         before, self.shape = self.shape, tuple(self._data.shape)
         return before != self.shape
 
