@@ -281,7 +281,7 @@ class Scratch:
             else:
                 context = self._without_memory()
         if context is None:
-            raise self._no_context(reasons)
+            raise self._context_error(reasons)
         return context
 
     def _without_memory(self) -> Any:
@@ -326,7 +326,7 @@ class Scratch:
         """Return the address of memory managed here; 0 if there is none."""
         return self._block.address
 
-    def _no_context(self, reasons: Reasons) -> BackendError:
+    def _context_error(self, reasons: Reasons) -> BackendError:
         """Return the error that no context can be created."""
         needed, free = self._size_at_most(), self._device.free_memory()
         hint = ""
