@@ -425,9 +425,9 @@ class Session:
         with capture_log() as reasons:
             async_v3 = self._bound.native.execute_async_v3(stream.ptr)
         if not async_v3:
-            raise self._not_run(reasons)
+            raise self._execution_error(reasons)
 
-    def _not_run(self, reasons: Reasons) -> BaseException:
+    def _execution_error(self, reasons: Reasons) -> BaseException:
         """Return the error that explains why the engine did not run."""
         for output in self._late:
             error, output.allocator.error = output.allocator.error, None
