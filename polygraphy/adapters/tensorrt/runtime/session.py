@@ -352,7 +352,7 @@ class Session:
             try:
                 array = feed_dict[name]
             except KeyError:
-                raise _missing(name, feed_dict) from None
+                raise _missing_input_error(name, feed_dict) from None
             if feed(array):
                 changed = True
         if changed:
@@ -583,7 +583,7 @@ def _raw_output(output: Output, to_host: bool) -> FormattedArray:
     return stored if isinstance(stored, FormattedArray) else FormattedArray(stored, output.shape)
 
 
-def _missing(name: str, feed_dict: Mapping[str, Any]) -> InputError:
+def _missing_input_error(name: str, feed_dict: Mapping[str, Any]) -> InputError:
     """Return the error for a missing input."""
     missing = ", ".join(map(repr, feed_dict)) or "none"
     return InputError(f"The data lack input {name!r}; they contain: {missing}.")
