@@ -282,7 +282,7 @@ def _find_unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     try:
         problems_of = function_for(support_problems, backend)
     except Unbound:
-        return _not_run(model, backend)
+        return _nodes_refused_at_run_time(model, backend)
     try:
         problems = problems_of(load_onnx(model))
     except PolygraphyException:  # Why the model does not run is known already.
@@ -294,7 +294,7 @@ def _find_unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     )
 
 
-def _not_run(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
+def _nodes_refused_at_run_time(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     """Return the valid nodes that a backend refuses at run time."""
     try:
         trial = resolve(ModelTrial, backend)
