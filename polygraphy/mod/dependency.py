@@ -198,16 +198,16 @@ class Dependency:
         except ModuleNotFoundError as error:
             if not f"{self.name}.".startswith(f"{error.name}."):
                 raise self._import_error(error) from error
-            raise self._missing() from None
+            raise self._missing_error() from None
         except Exception as error:
             if _was_interrupted(error):  # Extension modules wrap it in an ImportError.
                 raise KeyboardInterrupt from error
             raise self._import_error(error) from error
         if _is_mere_folder(getattr(module, "__file__", None), getattr(module, "__path__", None)):
-            raise self._missing()
+            raise self._missing_error()
         return module
 
-    def _missing(self) -> ImportError:
+    def _missing_error(self) -> ImportError:
         """Return the error for a module that is not installed, with the command that installs
         it.
         """
