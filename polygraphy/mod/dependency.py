@@ -117,12 +117,12 @@ class Dependency:
             return self.module
         was_installed = self.install_if_needed()
         module = self._import()
-        if config.AUTOINSTALL_DEPS and not (was_installed or self._will_do()):
+        if config.AUTOINSTALL_DEPS and not (was_installed or self._is_accepted()):
             # Only the imported module tells its version (there is no package metadata).
             self._install()
             self._forget()
             module = self._import()
-        if not self._will_do():
+        if not self._is_accepted():
             G_LOGGER.warning(
                 f"{self.name} {self._version()} is installed, but {self._requirement.specifier}"
                 f" is required. Errors may follow. Install it with: {self.install_command()}"
@@ -165,7 +165,7 @@ class Dependency:
             return False
         with _installing:
             needed = self._requirement.wants_latest or not self.is_installed()
-            if needed or not self._will_do():
+            if needed or not self._is_accepted():
                 self._install()
                 return True
         return False
@@ -236,7 +236,7 @@ class Dependency:
             if f"{name}.".startswith(f"{self._top}."):
                 del sys.modules[name]
 
-    def _will_do(self) -> bool:
+    def _is_accepted(self) -> bool:
         """Return whether the version is accepted; an unknown one is."""
         if not self._requirement.has_conditions:
             return True
