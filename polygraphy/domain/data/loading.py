@@ -155,7 +155,7 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
                 f" dtype {array_dtype}."
             )
         if not fits(array.shape, shape):
-            raise _wrong_shape(name, array, shape)
+            raise _shape_error(name, array, shape)
 
 
 def _check_array(name: str, array: Any) -> None:
@@ -284,7 +284,7 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
         return array
     fitted = in_shape(array, shape)
     if fitted is None:
-        raise _wrong_shape(name, array, shape)
+        raise _shape_error(name, array, shape)
     is_open = bool(shape) and is_dynamic_dim(shape[0]) and array.ndim == len(shape)
     if is_open and array.shape[0] == 1 < fitted.shape[0]:
         raise InputError(
@@ -297,7 +297,7 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
     return fitted
 
 
-def _wrong_shape(name: str, array: Any, shape: Shape | None) -> InputError:
+def _shape_error(name: str, array: Any, shape: Shape | None) -> InputError:
     """Return the InputError for an array that does not fit the shape of an input."""
     return InputError(
         f"Shape mismatch: input {name!r} must have shape {format_shape(shape or ())}, but the data"
