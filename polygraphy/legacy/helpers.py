@@ -378,9 +378,9 @@ def try_match_shape(arr: Any, shape: Shape) -> Any:
     """Return an array in another shape: transposed if that fits, else reshaped; unchanged if the
     number of elements differs.
     """
-    from polygraphy.domain.data.loading import in_shape  # NumPy is not needed for the others.
+    from polygraphy.domain.data.loading import fit_shape  # NumPy is not needed for the others.
 
-    fitted = in_shape(arr, shape)
+    fitted = fit_shape(arr, shape)
     if fitted is None or fitted is arr:
         return arr
     G_LOGGER.info(f"Reshaped an array from {tuple(arr.shape)} to {tuple(fitted.shape)}.")

@@ -282,7 +282,7 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
     """Return an array reshaped to a shape, with a note if that changed it."""
     if shape is None:
         return array
-    fitted = in_shape(array, shape)
+    fitted = fit_shape(array, shape)
     if fitted is None:
         raise _shape_error(name, array, shape)
     is_open = bool(shape) and is_dynamic_dim(shape[0]) and array.ndim == len(shape)
@@ -305,7 +305,7 @@ def _shape_error(name: str, array: Any, shape: Shape | None) -> InputError:
     )
 
 
-def in_shape(array: Any, shape: Shape) -> Any:
+def fit_shape(array: Any, shape: Shape) -> Any:
     """Return an array transposed, or else reshaped, to a shape; unchanged if it fits, None if it
     cannot.
     """
@@ -488,7 +488,7 @@ class StreamingDataLoader:
                 yield {"image": array}
                 continue
             [(name, (_, shape))] = inputs.items()
-            fitted = array if shape is None else in_shape(array, shape)
+            fitted = array if shape is None else fit_shape(array, shape)
             if fitted is None or (fitted.ndim == 4 and len(fitted) > 1):  # A picture is one sample.
                 raise InputError(
                     f"{file}: the image has shape {format_shape(array.shape)}, but input"
