@@ -186,7 +186,7 @@ class StepLoader:
                 raise UsageError(f"--first-model: {self.first_model} is not an ONNX model.")
             plan = StatePlan(graph, config, self._states, first)
             if not plan.pairs and self._states is None:
-                raise _no_states(graph)
+                raise _no_states_error(graph)
             self._plan = plan
         return self._plan
 
@@ -513,7 +513,7 @@ def _shape_text(shape: Sequence[Any]) -> str:
     return f"[{','.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
-def _no_states(graph: Graph) -> UsageError:
+def _no_states_error(graph: Graph) -> UsageError:
     """Return the UsageError for a model without states."""
     outputs = some_of([tensor.name for tensor in graph.outputs])
     inputs = some_of([tensor.name for tensor in graph.inputs])
