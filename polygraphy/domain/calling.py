@@ -89,17 +89,17 @@ def verdict_of(answer: Any, function: str, output: str) -> Any:
         try:
             return verdict_of(answer.item(), function, output)
         except (ValueError, RuntimeError):  # Of several elements, as libraries put it.
-            raise _no_verdict(f"{answer.shape} values", function, output, ".all()") from None
+            raise _no_verdict_error(f"{answer.shape} values", function, output, ".all()") from None
     if isinstance(answer, (int, float)):
         if answer in (0, 1):
             return bool(answer)
-        raise _no_verdict(f"the number {answer!r}", function, output, " <= limit")
+        raise _no_verdict_error(f"the number {answer!r}", function, output, " <= limit")
     if hasattr(known, "__bool__"):
         return answer
-    raise _no_verdict(f"a {known.__name__}", function, output)
+    raise _no_verdict_error(f"a {known.__name__}", function, output)
 
 
-def _no_verdict(name: str, function: str, output: str, how: str = "") -> UsageError:
+def _no_verdict_error(name: str, function: str, output: str, how: str = "") -> UsageError:
     """Return the UsageError for a comparison function that returned no verdict."""
     example = f", as in {{{output!r}: found{how}}}" if how else ""
     return UsageError(
