@@ -113,7 +113,7 @@ def _dispatch(words: list[str]) -> int:
         leading += between
         name, dispatch = f"{first} {dispatch[0]}", dispatch[1:]
     if name not in COMMANDS:
-        raise _unknown_command(first, name)
+        raise _unknown_command_error(first, name)
     if dispatch in (["-h"], ["--help"]):
         return _show_help(name, is_short=dispatch == ["-h"])
     return _run_command(name, dispatch, leading)
@@ -351,7 +351,7 @@ def _help_command(words: list[str]) -> int:
             raise CommandLineError(
                 f"{words[0]} is not a command but a topic: polygraphy help run {words[0]}."
             )
-        raise _unknown_command(words[0], name)
+        raise _unknown_command_error(words[0], name)
     if not topic:
         return _show_help(name, is_short=False)
     from polygraphy.cli.short_help import topic_help
@@ -395,7 +395,7 @@ _OTHER_NAMES = {
 """What to type instead of command names of other tools, or names that users expect."""
 
 
-def _unknown_command(first: str, name: str) -> CommandLineError:
+def _unknown_command_error(first: str, name: str) -> CommandLineError:
     """Return the error that lists the commands, or the closest ones."""
     from difflib import get_close_matches
 
