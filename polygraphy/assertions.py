@@ -130,7 +130,7 @@ def assert_outputs_match(
         recorder, verdicts, _ = _run_and_compare(runners, data, None, rtol, atol)
         if not verdicts:
             command = data.command(path, [*chain.from_iterable(flags)]) if all(flags) else ""
-            raise _differing(recorder, path, command)
+            raise _difference_error(recorder, path, command)
 
 
 def assert_matches_golden(
@@ -200,7 +200,7 @@ def assert_matches_golden(
                 if changed and command:
                     words = shlex.split(data.command(path, flags))[2:]
                     with_older = command_line("diagnose", words, {"reference": _OLD_MODEL})
-                raise _differing(recorder, path, command, _Saved(file, golden, with_older))
+                raise _difference_error(recorder, path, command, _Saved(file, golden, with_older))
             if changed and session is not None:
                 session.remarks.append(
                     f"{_brief_path(file)} still matches, although the model changed"
@@ -233,7 +233,7 @@ def assert_close(
         ]
         recorder, verdicts = _compare_results(RunResults(sides), rtol, atol)
         if not verdicts:
-            raise _differing(recorder, "", "")
+            raise _difference_error(recorder, "", "")
 
 
 def _arrays(side: Any) -> dict[str, Any]:
@@ -553,7 +553,7 @@ class _Saved:
     with_older: str = ""
 
 
-def _differing(
+def _difference_error(
     recorder: Recorder, path: str, command: str, saved: _Saved | None = None
 ) -> OutputsDiffer:
     """Return the error that describes the differences, in about ten lines."""
