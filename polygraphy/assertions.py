@@ -120,7 +120,7 @@ def assert_outputs_match(
     if first_model is not None and steps is None:
         raise _hide_traceback(UsageError("first_model requires steps.", hint="Add steps=8."))
     data = _Data(inputs, shapes, 1, seeds, steps, None if first_model is None else str(first_model))
-    with _quietly(), _model_file(model, data) as path:
+    with _silence_log(), _model_file(model, data) as path:
         flags = _flags_of_all(backends)
         listed = backends.values() if isinstance(backends, Mapping) else backends
         more = data.step_flags()
@@ -168,7 +168,7 @@ def assert_matches_golden(
     __tracebackhide__ = True
     session = _session()
     data = _Data(inputs, shapes, seed, 1)
-    with _quietly(), _model_file(model, data) as path:
+    with _silence_log(), _model_file(model, data) as path:
         file = _golden_file(session, folder, name)
         is_new = session is not None and session.updates
         if not is_new and not file.exists():
@@ -226,7 +226,7 @@ def assert_close(
         InputError: one is no array.
     """
     __tracebackhide__ = True
-    with _quietly():
+    with _silence_log():
         sides = [
             (name, [IterationResult(_arrays(side), runner_name=name)])
             for name, side in (("actual", actual), ("expected", expected))
@@ -513,7 +513,7 @@ def _session() -> Any:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def _silence_log() -> Iterator[None]:
     """Silence the log unless it was requested, and mark errors as complete messages."""
     with G_LOGGER.preserve():
         if G_LOGGER.module_severity.get() == G_LOGGER.INFO:
