@@ -312,7 +312,7 @@ class Contexts:
         return another
 
     @contextmanager
-    def trying(self, bound: BoundContext) -> Iterator[None]:
+    def log_errors_as_details(self, bound: BoundContext) -> Iterator[None]:
         """Log errors inside the block as details, if there is a context to fall back to."""
         if bound is self.main:
             yield

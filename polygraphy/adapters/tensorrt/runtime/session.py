@@ -375,7 +375,7 @@ class Session:
             self._enqueue_all()
             return
         try:
-            with self._contexts.trying(self._bound):
+            with self._contexts.log_errors_as_details(self._bound):
                 self._enqueue_all()
         except BackendError:
             if self._bound is self._contexts.main:
