@@ -286,7 +286,7 @@ class Contexts:
             bound_context.graphs.is_possible
             for bound_context in (self.main, *self._others.values())
         ):
-            self.share_no_more("CUDA graphs are not supported")
+            self.stop_sharing("CUDA graphs are not supported")
         cache = self._cache
         # Before the first inference it is not known whether there can be graphs.
         if cache is None or not self.main.is_proven or not cache.admits(shapes):
@@ -305,10 +305,10 @@ class Contexts:
         try:
             another = self._scratch.create_another(self._profile, self._stream)
         except BackendError as error:
-            self.share_no_more(str(error))
+            self.stop_sharing(str(error))
             return None
         if another is None:
-            self.share_no_more("its profile allows one context at a time")
+            self.stop_sharing("its profile allows one context at a time")
         return another
 
     @contextmanager
@@ -320,7 +320,7 @@ class Contexts:
         with mute_log():
             yield
 
-    def share_no_more(self, reason: str = "a second context cannot run") -> None:
+    def stop_sharing(self, reason: str = "a second context cannot run") -> None:
         """Use the main context alone from now on."""
         if self._cache is not None:
             G_LOGGER.verbose(f"CUDA graphs are captured again when shapes alternate: {reason}")

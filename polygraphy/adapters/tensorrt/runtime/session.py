@@ -380,7 +380,7 @@ class Session:
         except BackendError:
             if self._bound is self._contexts.main:
                 raise
-            self._contexts.share_no_more()
+            self._contexts.stop_sharing()
             self._arrange(self._to_host)
             self._enqueue()
         self._bound.is_proven = True
