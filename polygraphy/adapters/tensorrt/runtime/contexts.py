@@ -112,7 +112,7 @@ class BoundContext:
         self._shapes: dict[str, Shape] = {}
         self._strides: dict[str, Shape] = {}
 
-    def tell_shape(self, tensor: IoTensor, shape: Shape) -> None:
+    def set_shape(self, tensor: IoTensor, shape: Shape) -> None:
         """Set the shape of an input.
 
         Raises:

@@ -471,7 +471,7 @@ class Session:
             bound.forget()
         for item in self._inputs:
             assert item.shape is not None
-            bound.tell_shape(item.tensor, item.shape)
+            bound.set_shape(item.tensor, item.shape)
         for item in self._inputs:
             if not isinstance(item, FormattedInput):
                 bound.tell_address(item.tensor.name, item.address)
