@@ -131,7 +131,7 @@ class BoundContext:
             raise refusal_error(f"shape {shape} for input {name!r}", reasons)
         self._set_shapes[name] = shape
 
-    def tell_address(self, name: str, address: int) -> None:
+    def set_address(self, name: str, address: int) -> None:
         """Set the address of an input or output; raise BackendError if TensorRT refuses it."""
         if self._set_addresses.get(name) == address:
             return

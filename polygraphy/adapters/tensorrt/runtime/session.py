@@ -474,11 +474,11 @@ class Session:
             bound.set_shape(item.tensor, item.shape)
         for item in self._inputs:
             if not isinstance(item, FormattedInput):
-                bound.tell_address(item.tensor.name, item.address)
+                bound.set_address(item.tensor.name, item.address)
         bound.require_shapes()
         for formatted in self._formatted:
             formatted.arrange(self._layout(formatted.tensor, formatted.shape or ()))
-            bound.tell_address(formatted.tensor.name, formatted.address)
+            bound.set_address(formatted.tensor.name, formatted.address)
         if self._scratch is not None:
             self._scratch.shapes_changed(bound.native)
         for tensor in self._output_tensors:
@@ -510,7 +510,7 @@ class Session:
         else:
             layout = None if tensor.is_plain else self._layout(tensor, shape)
             output.arrange(shape, layout, self._address_of(tensor.aliased))
-        self._bound.tell_address(tensor.name, output.address)
+        self._bound.set_address(tensor.name, output.address)
 
     def _address_of(self, name: str) -> int:
         """Return the address of an input; 0 for an empty name."""
