@@ -135,7 +135,7 @@ class RunView:
         if self._screen is None:
             tell()
         else:
-            with self._screen.hiding():
+            with self._screen.hide_lines():
                 tell()
 
     def abandon(self) -> None:

@@ -27,7 +27,7 @@ class Screen:
     Attributes:
         form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, all but what a
             command is doing (`G_LOGGER.progress`); or `WARNINGS`. In all but the first, lines that
-            are logged within `hiding` are not shown, because the console tells the same in its way.
+            are logged within `hide_lines` are not shown, because the console tells the same in its way.
     """
 
     def __init__(self, form: str, least: int) -> None:
@@ -60,7 +60,7 @@ class Screen:
         ]
 
     @contextmanager
-    def hiding(self) -> Iterator[None]:
+    def hide_lines(self) -> Iterator[None]:
         """Mark lines logged inside the block, because the console shows their content in its own
         way.
         """
