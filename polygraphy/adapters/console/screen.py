@@ -115,7 +115,7 @@ def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> 
 
 def log(text: str, severity: int = G_LOGGER.INFO) -> None:
     """Log a message; a console with answers shows it in another form."""
-    with only_in_file() if shows_answers() else nullcontext():
+    with log_to_file_only() if shows_answers() else nullcontext():
         G_LOGGER.log(text, severity)
 
 
@@ -131,14 +131,14 @@ def show_instead(text: str, lines: Iterable[str]) -> None:
     if not is_abridged():
         G_LOGGER.info(text)
         return
-    with only_in_file():
+    with log_to_file_only():
         G_LOGGER.info(text)
     if max(G_LOGGER.severity, G_LOGGER.console_severity) <= G_LOGGER.INFO:
         write_lines([(line, G_LOGGER.INFO) for line in lines])
 
 
 @contextmanager
-def only_in_file() -> Iterator[None]:
+def log_to_file_only() -> Iterator[None]:
     """Write lines logged inside the block to the log file only."""
     before = G_LOGGER.console_gate
     G_LOGGER.console_gate = _nothing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy.adapters.console.screen import (
     is_abridged,
     log,
-    only_in_file,
+    log_to_file_only,
     say,
     show,
     show_instead,
@@ -111,7 +111,7 @@ class LogModelReports:
         G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
         selected_weights = _select_weights(weights) if is_abridged() else weights
         for weight in weights:
-            with nullcontext() if weight in selected_weights else only_in_file():
+            with nullcontext() if weight in selected_weights else log_to_file_only():
                 _tell_sparsity(weight)
         if len(selected_weights) < len(weights):
             sparse = sum(weight.is_sparse for weight in weights)
