@@ -218,8 +218,8 @@ def _rows_to_show(rows: Sequence[OutputRow]) -> list[int]:
 def _result_columns(rows: Sequence[OutputRow]) -> list[Column]:
     """Return the columns with the results."""
     numbers = [
-        Column("max abs", [short(row.absolute) for row in rows], is_number=True),
-        Column("max rel", [short(row.relative) for row in rows], is_number=True),
+        Column("max abs", [short_number(row.absolute) for row in rows], is_number=True),
+        Column("max rel", [short_number(row.relative) for row in rows], is_number=True),
     ]
     metrics = [row.metric for row in rows if row.metric not in _DIFFERENCES]
     if metrics:
@@ -241,7 +241,7 @@ def _shape(row: OutputRow) -> str:
     return "" if row.shape is None else str(list(row.shape)).replace(" ", "")
 
 
-def short(number: float | None) -> str:
+def short_number(number: float | None) -> str:
     """Return a difference as text with two digits."""
     if number is None:
         return "-"
