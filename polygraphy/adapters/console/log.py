@@ -114,11 +114,11 @@ class LogConsole:
         """Log the comparison of two runners in one iteration."""
         if _is_quick(pair):
             with G_LOGGER.together():
-                self._tell(pair)
+                self._log_outputs(pair)
         else:
-            self._tell(pair)
+            self._log_outputs(pair)
 
-    def _tell(self, pair: PairResult) -> None:
+    def _log_outputs(self, pair: PairResult) -> None:
         """Log the results of an iteration, output by output."""
         from polygraphy.adapters.console import verdicts
 
