@@ -112,7 +112,7 @@ class LogModelReports:
         selected_weights = _select_weights(weights) if is_abridged() else weights
         for weight in weights:
             with nullcontext() if weight in selected_weights else log_to_file_only():
-                _tell_sparsity(weight)
+                _log_sparsity(weight)
         if len(selected_weights) < len(weights):
             sparse = sum(weight.is_sparse for weight in weights)
             G_LOGGER.info(
@@ -260,7 +260,7 @@ def _select_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsit
     return sorted(weights, key=lambda weight: weight.is_sparse == usual)[:_MOST_WEIGHTS]
 
 
-def _tell_sparsity(weight: WeightSparsity) -> None:
+def _log_sparsity(weight: WeightSparsity) -> None:
     """Log the sparsity of a weight."""
     if weight.is_sparse:
         G_LOGGER.info(f"Found sparse tensor: {one_line(weight.name)}")
