@@ -58,7 +58,7 @@ def stored_precision(model: Any) -> str | None:
 
 
 @contextmanager
-def computing_in_float32() -> Iterator[None]:
+def disable_tf32() -> Iterator[None]:
     """Disable TF32 in PyTorch inside the block."""
     if not torch.cuda.is_initialized():
         yield

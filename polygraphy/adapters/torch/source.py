@@ -20,7 +20,7 @@ from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.branches import describe_condition
 from polygraphy.adapters.torch.caches import FlatCacheModule, cache_entries
 from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
-from polygraphy.adapters.torch.precision import computing_in_float32, stored_precision
+from polygraphy.adapters.torch.precision import disable_tf32, stored_precision
 from polygraphy.adapters.torch.program import (
     Exported,
     Module,
@@ -256,7 +256,7 @@ class OpenedTorch:
         """Return the outputs; see the port."""
         tensors = self._start_program(feed)
         try:
-            with translate_errors("run"), torch.no_grad(), computing_in_float32():
+            with translate_errors("run"), torch.no_grad(), disable_tf32():
                 if keep is not None and isinstance(self._program, Exported):
                     self._program.run_all(
                         tensors, lambda name, value: keep(name, array_from(value))
@@ -446,7 +446,7 @@ class OpenedModule(OpenedTorch):
         """Return the recording of the operations on the data."""
         args = self._start_program(feed)
         try:
-            with translate_errors("run"), torch.no_grad(), computing_in_float32():
+            with translate_errors("run"), torch.no_grad(), disable_tf32():
                 return call_on_device(
                     lambda: record_call(self._module, list(self._names), args, keep), args
                 )
