@@ -23,12 +23,12 @@ def load_exported(path: Path) -> Any:
     Raises:
         ModelError: the file contains pickled objects other than tensors.
     """
-    with _only_tensors(path):
+    with _refuse_pickles(path):
         return torch.export.load(str(path))
 
 
 @contextmanager
-def _only_tensors(path: Path) -> Iterator[None]:
+def _refuse_pickles(path: Path) -> Iterator[None]:
     """Refuse pickled objects while PyTorch loads a program.
 
     `torch.export.load` reads weights, constants and example inputs without the check of
