@@ -164,14 +164,14 @@ class WarmProcess:
             raise UsageError(f"{self._what} cannot be sent to a subprocess: {error}") from error
         with ExitStack() as stack:
             stack.enter_context(message)
-            with self._closing_on_failure():
+            with self._close_on_failure():
                 message.send(self._channel)
             stack.pop_all()
         return message
 
     def _receive(self, message: Message, timeout: float | None) -> tuple[bool, Any]:
         """Return whether a call succeeded, and its result or its exception."""
-        with message, self._closing_on_failure():
+        with message, self._close_on_failure():
             succeeded, answer, lines = load(self._answer(timeout))
         for text, severity in lines:
             G_LOGGER.log(text, severity)
@@ -192,7 +192,7 @@ class WarmProcess:
             raise answer
 
     @contextmanager
-    def _closing_on_failure(self) -> Iterator[None]:
+    def _close_on_failure(self) -> Iterator[None]:
         """Close the process if an exchange with it fails, and raise an error with the reason."""
         try:
             yield
