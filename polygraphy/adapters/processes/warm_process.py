@@ -104,7 +104,7 @@ class WarmProcess:
         """Return a handle of a result that the process is still computing."""
         number = next(self._numbers)
         with self._lock:
-            self._finish_begun()
+            self._finish_call()
             message = self._send(function, arguments, number)
             to_keep = Kept(self, number)
             self._begun = to_keep, message
@@ -140,7 +140,7 @@ class WarmProcess:
     ) -> Any:
         """Send a call to the process, and return its result or raise its exception."""
         with self._lock:
-            self._finish_begun()
+            self._finish_call()
             message = self._send(function, arguments, number)
             succeeded, answer = self._receive(message, self._limits[0])
         if succeeded:
@@ -177,7 +177,7 @@ class WarmProcess:
             G_LOGGER.log(text, severity)
         return succeeded, answer
 
-    def _finish_begun(self) -> None:
+    def _finish_call(self) -> None:
         """Wait for the call in progress; raise its exception."""
         begun, self._begun = self._begun, None
         if begun is None:
