@@ -99,7 +99,7 @@ class Message:
         sizes = array("Q", [part.nbytes for part in parts])
         is_shared = sum(sizes) >= _LARGE
         header = _HEADER.pack(is_shared, len(sizes) * sizes.itemsize)
-        starts = _starts(sizes)
+        starts = _start_positions(sizes)
         if not is_shared:
             content = bytearray(starts[-1] + sizes[-1])
             for part, start in zip(parts, starts):
@@ -125,7 +125,7 @@ def receive(channel: socket.socket) -> list[memoryview]:
         remaining_bytes = _read_bytes(channel, _HEADER.size - len(header))
         is_shared, length = _HEADER.unpack(header + remaining_bytes)
         sizes = array("Q", bytes(_read_bytes(channel, length)))
-        starts = _starts(sizes)
+        starts = _start_positions(sizes)
         total = starts[-1] + sizes[-1]
         content: Any = (
             mmap.mmap(descriptors[0], total, access=mmap.ACCESS_COPY)
@@ -145,7 +145,7 @@ def load(message: Sequence[memoryview]) -> Any:
     return pickle.loads(message[0], buffers=message[1:])
 
 
-def _starts(sizes: Sequence[int]) -> list[int]:
+def _start_positions(sizes: Sequence[int]) -> list[int]:
     """Return the start positions of parts of these sizes, aligned for their elements."""
     ends = accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
     return [0, *ends][:-1]
