@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     names_in_use,
     unique_name,
 )
-from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
+from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, convert_like
 from polygraphy.adapters.onnx.graph.open_model import OpenModel
 from polygraphy.adapters.onnx.graph.shapes import (
     describe_value,
@@ -95,7 +95,7 @@ class ExtractSubgraph(BaseLoader):
                     hint="Set them, as in name:[1,3]:float32.",
                 )
             cut_in_place(model, *metadata)
-        return like(impl, model)
+        return convert_like(impl, model)
 
 
 def cut_in_place(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:

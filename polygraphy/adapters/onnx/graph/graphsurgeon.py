@@ -95,7 +95,7 @@ def as_onnx(model: Any) -> ModelProto:
     return onnx
 
 
-def like(original: Any, model: ModelProto) -> Any:
+def convert_like(original: Any, model: ModelProto) -> Any:
     """Return a model in the same form as `original`: an `onnx.ModelProto` or an
     onnx-graphsurgeon graph."""
     return model if hasattr(original, "SerializeToString") else import_graph(model)
