@@ -346,7 +346,7 @@ def add_shapes(
         allow_onnxruntime=allow_onnxruntime,
     )
     if inferred is not None:
-        _take_over(_proven(inferred), model.graph)
+        _take_over(_certain_types(inferred), model.graph)
 
 
 def _infer_model(
@@ -468,7 +468,7 @@ def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto
 def _infer_leniently(model: ModelProto) -> dict[str, ValueInfoProto]:
     """Return the types that the onnx package infers, by name; empty if it fails."""
     try:
-        return _proven(_infer_by_onnx(model, strict=False))
+        return _certain_types(_infer_by_onnx(model, strict=False))
     except ModelError as error:
         G_LOGGER.verbose(str(error))
         return {}
@@ -504,7 +504,7 @@ def infer_value_infos(
         symbolic: whether ONNX Runtime's symbolic shape inference is asked first, if it is there.
         keeps_names: whether names that inference invented are left in, for who writes none down.
     """
-    state = value_infos if keeps_names else _proven
+    state = value_infos if keeps_names else _certain_types
     light = without_large_weights(model) if weights_size(model) >= _COPIED else model
     light = without_ambiguous_names(light)
     if symbolic:
@@ -534,7 +534,7 @@ def _take_over(infos: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
     target.value_info.extend(value for name, value in infos.items() if name not in described)
 
 
-def _proven(inferred: ModelProto) -> dict[str, ValueInfoProto]:
+def _certain_types(inferred: ModelProto) -> dict[str, ValueInfoProto]:
     """Return the types of the tensors of a model without dimension names that inference
     invented.
     """
