@@ -10,7 +10,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.edit.outputs import observe_metadata
 from polygraphy.adapters.onnx.graph.editing import edit_model, model_faults
 from polygraphy.adapters.onnx.graph.graph import (
-    behind,
+    dependencies_of,
     delete_where,
     drop_unused,
     names_in_use,
@@ -232,7 +232,7 @@ def _nodes_between(
     """Return the indices of the nodes between inputs and outputs, and the names of the tensors that
     they use.
     """
-    needed, used = behind(graph, outputs, ends=inputs)
+    needed, used = dependencies_of(graph, outputs, ends=inputs)
     given_names = {value.name for value in graph.input} - weight_names(graph) - inputs.keys()
     for name in (value.name for value in graph.input):
         if name in used & given_names:

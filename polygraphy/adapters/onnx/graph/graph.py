@@ -106,10 +106,12 @@ def clean(graph: GraphProto, other_names: Collection[str] = ()) -> int:
         How many nodes were removed, those inside removed ones not counted.
     """
     nodes = list(graph.node)
-    needed, used = behind(graph, {value.name for value in graph.output}.union(other_names))
+    needed, used = dependencies_of(graph, {value.name for value in graph.output}.union(other_names))
     removed = sum(clean(inner) for index in needed for inner in graphs_of(nodes[index]))
     if removed:  # What graphs inside took from here may not be used any more.
-        needed, used = behind(graph, {value.name for value in graph.output}.union(other_names))
+        needed, used = dependencies_of(
+            graph, {value.name for value in graph.output}.union(other_names)
+        )
     if len(needed) < len(nodes):
         positions = iter(range(len(nodes)))
         removed += delete_where(graph.node, lambda _: next(positions) not in needed)
@@ -119,10 +121,10 @@ def clean(graph: GraphProto, other_names: Collection[str] = ()) -> int:
 
 def required_tensors(graph: GraphProto) -> set[str]:
     """Return the outputs of a graph, and all tensors that they depend on."""
-    return behind(graph, [value.name for value in graph.output])[1]
+    return dependencies_of(graph, [value.name for value in graph.output])[1]
 
 
-def behind(
+def dependencies_of(
     graph: GraphProto, names: Iterable[str], ends: Collection[str] = ()
 ) -> tuple[set[int], set[str]]:
     """Return the nodes that some tensors depend on, and all tensors on these paths, including the
