@@ -166,11 +166,11 @@ _SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
 
 def with_former(files: Collection[Path]) -> set[Path]:
     """Return weight files together with the files that their temporary names stand for."""
-    paths = (file.with_name(match[1]) for file in files if (match := _is_second(file)))
+    paths = (file.with_name(match[1]) for file in files if (match := _match_temporary_name(file)))
     return {*files, *paths}
 
 
-def _is_second(file: Path) -> re.Match[str] | None:
+def _match_temporary_name(file: Path) -> re.Match[str] | None:
     """Return the match if a file has a temporary name; else None."""
     return _SECOND_NAME.fullmatch(file.name)
 
@@ -223,7 +223,7 @@ def replace_together(
             with suppress(OSError):
                 file.unlink()
     for file in former:
-        if _is_second(file):
+        if _match_temporary_name(file):
             with suppress(OSError):
                 file.unlink()
     for staged in weights.values():
@@ -281,7 +281,7 @@ def _sweep(target: Path) -> None:
     """Remove files with temporary names that are no longer needed."""
     with suppress(OSError):
         for file in target.parent.iterdir():
-            match = _is_second(file)
+            match = _match_temporary_name(file)
             if match and match[1] == short_name(target) and is_abandoned(file):
                 file.unlink()
 
