@@ -362,13 +362,13 @@ class SaveOnnx(BaseLoader):
             weights = _WeightFiles(path, location, files, one_file=self._one_file)
             bare = skeleton(
                 model,
-                lambda tensor: weights.add(tensor) if self._goes_out(tensor) else None,
+                lambda tensor: weights.add(tensor) if self._is_external(tensor) else None,
             )
             write_model(bare, staged.stream)
             replace_together(path, bare, staged, weights.staged, weights.replaceable)
         return model
 
-    def _goes_out(self, tensor: TensorProto) -> bool:
+    def _is_external(self, tensor: TensorProto) -> bool:
         """Return whether a weight is written to an external file."""
         return byte_size(tensor) > self._threshold and not is_stripped(tensor)
 
