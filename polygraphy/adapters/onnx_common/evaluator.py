@@ -171,7 +171,7 @@ class Evaluator(ReferenceEvaluator):
             for watched in self.watched:
                 version = imported.get(node.onnx_node.domain, 1)
                 node.run = watched(node.onnx_node, version, node.run)
-        self.rt_nodes_ = _releasing(self.rt_nodes_, self.output_names)
+        self.rt_nodes_ = _with_releases(self.rt_nodes_, self.output_names)
 
     def run(self, output_names: Sequence[str] | None, *args: Any, **options: Any) -> Any:
         """Return the named outputs, or all. Other tensors are released after their last reader."""
@@ -214,7 +214,7 @@ class _Release:
         return (None,) * len(self.output)
 
 
-def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
+def _with_releases(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
     """Return nodes with release nodes after the last reader of each tensor."""
     last = {}
     for index, node in enumerate(nodes):
