@@ -187,7 +187,7 @@ class Evaluator(ReferenceEvaluator):
             return super()._load_impl(node, *types)
         except NotImplementedError as error:
             for missing in self.missing:
-                return _foreign(node, missing(node, self.opsets.get(node.domain, 1)))
+                return _foreign_operator(node, missing(node, self.opsets.get(node.domain, 1)))
             raise NodeError(_node_label(node, self.opsets), error) from error
 
 
@@ -264,7 +264,7 @@ def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) ->
     return type(op, (OpRun,), members)
 
 
-def _foreign(node: onnx.NodeProto, compute: Callable[..., Any]) -> type[OpRun]:
+def _foreign_operator(node: onnx.NodeProto, compute: Callable[..., Any]) -> type[OpRun]:
     """Return an operator class of the evaluator for an operator without a schema."""
 
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
