@@ -270,7 +270,7 @@ class OnnxNarrowModel:
             """Return a function that computes a node, and records its loss if it is cast."""
             if not self._is_cast(node):
                 return run
-            return self._measuring(node, run, losses.append)
+            return self._function_with_loss(node, run, losses.append)
 
         return self._evaluated.with_nodes(measure_node)(feed), losses
 
@@ -331,7 +331,7 @@ class OnnxNarrowModel:
         """Return whether a node is computed in the narrow type."""
         return bool(node.output) and node.output[0] in self._forms and not graphs_of(node)
 
-    def _measuring(
+    def _function_with_loss(
         self, node: NodeProto, run: Callable[..., Any], note: Callable[[NodeLoss], None]
     ) -> Callable[..., Any]:
         """Return a function that computes a node, and passes its loss to `note`."""
