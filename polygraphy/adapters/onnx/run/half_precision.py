@@ -130,7 +130,7 @@ class OnnxNarrowModels:
         # In TF32, what products make is as coarse; everything else is float32.
         coarse = dict.fromkeys(TF32_OPERATORS, dtype) if dtype == TF32 else {}
         computing = cache(
-            lambda seed: opened.with_nodes(partial(_moving, seed=seed, coarse=coarse))
+            lambda seed: opened.with_nodes(partial(_function_with_noise, seed=seed, coarse=coarse))
         )
         return lambda feed: _PerturbedOutputs(computing, feed)
 
@@ -397,7 +397,7 @@ def _is_whole(array: Any) -> bool:
     )
 
 
-def _moving(
+def _function_with_noise(
     node: NodeProto,
     version: int,
     run: Callable[..., Any],
