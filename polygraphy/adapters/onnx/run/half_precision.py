@@ -112,7 +112,7 @@ class OnnxNarrowModels:
             return None
         if nodes[0] == DataType.BFLOAT16:
             _check_evaluator(nodes[0])
-        watched = partial(_rounding, narrow=nodes[0].numpy())
+        watched = partial(_function_with_rounding, narrow=nodes[0].numpy())
         return _Evaluated(inline_functions(model)).with_nodes(watched)
 
     def roughly(
@@ -257,7 +257,7 @@ class OnnxNarrowModel:
         model, _ = cast_copy(
             self._model, self._dtype, self._cast_selection(float32_nodes), is_trial=True
         )
-        watched = partial(_rounding, narrow=self._dtype.numpy())
+        watched = partial(_function_with_rounding, narrow=self._dtype.numpy())
         return self._evaluated.with_nodes(watched, model)
 
     def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], list[NodeLoss]]:
@@ -426,7 +426,7 @@ def _function_with_noise(
     return call
 
 
-def _rounding(
+def _function_with_rounding(
     node: NodeProto, version: int, run: Callable[..., Any], narrow: Any
 ) -> Callable[..., Any]:
     """Return a function that computes a node in float32, then rounds."""
