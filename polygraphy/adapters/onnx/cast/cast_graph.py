@@ -157,7 +157,7 @@ class CastRules:
         self._settings = settings
         self._types = types
         self._versions = versions
-        self._present_form = present_form
+        self._has_narrow_form = present_form
 
     def wide(self, node: NodeProto) -> Forms:
         """Return the forms of inputs and outputs of a node that is not cast."""
@@ -205,7 +205,7 @@ class CastRules:
             if not name or self._types[name] != WIDE:
                 takes.append(None)
             elif is_alone and self._settings.takes(parameter.types):
-                takes.append(self._present_form(name))  # Nothing else has to be of this type.
+                takes.append(self._has_narrow_form(name))  # Nothing else has to be of this type.
             else:
                 takes.append(self._settings.takes(parameter.types))
         follows = {parameter.variable for parameter in inputs}
@@ -301,7 +301,7 @@ class Scope:
         self._settings = settings
         self._types = types
         self._versions = versions
-        self._rules = CastRules(settings, types, versions, self._present_form)
+        self._rules = CastRules(settings, types, versions, self._has_narrow_form)
         self._parent = parent
         self._taken: set[str] = parent._taken if parent else (used_names or set())
         self._forms: dict[str, dict[bool, str]] = {}
@@ -482,7 +482,7 @@ class Scope:
         self._forms[name] = {True: new_name, False: name}
         self._cast(new_name, name, False)
 
-    def _present_form(self, name: str) -> bool:
+    def _has_narrow_form(self, name: str) -> bool:
         """Return whether the narrow form of a tensor exists already."""
         scope: Scope | None = self
         while scope is not None:
