@@ -77,7 +77,7 @@ def divide_elements(dividend: Element, divisor: Element) -> Element:
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
 
-def equal(left: Element, right: Element) -> Element:
+def equal_elements(left: Element, right: Element) -> Element:
     """Return whether two elements are equal."""
     if left is None or right is None:
         return None
@@ -434,7 +434,7 @@ _RULES: dict[str, Callable[[_Call], Elements | None]] = {
     "Concat": _fold_concat,
     "ConstantOfShape": _fold_constant_of_shape,
     "Div": _elementwise(divide_elements),
-    "Equal": _elementwise(equal, BOOL),
+    "Equal": _elementwise(equal_elements, BOOL),
     "Gather": _fold_gather,
     "Greater": _elementwise(on_numbers(operator.gt), BOOL),
     "Identity": _fold_identity,
