@@ -42,7 +42,7 @@ def on_numbers(compute: Callable[[int, int], int | None]) -> Callable[[Element, 
     return rule
 
 
-def plus(left: Element, right: Element) -> Element:
+def add_elements(left: Element, right: Element) -> Element:
     """Return the sum of two elements."""
     if isinstance(left, int) and isinstance(right, int):
         return left + right
@@ -429,7 +429,7 @@ def _fold_product(call: _Call) -> Elements | None:
 
 
 _RULES: dict[str, Callable[[_Call], Elements | None]] = {
-    "Add": _elementwise(plus),
+    "Add": _elementwise(add_elements),
     "Cast": _fold_cast,
     "Concat": _fold_concat,
     "ConstantOfShape": _fold_constant_of_shape,
