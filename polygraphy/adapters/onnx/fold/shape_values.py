@@ -49,7 +49,7 @@ def add_elements(left: Element, right: Element) -> Element:
     return right if left == 0 else left if right == 0 else None
 
 
-def minus(left: Element, right: Element) -> Element:
+def subtract_elements(left: Element, right: Element) -> Element:
     """Return the difference of two elements."""
     if isinstance(left, int) and isinstance(right, int):
         return left - right
@@ -450,7 +450,7 @@ _RULES: dict[str, Callable[[_Call], Elements | None]] = {
     "Size": _fold_size,
     "Slice": _fold_slice,
     "Squeeze": _fold_squeeze,
-    "Sub": _elementwise(minus),
+    "Sub": _elementwise(subtract_elements),
     "Unsqueeze": _fold_unsqueeze,
     "Where": _fold_where,
 }
