@@ -551,7 +551,7 @@ class Sizes:
 
     def _shape(self, name: str) -> list[int] | None:
         """Return the shape of a tensor if all dimensions are numbers; else None."""
-        return static(self._shape_of(name))
+        return static_shape(self._shape_of(name))
 
     def _value(self, name: str) -> Any:
         """Return the value of a tensor, computed if it is small; None if it is unknown."""
@@ -561,7 +561,7 @@ class Sizes:
         return small
 
 
-def static(shape: Shape | None) -> list[int] | None:
+def static_shape(shape: Shape | None) -> list[int] | None:
     """Return a shape if all dimensions are numbers; else None."""
     if shape is None:
         return None

@@ -26,7 +26,7 @@ from polygraphy.adapters.onnx.fold.shape_values import (
     Shape,
     Sizes,
     output_elements,
-    static,
+    static_shape,
 )
 from polygraphy.adapters.onnx.graph.element_types import GraphTypes, domain_of, signature_of
 from polygraphy.adapters.onnx.graph.graph import is_constant, names_in_use, rename_uses, unique_name
@@ -146,7 +146,7 @@ def merge_shapes(stated: Shape | None, inferred: Shape | None) -> Shape | None:
 
 def is_short(shape: Shape | None) -> bool:
     """Return whether a tensor of this shape is small enough to be a shape."""
-    numbers = static(shape)
+    numbers = static_shape(shape)
     return numbers is not None and prod(numbers) <= LONGEST
 
 
@@ -391,7 +391,7 @@ class GraphWalk:
     def _infer(self, node: NodeProto, outputs: Sequence[str], bodies: Sequence[GraphWalk]) -> None:
         """Record the shapes of the results of a node."""
         inference = self._walk.inference
-        if all(static(self._shapes.get(name)) is not None for name in outputs):
+        if all(static_shape(self._shapes.get(name)) is not None for name in outputs):
             return
         shapes: dict[str, Shape] = {}
         if bodies:
@@ -409,7 +409,7 @@ class GraphWalk:
     ) -> bool:
         """Compute small constant inputs of a node with unknown output shapes; return whether that
         succeeded."""
-        if all(static(inferred_shapes.get(name)) is not None for name in outputs):
+        if all(static_shape(inferred_shapes.get(name)) is not None for name in outputs):
             return False
         names = [
             name
@@ -518,7 +518,7 @@ class GraphWalk:
             """Return whether the value of a tensor is above the size limit."""
             if size_threshold is None:
                 return False
-            nbytes = nodes.nbytes(name, static(self.shape(name)), self.kind(name))
+            nbytes = nodes.nbytes(name, static_shape(self.shape(name)), self.kind(name))
             return nbytes is not None and nbytes > size_threshold
 
         while True:
