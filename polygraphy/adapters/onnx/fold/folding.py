@@ -449,7 +449,7 @@ class _Simplification:
 # Each rule returns whether the only result of a node is its first operand.
 
 
-def _identity(_: NodeProto, __: GraphWalk) -> bool:
+def _is_idle_identity(_: NodeProto, __: GraphWalk) -> bool:
     """Return True: an Identity node never changes values."""
     return True
 
@@ -541,7 +541,7 @@ _RULES: dict[str, Callable[[NodeProto, GraphWalk], bool]] = {
     "Cast": _cast,
     "Concat": _passes_single_input,
     "Expand": _expand,
-    "Identity": _identity,
+    "Identity": _is_idle_identity,
     "Reshape": _is_idle_reshape,
     "Slice": _slice,
     "Transpose": _transpose,
