@@ -471,7 +471,7 @@ def _is_idle_reshape(node: NodeProto, walk: GraphWalk) -> bool:
     return open_dims <= 1
 
 
-def _transpose(node: NodeProto, walk: GraphWalk) -> bool:
+def _is_idle_transpose(node: NodeProto, walk: GraphWalk) -> bool:
     """Return whether a Transpose keeps the order of all axes."""
     for attribute in node.attribute:
         if attribute.name == "perm":
@@ -544,5 +544,5 @@ _RULES: dict[str, Callable[[NodeProto, GraphWalk], bool]] = {
     "Identity": _is_idle_identity,
     "Reshape": _is_idle_reshape,
     "Slice": _slice,
-    "Transpose": _transpose,
+    "Transpose": _is_idle_transpose,
 }
