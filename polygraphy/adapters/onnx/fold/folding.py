@@ -480,7 +480,7 @@ def _is_idle_transpose(node: NodeProto, walk: GraphWalk) -> bool:
     return shape is not None and len(shape) <= 1
 
 
-def _cast(node: NodeProto, walk: GraphWalk) -> bool:
+def _is_idle_cast(node: NodeProto, walk: GraphWalk) -> bool:
     """Return whether a Cast converts to the type that the tensor has already."""
     kind = walk.kind(node.input[0])
     return kind is not None and kind == walk.kind(node.output[0])
@@ -538,7 +538,7 @@ def _passes_single_input(node: NodeProto, _: GraphWalk) -> bool:
 
 
 _RULES: dict[str, Callable[[NodeProto, GraphWalk], bool]] = {
-    "Cast": _cast,
+    "Cast": _is_idle_cast,
     "Concat": _passes_single_input,
     "Expand": _expand,
     "Identity": _is_idle_identity,
