@@ -486,7 +486,7 @@ def _is_idle_cast(node: NodeProto, walk: GraphWalk) -> bool:
     return kind is not None and kind == walk.kind(node.output[0])
 
 
-def _expand(node: NodeProto, walk: GraphWalk) -> bool:
+def _is_idle_expand(node: NodeProto, walk: GraphWalk) -> bool:
     """Return whether an Expand changes nothing: each requested dimension is equal, or 1."""
     shape, target = walk.shape(node.input[0]), walk.elements_of(node.input[1])
     if shape is None or target is None or len(shape) < len(target.values):
@@ -540,7 +540,7 @@ def _passes_single_input(node: NodeProto, _: GraphWalk) -> bool:
 _RULES: dict[str, Callable[[NodeProto, GraphWalk], bool]] = {
     "Cast": _is_idle_cast,
     "Concat": _passes_single_input,
-    "Expand": _expand,
+    "Expand": _is_idle_expand,
     "Identity": _is_idle_identity,
     "Reshape": _is_idle_reshape,
     "Slice": _slice,
