@@ -498,7 +498,7 @@ def _is_idle_expand(node: NodeProto, walk: GraphWalk) -> bool:
     )
 
 
-def _slice(node: NodeProto, walk: GraphWalk) -> bool:
+def _is_idle_slice(node: NodeProto, walk: GraphWalk) -> bool:
     """Return whether a Slice returns all elements in order."""
     if len(node.input) < 3:
         return False
@@ -543,6 +543,6 @@ _RULES: dict[str, Callable[[NodeProto, GraphWalk], bool]] = {
     "Expand": _is_idle_expand,
     "Identity": _is_idle_identity,
     "Reshape": _is_idle_reshape,
-    "Slice": _slice,
+    "Slice": _is_idle_slice,
     "Transpose": _is_idle_transpose,
 }
