@@ -526,7 +526,7 @@ class GraphWalk:
             missing = [name for name in names if not nodes.is_at_hand(name)]
             if not missing:
                 break
-            values, failed = bisect_batch(missing, partial(self._together, partitioning))
+            values, failed = bisect_batch(missing, partial(self._compute_together, partitioning))
             nodes.values.update(values)
             if failed:
                 nodes.keep(failed)
@@ -536,7 +536,9 @@ class GraphWalk:
                     break
         return nodes.replace(names)
 
-    def _together(self, partitioning: str | None, names: Sequence[str]) -> dict[str, Any] | None:
+    def _compute_together(
+        self, partitioning: str | None, names: Sequence[str]
+    ) -> dict[str, Any] | None:
         """Return constants computed all at once; None if that fails and smaller parts should be
         tried."""
         try:
