@@ -194,7 +194,7 @@ class CompiledModelFromOnnx(BaseLoader):
             for layer in layers_of(compiled)
         ]
         lowered = _output_precisions(layers)
-        narrow = [layer for layer in layers if layer.lowered]
+        narrow = [layer for layer in layers if layer.is_lowered]
         if narrow:
             text = (
                 f"OpenVINO computes {len(narrow)} of {count_text(len(layers), 'layer')} in"
@@ -269,7 +269,7 @@ def precision_of(compiled: CompiledModel) -> str:
     """Return the requested compute type of a compiled model, by OpenVINO's name."""
     precision_name = _precision_name(compiled.get_property)
     if precision_name is None:  # AUTO and HETERO do not say what the device that they chose does.
-        lowered = (layer.precision for layer in layers_of(compiled) if layer.lowered)
+        lowered = (layer.precision for layer in layers_of(compiled) if layer.is_lowered)
         return next(lowered, "f32")
     return precision_name
 
@@ -406,7 +406,7 @@ class Layer:
         return self.kind == "Subgraph" and not {*names}.isdisjoint(self.names)
 
     @property
-    def lowered(self) -> bool:
+    def is_lowered(self) -> bool:
         """Return whether the layer computes in less than float32."""
         return self.precision in ("bf16", "f16") and self.kind not in _LAYERS_THAT_MOVE
 
@@ -446,7 +446,7 @@ def _output_precisions(layers: Sequence[Layer]) -> dict[str, str]:
     visited: dict[str, str] = {}
     for layer in layers:
         before = [visited[name] for name in layer.reads if name in visited]
-        own_names = [PRECISIONS[layer.precision]] if layer.lowered else []
+        own_names = [PRECISIONS[layer.precision]] if layer.is_lowered else []
         if (precision := coarsest([*before, *own_names])) is not None:
             visited[layer.name] = precision.name
     return {
