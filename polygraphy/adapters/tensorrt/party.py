@@ -122,12 +122,12 @@ class TrtParty:
         if plain or not without:
             return self.in_float32().options
         layers = dict.fromkeys(self._layer_names(without), "float32")
-        obey = {"precision_constraints": "obey"} if _obeys() else {}
+        obey = {"precision_constraints": "obey"} if _has_layer_precisions() else {}
         return {**self.options, "layer_precisions": layers, **obey}
 
     def _layer_names(self, nodes: Collection[str]) -> list[str]:
         """Return the names of nodes in TensorRT; one without a name has that of its output."""
-        prefix = "node_of_" if _obeys() else ""
+        prefix = "node_of_" if _has_layer_precisions() else ""
         return [f"{prefix}{name}" if name in self._unnamed else name for name in nodes]
 
 
@@ -153,7 +153,7 @@ def with_types(model: Any) -> Any:
     return typed
 
 
-def _obeys() -> bool:
+def _has_layer_precisions() -> bool:
     """Return whether precision is requested layer by layer, and not by a strongly typed network."""
     return capabilities().has("layer_precisions")
 
@@ -257,7 +257,7 @@ class _Built:
         network: Any = parse(self._model)
         if self._keep:
             network = SetLayerPrecisions(network, dict.fromkeys(self._keep, DataType.FLOAT32))
-            if _obeys():
+            if _has_layer_precisions():
                 settings["precision_constraints"] = "obey"
         config = CreateConfig(profiles=self._ranges, load_timing_cache=self._timings, **settings)
         engine = EngineFromNetwork(network, config, save_timing_cache=self._timings)

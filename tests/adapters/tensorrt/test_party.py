@@ -35,7 +35,7 @@ def test_its_options_are_how_it_was_set(
 
 
 def test_what_helps_is_printed_with_how_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_obeys", lambda: True)
+    monkeypatch.setattr(module, "_has_layer_precisions", lambda: True)
     party = TrtParty(fp16=True, memory_pool_limits={"workspace": 5}, builder_optimization_level=2)
     built = "--pool-limit workspace:5 --builder-optimization-level 2"
     line = run_command("m.onnx", [("trt", "trt", party.remedy(plain=False, without=["a b"]))], {})
@@ -47,7 +47,7 @@ def test_what_helps_is_printed_with_how_it_was_built(monkeypatch: pytest.MonkeyP
 
 
 def test_tf32_is_known_and_left_out_for_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_obeys", lambda: True)
+    monkeypatch.setattr(module, "_has_layer_precisions", lambda: True)
     monkeypatch.setattr(module, "computes_in_tf32", lambda: True)
     party = TrtParty(tf32=True, builder_optimization_level=1)
     assert party.lowers_to == "tf32"
