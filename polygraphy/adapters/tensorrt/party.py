@@ -109,7 +109,7 @@ class TrtParty:
         if without and not isinstance(result, str):
             self._unnamed = {n.output[0] for n in result.graph.node if not n.name and n.output}
         if not isinstance(result, str):
-            result = with_types(result)
+            result = add_output_types(result)
         lowered = {} if self._half is None else {self._half: True}
         settings = {**self._settings, **({"tf32": None} if plain else lowered)}
         return _Built(result, settings, self._layer_names(without), self._timings)
@@ -131,7 +131,7 @@ class TrtParty:
         return [f"{prefix}{name}" if name in self._unnamed else name for name in nodes]
 
 
-def with_types(model: Any) -> Any:
+def add_output_types(model: Any) -> Any:
     """Return a model whose outputs have data types, because TensorRT's parser refuses others.
 
     Args:

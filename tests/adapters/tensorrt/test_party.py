@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 
 from polygraphy.adapters.tensorrt import party as module
-from polygraphy.adapters.tensorrt.party import TrtParty, with_types
+from polygraphy.adapters.tensorrt.party import TrtParty, add_output_types
 from polygraphy.cli.main import main
 from polygraphy.domain.diagnosis.commands import diagnose_command, run_command
 
@@ -64,10 +64,10 @@ def test_tf32_is_known_and_left_out_for_float32(monkeypatch: pytest.MonkeyPatch)
 def test_tensors_that_are_marked_get_data_types() -> None:
     model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
         m (float[2,3] x) => (float[2,3] y) { a = Relu(x)  b = Shape(a)  y = Neg(a) }""")
-    assert with_types(model) is model
+    assert add_output_types(model) is model
     for name in ("a", "b", "nowhere"):
         model.graph.output.add().name = name
-    types = [each.type.tensor_type.elem_type for each in with_types(model).graph.output]
+    types = [each.type.tensor_type.elem_type for each in add_output_types(model).graph.output]
     assert types == [1, 1, 7, 0]
     assert not model.graph.output[1].type.tensor_type.elem_type
 
