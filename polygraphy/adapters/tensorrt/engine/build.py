@@ -313,7 +313,7 @@ class EngineBytesFromNetwork(BaseLoader):
         config = self._config(builder, network) if callable(self._config) else self._config
         request = request_of(config)
         if request:
-            parts = recast(self._network, parts, request)
+            parts = cast_network(self._network, parts, request)
             network = parts[1]
         _check(network, config)
         if self._save_timing_cache is not None:
@@ -469,7 +469,7 @@ def network_with(network: Deferred[NetworkParts], request: PrecisionRequest) -> 
     return parts if job.is_done else _rebuild_network(parts, request)
 
 
-def recast(
+def cast_network(
     network: Deferred[NetworkParts], parts: NetworkParts, request: PrecisionRequest
 ) -> NetworkParts:
     """Return a network of the same builder whose model is cast to a requested precision.
