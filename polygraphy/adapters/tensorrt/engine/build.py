@@ -308,7 +308,7 @@ class EngineBytesFromNetwork(BaseLoader):
 
     def _build(self) -> Any:
         """Build the engine, save the timing cache, and return the plan."""
-        parts = network_with(self._network, request_of(self._config))
+        parts = network_for_request(self._network, request_of(self._config))
         builder, network = parts[0], parts[1]
         config = self._config(builder, network) if callable(self._config) else self._config
         request = request_of(config)
@@ -451,7 +451,7 @@ class EngineFromNetwork(BaseLoader):
         return engine
 
 
-def network_with(network: Deferred[NetworkParts], request: PrecisionRequest) -> NetworkParts:
+def network_for_request(network: Deferred[NetworkParts], request: PrecisionRequest) -> NetworkParts:
     """Return a network whose model is cast to a requested precision, if the request is already
     known.
 
