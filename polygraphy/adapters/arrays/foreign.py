@@ -85,7 +85,7 @@ def host_array(array: Any) -> np.ndarray[Any, Any]:
     if isinstance(array, np.ndarray):
         return array
     if is_torch(array):
-        return _from_torch(array)
+        return _torch_to_numpy(array)
     try:
         if hasattr(array, "__dlpack__"):
             shared: np.ndarray[Any, Any] = np.from_dlpack(array)
@@ -135,7 +135,7 @@ def _is_device_view(array: Any) -> bool:
     return hasattr(array, "ptr") and hasattr(array, "copy_to")
 
 
-def _from_torch(tensor: Any) -> np.ndarray[Any, Any]:
+def _torch_to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     """Return a PyTorch tensor as a NumPy array that shares its memory."""
     from polygraphy.domain.tensors.datatype import DataType
 
