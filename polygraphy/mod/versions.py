@@ -37,7 +37,7 @@ _NO_DEVELOPMENT_RELEASE = float("inf")
 _NOT_A_VERSION = -1
 
 
-def _comparing(compare: Callable[[_Key, _Key], bool]) -> Callable[[Version, object], bool]:
+def _comparison_method(compare: Callable[[_Key, _Key], bool]) -> Callable[[Version, object], bool]:
     """Return a method of `Version` that compares it with another version, or an equivalent
     object.
     """
@@ -66,12 +66,12 @@ class Version(tuple[int, ...]):
         self._key = _key or _key_of_release(0, tuple(self))
         return self
 
-    __eq__ = _comparing(operator.eq)
-    __ne__ = _comparing(operator.ne)
-    __lt__ = _comparing(operator.lt)
-    __le__ = _comparing(operator.le)
-    __gt__ = _comparing(operator.gt)
-    __ge__ = _comparing(operator.ge)
+    __eq__ = _comparison_method(operator.eq)
+    __ne__ = _comparison_method(operator.ne)
+    __lt__ = _comparison_method(operator.lt)
+    __le__ = _comparison_method(operator.le)
+    __gt__ = _comparison_method(operator.gt)
+    __ge__ = _comparison_method(operator.ge)
 
     def __hash__(self) -> int:
         """Return a hash that equal versions share."""
