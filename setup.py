@@ -33,7 +33,7 @@ class BuildWithCompiled(build_py):
             render.write_compiled(Path(self.build_lib) / "polygraphy")
             help_texts.write_descriptions(Path(self.build_lib) / "polygraphy" / "cli")
             page = Path(self.build_lib).parent / "polygraphy.1"
-            descriptions = list(help_texts.all_described().values())
+            descriptions = list(help_texts.describe_all().values())
             page.write_text(man(descriptions, __version__), encoding="utf-8")
             self.distribution.data_files = [("share/man/man1", [str(page)])]
 

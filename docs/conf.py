@@ -18,7 +18,7 @@ sys.path.insert(0, str(FOLDER))
 import generate  # noqa: E402
 
 from polygraphy import __version__  # noqa: E402
-from polygraphy.cli.help import all_described  # noqa: E402
+from polygraphy.cli.help import describe_all  # noqa: E402
 from polygraphy.cli.reference import list_of_pages  # noqa: E402
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def split_reference(app: Sphinx, name: str, source: list[str]) -> None:
     It has the same headings, so that links to a command on that page remain valid.
     """
     if name == "reference":
-        text = list_of_pages(list(all_described().values()), "generated/commands")
+        text = list_of_pages(list(describe_all().values()), "generated/commands")
         tree = "\n".join((":hidden:", "", *_COMMAND.findall(text)))
         source[0] = f"{text}\n```{{toctree}}\n{tree}\n```\n"
 

@@ -9,7 +9,7 @@ from inspect import getdoc, isclass
 from pathlib import Path
 from typing import Any
 
-from polygraphy.cli.help import all_described
+from polygraphy.cli.help import describe_all
 from polygraphy.cli.reference import pages_of
 from polygraphy.domain.catalog.formats import FORMATS
 from polygraphy.domain.catalog.reports import REPORTS
@@ -75,7 +75,7 @@ def write(folder: Path) -> None:
     schema = json.loads((folder / "report.schema.json").read_text(encoding="utf-8"))
     pages = {"verdict-document": document(schema), "file-formats": formats(), "api": api()}
     pages |= {name: module(name) for name in MODULES}
-    commands = pages_of(list(all_described().values()))
+    commands = pages_of(list(describe_all().values()))
     pages |= {f"commands/{name}": text for name, text in commands.items()}
     files = {f"{name}.md": text for name, text in pages.items()}
     files["scorer.js"] = scorer(folder)

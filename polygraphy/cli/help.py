@@ -44,7 +44,7 @@ def description_of(name: str) -> Description:
     return descriptions[name]
 
 
-def all_described() -> dict[str, Description]:
+def describe_all() -> dict[str, Description]:
     """Return the description of each command's help, from the declarations of this package
     alone.
     """
@@ -59,7 +59,7 @@ def write_descriptions(folder: object) -> None:
     """
     from pathlib import Path
 
-    descriptions = all_described()
+    descriptions = describe_all()
     text = (
         '"""The help of each command, generated from the declarations of the options."""'
         f"\n\nDESCRIPTIONS = {descriptions!r}\n"

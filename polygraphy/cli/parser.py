@@ -207,11 +207,11 @@ _MOST_OWNERS = 4
 
 def _commands_with(flag: str) -> list[str]:
     """Return the commands that have a flag; empty if nearly every command has it."""
-    from polygraphy.cli.help import all_described
+    from polygraphy.cli.help import describe_all
 
     owners = [
         name
-        for name, (_, _, _, groups) in all_described().items()
+        for name, (_, _, _, groups) in describe_all().items()
         if any(flag in spelled.replace(",", "").split() for _, _, entries in groups
                for spelled, _ in entries)
     ]  # fmt: skip

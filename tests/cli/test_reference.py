@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from polygraphy import __version__
-from polygraphy.cli.help import all_described
+from polygraphy.cli.help import describe_all
 from polygraphy.cli.main import main
 from polygraphy.cli.reference import EXIT_CODES, anchor, list_of_pages, man, markdown, pages_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference.md"
-DESCRIPTIONS = all_described()
+DESCRIPTIONS = describe_all()
 FLAGS = {
     word.rstrip(",")
     for _, _, _, groups in DESCRIPTIONS.values()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load_command, split_command
-from polygraphy.cli.help import all_described
+from polygraphy.cli.help import describe_all
 from polygraphy.cli.parser import HelpRequested, parse
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def test_what_a_page_names_is_there(
 def test_the_tasks_name_options_that_are_there() -> None:
     flags = {
         word.rstrip(",")
-        for _, _, _, groups in all_described().values()
+        for _, _, _, groups in describe_all().values()
         for _, _, entries in groups
         for spelled, _ in entries
         for word in spelled.split()
