@@ -95,7 +95,7 @@ def _choices_of(command: str) -> dict[str, list[str]]:
     return choices_of
 
 
-def _leading() -> list[str]:
+def _leading_options() -> list[str]:
     """Return the options that are allowed before a command."""
     return [flag for row in options_of(LogOptions) for flag in row.flags]
 
@@ -125,7 +125,7 @@ def _bash_script() -> str:
     return _BASH.format(
         commands=" ".join(top_level()),
         groups=f'{groups}        ?*) offered="" ;;\n',
-        leading=" ".join(("-h", "--help", "--version", *_leading())),
+        leading=" ".join(("-h", "--help", "--version", *_leading_options())),
         choices=choices,
         flags=flags,
         topics=topics,
@@ -138,7 +138,7 @@ def _fish_script() -> str:
     lines = [f"complete -c polygraphy -f -n __fish_use_subcommand -a '{commands}'"]
     lines += [
         f"complete -c polygraphy -n 'not __fish_seen_subcommand_from {commands}' {_fish_flag(flag)}"
-        for flag in _leading()
+        for flag in _leading_options()
     ]
     for name in GROUPS:
         inside = (
