@@ -72,7 +72,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     refused = [flag for word in known_names if (flag := word.partition("=")[0]) in advice_on]
     if refused:
         raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))
-    namespace, unknown = parser.parse_known_args(_arguments_first(known_names, all_options))
+    namespace, unknown = parser.parse_known_args(_move_arguments_first(known_names, all_options))
     if unknown:
         raise CommandLineError(_unknown_words_message(unknown, all_options, command.missing()))
     values = Values(
@@ -114,7 +114,7 @@ def _build_parser(
     return parser, refused
 
 
-def _arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequence[str]:
+def _move_arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequence[str]:
     """Return the words with positional arguments before the options, because argparse would read
     the model in ``--compare simple model.onnx`` as a value."""
     if sum(option.is_positional for option in declared) != 1:
