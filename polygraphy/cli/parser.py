@@ -129,7 +129,7 @@ def _move_arguments_first(words: Sequence[str], declared: Sequence[Option]) -> S
         if word.startswith("-") and word != "-":
             flag, equals, _ = word.partition("=")
             kind, used_names = kinds.get(flag), []
-            room = 0 if equals or kind is None else _room(kind)
+            room = 0 if equals or kind is None else _word_limit(kind)
         elif kind is not None and room and kind.ends_before(word, used_names):
             moved.append(word)
             continue
@@ -142,7 +142,7 @@ def _move_arguments_first(words: Sequence[str], declared: Sequence[Option]) -> S
     return [*moved, *kept_names]
 
 
-def _room(kind: Kind) -> float:
+def _word_limit(kind: Kind) -> float:
     """Return the maximum number of words of an option."""
     return {"0": 0, "None": 1, "?": 1}.get(str(kind.nargs), math.inf)
 
