@@ -118,7 +118,7 @@ class ConvertCommand(Command):
             inform(f"Saving to {output}, because --output is not set.")
         parses = kind != "trt-network-script"
         onnx = onnx_of(
-            _for_target(values, target, output),
+            _options_for_target(values, target, output),
             is_loaded=parses,
             has_others=not parses,
             graph=graph_of(values, kind) if kind in TF_TYPES else (),
@@ -277,7 +277,7 @@ def _default_output(model: str, target: str) -> str:
     return stem + TARGETS[target].ending
 
 
-def _for_target(values: Values, target: str, output: str) -> Values:
+def _options_for_target(values: Values, target: str, output: str) -> Values:
     """Return the options with the output as the path of the saved ONNX model."""
     if target != "onnx":
         return values
