@@ -233,15 +233,15 @@ def _read(path: str) -> Mapping[str, Any]:
         raise CommandLineError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise CommandLineError(f"{path} is not a TOML file: {error}.") from None
-    return {key: _literals(value) for key, value in plan.items()}
+    return {key: _without_dates(value) for key, value in plan.items()}
 
 
-def _literals(value: Any) -> Any:
+def _without_dates(value: Any) -> Any:
     """Return a value without dates and times, which have no literal in a program."""
     if isinstance(value, dict):
-        return {key: _literals(value) for key, value in value.items()}
+        return {key: _without_dates(value) for key, value in value.items()}
     if isinstance(value, list):
-        return [_literals(item) for item in value]
+        return [_without_dates(item) for item in value]
     return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 
