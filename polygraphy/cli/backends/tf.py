@@ -11,7 +11,7 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
 )
@@ -120,7 +120,7 @@ def _choose(values: Values, kind: str) -> Chosen:
 
 def _check_tensorrt(values: Values) -> None:
     """Raise CommandLineError for options about TensorRT in TensorFlow without --trt-from-tf."""
-    given_names = flags_given(values, [TfTrtOptions])
+    given_names = non_default_flags(values, [TfTrtOptions])
     if given_names and not values[TfTrtOptions].tftrt:
         raise CommandLineError(f"{given_names[0]} requires --tftrt.")
     if given_names and "trt" not in backends_by_name():

@@ -13,7 +13,7 @@ from polygraphy.cli.declare.kinds import Choice
 from polygraphy.cli.declare.option import (
     Options,
     Values,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
     options_of,
@@ -216,7 +216,7 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
         )
     data = (ModelOptions, DataOptions)
     if target == "onnx" and not verifies:
-        unused = flags_given(values, data, besides=("MODEL", "--model-type"))
+        unused = non_default_flags(values, data, besides=("MODEL", "--model-type"))
         warn_idle(unused, ", because the model is not run: see --verify")
     return verifies
 

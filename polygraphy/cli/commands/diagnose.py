@@ -25,7 +25,7 @@ from polygraphy.cli.commands.diagnose_options import (
 )
 from polygraphy.cli.commands.named import select_runners
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.option import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.data import DataOptions, data_loader_argument, data_of
 from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.cli.shared.steps import StepOptions, with_steps
@@ -114,5 +114,5 @@ class DiagnoseCommand(Command):
         chosen = {chosen_runner.backend for chosen_runner in select_runners(values, PartyOptions)}
         for backend in self.backends:
             if backend.name not in chosen:
-                unused = flags_given(values, groups_of(backend))
+                unused = non_default_flags(values, groups_of(backend))
                 warn_idle(unused, f", because {backend.flag} is not set")

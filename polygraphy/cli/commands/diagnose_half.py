@@ -17,7 +17,7 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
 )
@@ -80,7 +80,7 @@ def render_half(values: Values, dtype: str) -> Program:
         ([MemoryOptions], "nodes are computed one at a time, and unused tensors are released"),
     ]
     for groups, why in reasons:
-        warn_idle(flags_given(values, groups, besides=["--environments"]), f", because {why}")
+        warn_idle(non_default_flags(values, groups, besides=["--environments"]), f", because {why}")
     diagnosed = values[CheckedModelOptions]
     data = data_of(values[DataOptions], diagnosed.input_shapes)
     return Program(

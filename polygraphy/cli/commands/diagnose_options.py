@@ -14,7 +14,7 @@ from polygraphy.cli.declare.option import (
     NAMED_RUNNER,
     Options,
     Values,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
 )
@@ -43,7 +43,7 @@ def program_of(values: Values) -> Call | None:
         return None
     options = values[ProgramOptions]
     if options.program is None:
-        warn_idle(flags_given(values, [ProgramOptions]), f", because {_PROGRAM} is not set")
+        warn_idle(non_default_flags(values, [ProgramOptions]), f", because {_PROGRAM} is not set")
         return None
     make = PROGRAMS[_PROGRAM].program
     assert make is not None

@@ -411,7 +411,7 @@ def non_default_options(groups: Iterable[Options]) -> Sequence[Given]:
     ]
 
 
-def flags_given(
+def non_default_flags(
     values: Values, groups: Iterable[type[Options]], *, besides: Iterable[str] = ()
 ) -> list[str]:
     """Return the spelling of each option of some groups that differs from its default, in order of

@@ -27,7 +27,7 @@ from polygraphy.cli.declare.option import (
     Values,
     call_of,
     flags_feeding,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
 )
@@ -395,7 +395,7 @@ def _warn_about_unused(values: Values, used: list[str]) -> None:
     """Log a warning about options for comparison functions that are not used."""
     groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
     used_names = {"--no-shape-check", *flags_feeding(values, used)}
-    unused = flags_given(values, groups, besides=used_names)
+    unused = non_default_flags(values, groups, besides=used_names)
     simple, judge = values[SimpleOptions], values[JudgeOptions]
     if (
         simple.error_quantile is not None

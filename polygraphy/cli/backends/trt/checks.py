@@ -29,7 +29,7 @@ from polygraphy.cli.backends.trt.precision_options import (
 from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.errors import warn_idle
-from polygraphy.cli.declare.option import Options, Values, flags_feeding, flags_given
+from polygraphy.cli.declare.option import Options, Values, flags_feeding, non_default_flags
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
 NETWORK_GROUPS: tuple[type[Options], ...] = (TrtParserOptions, TrtNetworkOptions, TrtTensorOptions)
@@ -79,7 +79,7 @@ def warn_about_groups(
         groups.append(TrtPluginOptions)
     if saves and not loads:
         groups += LOAD_GROUPS
-    warn_idle(flags_given(values, groups, besides=["--fp32"]), f", because {because}")
+    warn_idle(non_default_flags(values, groups, besides=["--fp32"]), f", because {because}")
 
 
 def warn_about_unused(values: Values) -> None:

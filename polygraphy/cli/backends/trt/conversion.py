@@ -10,7 +10,7 @@ from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, Trt
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.declare.errors import inform, warn_idle
-from polygraphy.cli.declare.option import Values, flags_given
+from polygraphy.cli.declare.option import Values, non_default_flags
 from polygraphy.cli.shared.data import data_step
 from polygraphy.codegen.source import Call, Source, Step
 
@@ -60,7 +60,7 @@ def _warn(values: Values, target: str) -> None:
         because = "the model is converted to ONNX"
         warn_about_groups(values, builds=False, loads=False, saves=False, because=because)
     of_engines = _OF_ENGINES if target != _ENGINE else ()
-    flags = flags_given(values, [*of_engines, *(CONFIG_GROUPS if target == _PICTURE else ())])
+    flags = non_default_flags(values, [*of_engines, *(CONFIG_GROUPS if target == _PICTURE else ())])
     warn_idle(flags, ", because no engine is built")
     if target == _ENGINE and values[TrtPoolOptions].pooled_outputs:
         inform(

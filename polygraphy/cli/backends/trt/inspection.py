@@ -10,7 +10,7 @@ from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions, TrtTypingOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
-from polygraphy.cli.declare.option import Options, Values, flags_given
+from polygraphy.cli.declare.option import Options, Values, non_default_flags
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.codegen.source import Source
 
@@ -37,7 +37,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
         _warn_about(values, _SHOWN_GROUPS, "the network was built already")
         return Inspected(path, [], load_engine_model(values).load_call(RunnerModel.path))
     if not is_script and not is_converted:
-        flags = ", ".join(flags_given(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))
+        flags = ", ".join(non_default_flags(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))
         raise CommandLineError(
             f"{flags}: has no effect, because {path} is shown as stored. Add --convert-to trt"
             " to see its TensorRT network."
@@ -56,7 +56,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
 
 def _warn_about(values: Values, groups: Iterable[type[Options]], because: str) -> None:
     """Warn of options of some groups that have no effect, with the reason."""
-    unused = flags_given(values, groups, besides=[_NAME_OF_FUNCTION])
+    unused = non_default_flags(values, groups, besides=[_NAME_OF_FUNCTION])
     warn_idle(unused, f", because {because}")
 
 

@@ -14,7 +14,7 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
     with_values,
@@ -142,12 +142,12 @@ class CheckCompatibilityCommand(Command):
         _check_type(values[ModelOptions], kind, backends)
         is_tensorflow = kind in TF_TYPES
         backends = backends or _available_backends(is_tensorflow=is_tensorflow)
-        if "onnxrt" not in backends and flags_given(values, _SESSIONS):
+        if "onnxrt" not in backends and non_default_flags(values, _SESSIONS):
             warn(
                 "--providers, --provider-library, --graph-optimization-level: only used by"
                 " --onnxrt."
             )
-        unused = [] if is_tensorflow else flags_given(values, [TfLoadOptions])
+        unused = [] if is_tensorflow else non_default_flags(values, [TfLoadOptions])
         warn_idle(unused, ", because the model is not a TensorFlow model")
         loader = _data(values, ModelOptions)
         onnx = OnnxModel()

@@ -12,7 +12,7 @@ from polygraphy.cli.declare.option import (
     Rest,
     Values,
     call_of,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
 )
@@ -242,7 +242,7 @@ def check_of(values: Values, *, implied: Sequence[str] = (), asks: bool = True) 
     if implied:
         command = call_of("CheckCommand", values, Words(implied))
         return Call("AskUser", kwargs={"otherwise": command}) if asks else command
-    warn_idle(flags_given(values, [CheckOptions]), " without --check")
+    warn_idle(non_default_flags(values, [CheckOptions]), " without --check")
     return Call("AskUser")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.data import ReferenceOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.option import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.compare import (
     FunctionOptions,
     JudgeOptions,
@@ -35,7 +35,7 @@ class InspectDiffCommand(Command):
         """Return the program that compares two files."""
         files = values[ReferenceOptions]
         if _are_models(files):
-            unused = flags_given(values, _COMPARISON)
+            unused = non_default_flags(values, _COMPARISON)
             warn_idle(unused, ", because models have no tolerance")
             return Program(
                 "check.py.j2",

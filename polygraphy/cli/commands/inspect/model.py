@@ -15,7 +15,7 @@ from polygraphy.cli.commands.inspect.model_options import (
     details_to_show,
 )
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.option import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.model import ModelOptions, TfLoadOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.providers import OnnxrtProviderOptions
@@ -41,7 +41,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
         raise CommandLineError(
             f"a page shows one model, but there are {len(paths)}. Save a page for each model."
         )
-    unused = flags_given(
+    unused = non_default_flags(
         values, [ModelDetailOptions], besides=("--show", "--mode", "--show-weights")
     )
     warn_idle(unused, ", because a page is created instead of text")
@@ -124,7 +124,9 @@ class InspectModelCommand(Command):
         """
         models, page = values[InspectedModelOptions], values[PageOptions]
         for inspection in _INSPECTIONS:
-            flags = ", ".join(flags_given(values, inspection.groups, besides=inspection.besides))
+            flags = ", ".join(
+                non_default_flags(values, inspection.groups, besides=inspection.besides)
+            )
             if not flags:
                 continue
             if len(models.paths) != 1:

@@ -42,7 +42,7 @@ from polygraphy.cli.declare.option import (
     Values,
     call_of,
     constants_of,
-    flags_given,
+    non_default_flags,
 )
 from polygraphy.cli.shared.compare import (
     CompareOptions,
@@ -212,7 +212,7 @@ def _runners_of_first_model(
             f"--first-model: {flag_of(other_runner.backend)} {other_runner.text} is a model by"
             " itself. Use backends that run both ONNX models."
         )
-    if flags_given(values, [OnnxSaveOptions]):
+    if non_default_flags(values, [OnnxSaveOptions]):
         raise CommandLineError("--first-model cannot be combined with --save-onnx.")
     name = Source("first_model" if backends.shares_onnx else "load_first_model")
     before, model = _load_steps(
@@ -578,7 +578,7 @@ class RunCommand(Command):
         """Return the program that runs and compares the model."""
         _check_combinations(values)
         for because, groups, besides in _groups_without_effect(values, self.backends):
-            warn_idle(flags_given(values, groups, besides=besides), f", because {because}")
+            warn_idle(non_default_flags(values, groups, besides=besides), f", because {because}")
         backends = backends_of(values, self.backends, self.plugins)
         compares = compares_runs(values)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)

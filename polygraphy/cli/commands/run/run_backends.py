@@ -29,7 +29,7 @@ from polygraphy.cli.declare.option import (
     NAMED_RUNNER,
     Options,
     Values,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
 )
@@ -186,7 +186,7 @@ def backends_of(
         if runner.own is not None and runner.backend in chosen:
             chosen[runner.backend].warn(runner.own, {runner.backend}, kind)
     if not is_tensorflow:
-        unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
+        unused = non_default_flags(values, [TfLoadOptions, TfOnnxOptions])
         warn_idle(unused, ", because the model is not a TensorFlow model")
     used = _use_runners(runners, chosen, plugins, kind)
     onnx = onnx_of(

@@ -27,7 +27,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     VerifyOptions,
 )
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.option import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions, cast_of, inference_of
 from polygraphy.codegen.source import Call
@@ -98,7 +98,7 @@ class SurgeonSanitizeCommand(Command):
         verifies = values[VerifyOptions].verify
         needs_data = runs or verifies
         if not needs_data:
-            unused = flags_given(values, [DataOptions, TrialShapeOptions])
+            unused = non_default_flags(values, [DataOptions, TrialShapeOptions])
             see = "see --verify and --force-fallback-shape-inference"
             warn_idle(unused, f", because the model is not run: {see}")
         tidying, shapes = values[SanitizeOptions], values[SanitizeShapeOptions]

@@ -14,7 +14,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     VerifyOptions,
 )
 from polygraphy.cli.declare.errors import inform, warn_idle
-from polygraphy.cli.declare.option import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_loader_argument, data_of
 from polygraphy.cli.shared.onnx import tolerance_of, warn_about_saving
 from polygraphy.cli.shared.paths import check_files
@@ -104,6 +104,6 @@ def trial_of(values: Values) -> tuple[bool, Call]:
     if values[VerifyOptions].verify:
         shapes = values[TrialShapeOptions].model_input_shapes
         return True, data_of(values[DataOptions], shapes)
-    unused = flags_given(values, [DataOptions, TrialShapeOptions])
+    unused = non_default_flags(values, [DataOptions, TrialShapeOptions])
     warn_idle(unused, ", because the model is not run: see --verify")
     return False, USUAL

@@ -10,7 +10,7 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
 )
@@ -215,7 +215,7 @@ class MultiDeviceShardCommand(Command):
         source, save = values[HintSourceOptions], values[EditSaveOptions]
         if (source.hint is None) != source.one_shot:
             raise CommandLineError("missing shard hints: set --hint PATH or --one-shot.")
-        unused = [] if source.one_shot else flags_given(values, [ShardHintOptions])
+        unused = [] if source.one_shot else non_default_flags(values, [ShardHintOptions])
         warn_idle(unused, ", because --hint already defines the split")
         if save.output is None:
             raise CommandLineError("missing --output: add -o PATH.")
@@ -240,7 +240,9 @@ def _hints_call(values: Values) -> Call:
         )
     if options.cp_type != "fused":
         flags = ("--q-shuffle", "--k-shuffle", "--v-shuffle", "--is-causal")
-        given_names = [name for name in flags_given(values, [ShardHintOptions]) if name in flags]
+        given_names = [
+            name for name in non_default_flags(values, [ShardHintOptions]) if name in flags
+        ]
         warn_idle(given_names, " without --cp-type fused")
     if options.parallelism == "TP" and (options.nb_rank or 1) < 2:
         raise CommandLineError(

@@ -29,7 +29,7 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
 )
@@ -227,15 +227,15 @@ def _warn_about_unused(values: Values) -> None:
     unused: dict[str, list[str]] = {}
     if values[TuningConfigOptions].skip_autotuning:
         groups = [TuningOptions, TuningPluginOptions, *_BUILD_GROUPS, EditSaveOptions, DataOptions]
-        unused["nothing is run"] = flags_given(
+        unused["nothing is run"] = non_default_flags(
             values, groups, besides=["--no-timing-cache", "--fp32"]
         )
     elif values[TuningOptions].autotune_mode != "exhaustive":
-        given_names = flags_given(values, [TuningOptions])
+        given_names = non_default_flags(values, [TuningOptions])
         only = [flag for flag in given_names if flag in ("--max-combinations", "--threshold")]
         unused["only --autotune-mode exhaustive uses it"] = only
     if values[TuningConfigOptions].load_config_yaml is not None:
-        given_names = flags_given(values, [PluginChoiceOptions])
+        given_names = non_default_flags(values, [PluginChoiceOptions])
         unused["--load-config-yaml provides the matches"] = given_names
     for reason, flags in unused.items():
         warn_idle(flags, f", because {reason}")

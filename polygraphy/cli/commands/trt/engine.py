@@ -33,7 +33,7 @@ from polygraphy.cli.declare.option import (
     Values,
     argv_of,
     call_of,
-    flags_given,
+    non_default_flags,
     option,
     option_group,
     with_values,
@@ -228,7 +228,7 @@ def _number(value: Any, flag: str) -> float | None:
 def _warn_about_unused(values: Values) -> None:
     """Log warnings about options for engines or other searches."""
     precisions = ("--fp16", "--bf16", "--fp-to-fp16", "--to-bf16")
-    unused = flags_given(
+    unused = non_default_flags(
         values,
         [
             *(PrecisionSearchOptions, OnnxCastOptions, OutputOptions),
@@ -239,7 +239,7 @@ def _warn_about_unused(values: Values) -> None:
     if values[PrecisionSearchOptions].mode == "minimal":
         unused.remove("--mode")
     if values[GoldenOptions].golden_outputs is None and not values[CheckOptions].check:
-        unused += flags_given(values, [CheckOptions, EngineIterationOptions])
+        unused += non_default_flags(values, [CheckOptions, EngineIterationOptions])
     warn_idle(unused, " with --onnxrt")
     if values[CheckOptions].check and values[GoldenOptions].golden_outputs is not None:
         raise CommandLineError(

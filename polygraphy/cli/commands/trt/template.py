@@ -12,7 +12,7 @@ from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.template.onnx import TemplateCommand, TemplateOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.option import Values, flags_feeding, flags_given
+from polygraphy.cli.declare.option import Values, flags_feeding, non_default_flags
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import (
@@ -67,7 +67,7 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         parses = model is not None and not is_script
         given_names = [
-            *flags_given(values, [ModelOptions], besides=["MODEL", "--model-type"]),
+            *non_default_flags(values, [ModelOptions], besides=["MODEL", "--model-type"]),
             *flags_feeding(values, ["CreateConfig"]),
         ]
         warn_idle(given_names, ", because the configuration decides it")
@@ -107,7 +107,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]
-        unused = flags_given(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)
+        unused = non_default_flags(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)
         warn_idle(unused, ", because it belongs to the network or the build")
         config = config_of(values)
         path = None if model is None or is_script else split_symbol(model)[0]
