@@ -425,7 +425,7 @@ def non_default_flags(
     ]
 
 
-def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
+def non_default_flags_for_calls(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
     """Return the spelling of each option that feeds an argument of some calls and differs from its
     default."""
     wanted = set(calls)

@@ -26,7 +26,7 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    flags_feeding,
+    non_default_flags_for_calls,
     non_default_flags,
     option,
     option_group,
@@ -394,7 +394,7 @@ def samples_of(values: Values, paths: Sequence[str]) -> Call | None:
 def _warn_about_unused(values: Values, used: list[str]) -> None:
     """Log a warning about options for comparison functions that are not used."""
     groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
-    used_names = {"--no-shape-check", *flags_feeding(values, used)}
+    used_names = {"--no-shape-check", *non_default_flags_for_calls(values, used)}
     unused = non_default_flags(values, groups, besides=used_names)
     simple, judge = values[SimpleOptions], values[JudgeOptions]
     if (

@@ -16,7 +16,13 @@ from polygraphy.cli.declare.kinds import (
     Script,
     Text,
 )
-from polygraphy.cli.declare.option import Options, call_of, flags_feeding, option, option_group
+from polygraphy.cli.declare.option import (
+    Options,
+    call_of,
+    non_default_flags_for_calls,
+    option,
+    option_group,
+)
 from polygraphy.codegen.source import Call, Metadata, Source, Step
 
 Shape = tuple[int, ...]
@@ -170,7 +176,7 @@ def _loader_script(options: DataOptions) -> tuple[str, str] | None:
 
 def _warn_about_unused(options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None) -> None:
     """Log warnings about options for generated data, because the data are loaded."""
-    unused = flags_feeding((options,), ["DataLoader"])
+    unused = non_default_flags_for_calls((options,), ["DataLoader"])
     if shapes is not None:
         unused.append("--input-shapes")
     if unused:

@@ -14,7 +14,7 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    flags_feeding,
+    non_default_flags_for_calls,
     option,
     option_group,
 )
@@ -366,7 +366,7 @@ def _outputs_of(load: OnnxLoadOptions, every: OutputOptions, values: Values) -> 
 
 def warn_about_saving(values: Values, *, is_saved: bool = True) -> None:
     """Log options without effect about the files of large weights."""
-    unused = flags_feeding(values, ["save_onnx"])
+    unused = non_default_flags_for_calls(values, ["save_onnx"])
     unused = [flag for flag in unused if flag != "--save-onnx"]
     if not is_saved:
         warn_idle(unused, ", because no model is saved: see --save-onnx")

@@ -29,7 +29,12 @@ from polygraphy.cli.backends.trt.precision_options import (
 from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.errors import warn_idle
-from polygraphy.cli.declare.option import Options, Values, flags_feeding, non_default_flags
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    non_default_flags_for_calls,
+    non_default_flags,
+)
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
 NETWORK_GROUPS: tuple[type[Options], ...] = (TrtParserOptions, TrtNetworkOptions, TrtTensorOptions)
@@ -90,9 +95,9 @@ def warn_about_unused(values: Values) -> None:
 
 def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
     """Yield flags without effect, each with the reason as the rest of a sentence."""
-    calibrating = flags_feeding(values, ["Calibrator"])
+    calibrating = non_default_flags_for_calls(values, ["Calibrator"])
     if values[TrtScriptOptions].trt_config_script is not None:
-        feeding = flags_feeding(values, CONFIG_CALLS)
+        feeding = non_default_flags_for_calls(values, CONFIG_CALLS)
         yield ", because --trt-config-script makes the configuration", feeding
         return
     build, tactics, tensors = (

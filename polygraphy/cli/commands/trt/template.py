@@ -12,7 +12,7 @@ from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.template.onnx import TemplateCommand, TemplateOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.option import Values, flags_feeding, non_default_flags
+from polygraphy.cli.declare.option import Values, non_default_flags_for_calls, non_default_flags
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import (
@@ -68,7 +68,7 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
         parses = model is not None and not is_script
         given_names = [
             *non_default_flags(values, [ModelOptions], besides=["MODEL", "--model-type"]),
-            *flags_feeding(values, ["CreateConfig"]),
+            *non_default_flags_for_calls(values, ["CreateConfig"]),
         ]
         warn_idle(given_names, ", because the configuration decides it")
         onnx = onnx_of(values) if parses else OnnxModel()
@@ -106,7 +106,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
         """Return the script that creates a builder configuration."""
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
-        used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]
+        used = ["--fp32", *non_default_flags_for_calls(values, CONFIG_CALLS)]
         unused = non_default_flags(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)
         warn_idle(unused, ", because it belongs to the network or the build")
         config = config_of(values)
