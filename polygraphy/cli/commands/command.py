@@ -110,7 +110,7 @@ class Command:
         new_program = self.program(values)
         for single_values in (
             values,
-            *(values.overridden(own_values) for own_values in values.nested.values()),
+            *(values.override(own_values) for own_values in values.nested.values()),
         ):
             warn_of_needs(single_values, before)
         return self.program_source(new_program, line, log_of(values))

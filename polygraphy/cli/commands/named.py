@@ -253,6 +253,6 @@ def select_runners(values: Values, choice: type[Options]) -> list[ChosenRunner]:
             continue
         own_values = values.nested[named.name]
         backend, _, text = getattr(own_values[choice], row.name)[0].partition(":")
-        merged = values.overridden(own_values.without(choice))
+        merged = values.override(own_values.without(choice))
         runners.append(ChosenRunner(backend, text, named.name, merged, own_values.without(choice)))
     return runners

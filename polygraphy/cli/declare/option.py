@@ -379,7 +379,7 @@ class Values:
         groups = {each: group for each, group in self._groups.items() if each not in classes}
         return Values(groups, self.nested)
 
-    def overridden(self, own: Values) -> Values:
+    def override(self, own: Values) -> Values:
         """Return the values, overridden by options that differ from their defaults in `own`."""
         changes: dict[type[Options], dict[str, Any]] = {}
         for group, row, value in own.given:
