@@ -74,7 +74,9 @@ def parse(command: Command, words: Sequence[str]) -> Values:
         raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))
     namespace, unknown = parser.parse_known_args(_move_arguments_first(known_names, all_options))
     if unknown:
-        raise CommandLineError(_unknown_words_message(unknown, all_options, command.missing()))
+        raise CommandLineError(
+            _unknown_words_message(unknown, all_options, command.missing_flags())
+        )
     values = Values(
         {
             group: group(**_read_values(namespace, group, options, remaining_values))

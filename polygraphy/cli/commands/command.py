@@ -79,7 +79,7 @@ class Command:
         """Return all spellings of its options."""
         return {"-h", "--help", *(flag for option in self.options for flag in option.flags)}
 
-    def missing(self) -> Mapping[str, str]:
+    def missing_flags(self) -> Mapping[str, str]:
         """Return flags that users may expect but that do not exist, each with a sentence about the
         alternative."""
         return {}

@@ -145,7 +145,7 @@ class _OneRunner(Command):
         option.name = self._choice.name
         return [option if row is self._choice else row for row in rows]
 
-    def missing(self) -> Mapping[str, str]:
+    def missing_flags(self) -> Mapping[str, str]:
         """Return the flags of the whole command that belong outside the quotes."""
         of_backends = {
             flag: f"is an option of {backend.flag}, which this runner does not use."

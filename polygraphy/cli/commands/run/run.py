@@ -549,7 +549,7 @@ class RunCommand(Command):
         is_extended = self.plugins and group is RunnerOptions
         return [with_flags(option, self.plugins) for option in options] if is_extended else options
 
-    def missing(self) -> dict[str, str]:
+    def missing_flags(self) -> dict[str, str]:
         """Return the flags of backends of other packages that are not used."""
         return {
             flag: f"requires {plugin.flag}."
