@@ -27,7 +27,8 @@ class Screen:
     Attributes:
         form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, all but what a
             command is doing (`G_LOGGER.progress`); or `WARNINGS`. In all but the first, lines that
-            are logged within `hide_lines` are not shown, because the console tells the same in its way.
+            are logged within `hide_lines` are not shown, because the console shows their content in
+            its own way.
     """
 
     def __init__(self, form: str, least: int) -> None:

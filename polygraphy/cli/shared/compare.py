@@ -26,8 +26,8 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    non_default_flags_for_calls,
     non_default_flags,
+    non_default_flags_for_calls,
     option,
     option_group,
 )

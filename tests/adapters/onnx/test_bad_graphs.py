@@ -14,7 +14,7 @@ from onnx import helper, parser
 from polygraphy.adapters.onnx.lint import linting
 from polygraphy.adapters.onnx.lint import linting as node_trials
 from polygraphy.adapters.onnx.lint.linting import open_to_lint
-from polygraphy.adapters.onnx.storage.parsing import encode_varint, encode_field
+from polygraphy.adapters.onnx.storage.parsing import encode_field, encode_varint
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.backend.onnxrt import session_from_onnx

@@ -12,7 +12,7 @@ from onnx import helper, parser
 from polygraphy import surgeon
 from polygraphy.adapters.onnx.graph.shapes import shape_of
 from polygraphy.adapters.onnx.plugins.plugins import replace_plugins
-from polygraphy.adapters.onnx.storage.parsing import encode_varint, encode_field
+from polygraphy.adapters.onnx.storage.parsing import encode_field, encode_varint
 from polygraphy.adapters.onnx.storage.weights import copy_fields
 from polygraphy.backend import onnx as backend
 from polygraphy.binding import bind

@@ -10,8 +10,8 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.edit.outputs import observe_metadata
 from polygraphy.adapters.onnx.graph.editing import edit_model, model_faults
 from polygraphy.adapters.onnx.graph.graph import (
-    dependencies_of,
     delete_where,
+    dependencies_of,
     drop_unused,
     names_in_use,
     unique_name,
@@ -109,8 +109,8 @@ def cut_in_place(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetad
         for name in metadata
         if _is_not_a_tensor(metadata[name])
     ]
-    is_stated = opened.stated.keys() >= set(names)
-    types = opened.stated if is_stated else opened.types
+    is_stated = opened.declared_types.keys() >= set(names)
+    types = opened.declared_types if is_stated else opened.types
     positions = iter(range(len(graph.node)))
     delete_where(graph.node, lambda _: next(positions) not in needed)
     delete_where(graph.initializer, lambda tensor: tensor.name in inputs)
@@ -147,7 +147,7 @@ def complete_metadata(
         outputs = {value.name: describe_value(value) for value in model.graph.output}
     inputs, outputs = _match_known_names(model, [inputs, outputs])
     opened = OpenModel(model)
-    full = _merge_metadata(inputs, opened.stated), _merge_metadata(outputs, opened.stated)
+    full = _merge_metadata(inputs, opened.declared_types), _merge_metadata(outputs, opened.stated)
     if incomplete_tensors(*full, with_rank=True):
         full = _merge_metadata(inputs, opened.types), _merge_metadata(outputs, opened.types)
     return full

@@ -37,9 +37,9 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     FIXED,
-    encode_varint,
     check_texts,
     encode_field,
+    encode_varint,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.adapters.os.paths import translate_os_errors

@@ -28,8 +28,8 @@ from polygraphy.adapters.tensorrt.runtime.contexts import Contexts
 from polygraphy.adapters.tensorrt.runtime.inputs import (
     DeviceInput,
     HostInput,
-    refusal_error,
     dtype_error,
+    refusal_error,
 )
 from polygraphy.adapters.tensorrt.runtime.memory import (
     DeviceBlock,

@@ -436,7 +436,7 @@ class _Search:
         """
         key = tuple(f"{name} {np.shape(value)}" for name, value in sorted(values.items()))
         if key not in self._loaded:
-            model, names = self._marked.apart(values)
+            model, names = self._marked.isolate_nodes(values)
             opened = open_model(model)
             if tensor_bytes(opened, values) > self._limit:
                 return None

@@ -32,8 +32,8 @@ from polygraphy.cli.declare.errors import warn_idle
 from polygraphy.cli.declare.option import (
     Options,
     Values,
-    non_default_flags_for_calls,
     non_default_flags,
+    non_default_flags_for_calls,
 )
 from polygraphy.domain.catalog.precisions import PRECISIONS
 

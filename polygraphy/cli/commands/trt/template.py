@@ -12,7 +12,7 @@ from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.template.onnx import TemplateCommand, TemplateOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.option import Values, non_default_flags_for_calls, non_default_flags
+from polygraphy.cli.declare.option import Values, non_default_flags, non_default_flags_for_calls
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import (
