@@ -147,7 +147,9 @@ def complete_metadata(
         outputs = {value.name: describe_value(value) for value in model.graph.output}
     inputs, outputs = _match_known_names(model, [inputs, outputs])
     opened = OpenModel(model)
-    full = _merge_metadata(inputs, opened.declared_types), _merge_metadata(outputs, opened.stated)
+    full = _merge_metadata(inputs, opened.declared_types), _merge_metadata(
+        outputs, opened.declared_types
+    )
     if incomplete_tensors(*full, with_rank=True):
         full = _merge_metadata(inputs, opened.types), _merge_metadata(outputs, opened.types)
     return full

@@ -187,7 +187,7 @@ def set_outputs(model: ModelProto, names: Sequence[str]) -> None:
 def _types_of(model: ModelProto, names: Iterable[str]) -> dict[str, ValueInfoProto]:
     """Return the declarations of tensors, inferred if the model does not state them."""
     opened = OpenModel(model)
-    return opened.declared_types if opened.stated.keys() >= set(names) else opened.types
+    return opened.declared_types if opened.declared_types.keys() >= set(names) else opened.types
 
 
 def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
