@@ -116,7 +116,7 @@ class Change:
         self._lost: Collection[str] = ()
 
     @property
-    def unproven(self) -> set[int]:
+    def unverified_nodes(self) -> set[int]:
         """Return the nodes that compute no verified tensor."""
         return {index for place in self._places for index in place.unproven}
 
@@ -277,7 +277,7 @@ class Change:
         """Yield tensors that nodes may have read: the last equal ones first, then those that only
         the reference computes."""
         used_names = set(self._found.same.values())
-        is_only = sum(map(self._is_numeric, self.unproven)) == 1
+        is_only = sum(map(self._is_numeric, self.unverified_nodes)) == 1
         own_tensors = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
         reference_tensors = (
             (n, v, False) for n, v in self._found.theirs.items() if n not in used_names
@@ -492,7 +492,7 @@ class _GroupSearch:
             # Something may be missing before the node, or two of its inputs may be exchanged.
             wider = [_with_makers(self.case, self.found, place) for place in places]
             behind = self._change(self.found, wider)
-            is_one = len(change.unproven) == 1
+            is_one = len(change.unverified_nodes) == 1
             reason = behind.find_common() if is_one else behind.find_exchanged()
         return evolve(group, reason=None if reason is None else change.choose_node(reason))
 

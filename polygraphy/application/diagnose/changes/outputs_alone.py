@@ -286,7 +286,7 @@ class _Guesses:
             return
         search = self._search()
         scaled = ScaledNumbers(search, names, self._values, self._deviations)
-        for variant in scaled.matching():
+        for variant in scaled.find_matches():
             notes.append(f"{variant.change}.")
             yield self._culprit(self._side.computed[output_name(variant)], variant)
         notes.append(steps.variants_tried(scaled.tried, "weight", search.budget.is_cut_short))

@@ -49,7 +49,7 @@ class ScaledNumbers:
     deviations: Callable[[Values], Mapping[str, Deviation]]
     tried: int = 0
 
-    def matching(self) -> Iterator[Variant]:
+    def find_matches(self) -> Iterator[Variant]:
         """Yield the nodes whose number was scaled by a factor, with the fact about it."""
         for describe, scaled in self._numbers():
             if self.search.budget.is_spent:
