@@ -140,13 +140,13 @@ class Rounding:
         """Return the limit of integers, booleans and text, which is zero."""
         return Rounding(dtype, 0.0, 0.0, "whose values are exact")
 
-    def adding_up(self, share: float) -> Rounding:
+    def with_accumulation(self, share: float) -> Rounding:
         """Return the limit for an output that rounding of every tensor in the model moved by
         `share` times this limit."""
         return self.allowing([share] * max(1, len(self.parts)))
 
     def allowing(self, errors: Sequence[float]) -> Rounding:
-        """Return the same as `adding_up`, from a factor for each part."""
+        """Return the same as `with_accumulation`, from a factor for each part."""
         shares = [allowance(share, self.rtol) for share in errors]
         if max(shares) <= 1:
             return self

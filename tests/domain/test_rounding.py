@@ -156,13 +156,15 @@ def test_rows_that_are_as_good_may_change_places_and_no_others() -> None:
 
 def test_what_adds_up_along_the_model_is_explained_up_to_a_limit() -> None:
     usual = half([1.0])
-    assert usual.adding_up(0.5) == usual
-    assert usual.adding_up(2).atol == pytest.approx(2 * judging.BESIDE * usual.atol, rel=1e-2)
-    assert usual.adding_up(1e6).rtol == pytest.approx(judging.MOST * usual.rtol, rel=1e-2)
-    assert usual.adding_up(np.inf) == usual
+    assert usual.with_accumulation(0.5) == usual
+    assert usual.with_accumulation(2).atol == pytest.approx(
+        2 * judging.BESIDE * usual.atol, rel=1e-2
+    )
+    assert usual.with_accumulation(1e6).rtol == pytest.approx(judging.MOST * usual.rtol, rel=1e-2)
+    assert usual.with_accumulation(np.inf) == usual
     fine = judging.rounding_between((ONES, ONES))
     assert fine is not None
-    assert fine.adding_up(1e6).atol == pytest.approx(judging.LARGE, rel=1e-2)
+    assert fine.with_accumulation(1e6).atol == pytest.approx(judging.LARGE, rel=1e-2)
 
 
 @pytest.mark.parametrize(
