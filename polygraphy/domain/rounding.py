@@ -143,9 +143,9 @@ class Rounding:
     def with_accumulation(self, share: float) -> Rounding:
         """Return the limit for an output that rounding of every tensor in the model moved by
         `share` times this limit."""
-        return self.allowing([share] * max(1, len(self.parts)))
+        return self.with_accumulation_by_part([share] * max(1, len(self.parts)))
 
-    def allowing(self, errors: Sequence[float]) -> Rounding:
+    def with_accumulation_by_part(self, errors: Sequence[float]) -> Rounding:
         """Return the same as `with_accumulation`, from a factor for each part."""
         shares = [allowance(share, self.rtol) for share in errors]
         if max(shares) <= 1:

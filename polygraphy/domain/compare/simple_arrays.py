@@ -335,7 +335,7 @@ def _with_accumulated_rounding(sides: tuple[Side, Side], rounding: Rounding) -> 
             for part, excess in enumerate(measured.excesses or (measured.excess,))
         ]
         if max(adding_up):
-            return rounding.allowing(adding_up)
+            return rounding.with_accumulation_by_part(adding_up)
     return rounding
 
 
