@@ -258,7 +258,7 @@ class Tolerance:
         errors = (self.error(*pair) for pair in zip(exact, made))
         return max(errors, key=lambda error: error.excess)
 
-    def allowing(self, share: float) -> Tolerance:
+    def scale(self, share: float) -> Tolerance:
         """Return the tolerance multiplied by a factor."""
         return evolve(self, share=share)
 
@@ -439,7 +439,7 @@ class Trial:
             return HalfPrecision("inconclusive", before, before, **facts)
         if search.is_cut_short:
             kept_nodes = self._drop_unneeded_nodes(kept_nodes)
-        self._tolerance = self._usual.allowing(facts["allowance"])
+        self._tolerance = self._usual.scale(facts["allowance"])
         with self._attempt("counter-check") as attempt:
             feeds = (self._lowered.run(feed, kept_nodes) for feed in self.feeds)
             after = self._tolerance.worst(self.exact, feeds)
@@ -489,7 +489,7 @@ class Trial:
     @property
     def tolerance(self) -> Tolerance:
         """Return the tolerance, including accumulated rounding."""
-        return self._usual.allowing(min(MOST, self._allowance))
+        return self._usual.scale(min(MOST, self._allowance))
 
     @contextmanager
     def _attempt(self, title: str) -> Iterator[list[str]]:
@@ -544,7 +544,7 @@ class Trial:
         """Multiply the tolerance by a factor, if that makes it larger."""
         if share > 1:
             self._allowance = share
-            self._tolerance = self._usual.allowing(share)
+            self._tolerance = self._usual.scale(share)
 
     def _is_ill_conditioned(self) -> bool:
         """Return whether rounding the inputs alone changes the float32 outputs too much."""

@@ -346,7 +346,7 @@ def diagnose_half_model(
         reason = reasons.inputs_alone(name)
         return Found(DiagnosisResult(ILL_CONDITIONED, reason=reason), case)
     if half_result.verdict == AGREE:
-        if not _are_tolerable(exact, outputs, opened.tolerance.allowing(half_result.allowance)):
+        if not _are_tolerable(exact, outputs, opened.tolerance.scale(half_result.allowance)):
             return Skip("the outputs differ by more than half precision explains")
         reason = reasons.rounding_only(name, half_result.before)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
