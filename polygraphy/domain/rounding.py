@@ -155,7 +155,7 @@ class Rounding:
         scaled = grow_limits(self, max(shares))
         return evolve(_with_parts(scaled, items, self.labels), origin=why)
 
-    def times(self, share: float) -> Rounding:
+    def scale(self, share: float) -> Rounding:
         """Return the limit multiplied by a factor."""
         parts = tuple(scale_limits(part, share) for part in self.parts)
         rounding: Rounding = evolve(scale_limits(self, share), parts=parts)

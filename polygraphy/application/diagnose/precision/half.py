@@ -222,7 +222,7 @@ class Tolerance:
         """Return the tolerance of an output as a rounding limit."""
         rtol, atol = self.usual, self.atol
         if atol is not None:
-            return Rounding(self.dtype.name, rtol, atol, "").times(self.share)
+            return Rounding(self.dtype.name, rtol, atol, "").scale(self.share)
         # Unlike where both sides are narrow, what the type makes zero is lost.
         size = root_mean_square(exact) if is_float(exact) else 0.0
         by_nature = is_bounded(self.facts, name)
@@ -230,7 +230,7 @@ class Tolerance:
         new_rounding = Rounding(self.dtype.name, rtol, atol, "")
         layout = layout_of(self.facts, name)
         parted = in_parts(new_rounding, name, (exact, exact), layout, is_bounded=by_nature)
-        return parted.times(self.share)
+        return parted.scale(self.share)
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> Deviation:
         """Return the error of outputs relative to the tolerance; elements that are not finite in
