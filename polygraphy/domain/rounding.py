@@ -161,7 +161,7 @@ class Rounding:
         rounding: Rounding = evolve(scale_limits(self, share), parts=parts)
         return rounding
 
-    def only(self, part: int) -> Rounding:
+    def for_part(self, part: int) -> Rounding:
         """Return the limit with one part judged and the others unlimited."""
         if not self.parts:
             return self
@@ -286,7 +286,7 @@ def by_part(measured: Deviation, rounding: Rounding) -> list[tuple[int, Rounding
     if not rounding.parts or len(measured.excesses) != len(rounding.parts):
         return [(0, rounding, measured.excess)]
     return [
-        (number, rounding.only(number), excess)
+        (number, rounding.for_part(number), excess)
         for number, excess in enumerate(measured.excesses)
         if excess > 1
     ]

@@ -331,7 +331,7 @@ def _with_accumulated_rounding(sides: tuple[Side, Side], rounding: Rounding) -> 
         value, reference = (side.array for side in sides)
         measured = deviation(value, reference, rounding=rounding)
         adding_up = [
-            rounding_between_runs(rough, side.name, rounding.only(part), excess)
+            rounding_between_runs(rough, side.name, rounding.for_part(part), excess)
             for part, excess in enumerate(measured.excesses or (measured.excess,))
         ]
         if max(adding_up):
