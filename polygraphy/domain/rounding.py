@@ -177,7 +177,7 @@ class Rounding:
         return _largest_share(self.rtol)
 
     @property
-    def flips(self) -> float:
+    def flip_share(self) -> float:
         """Return the share of integers that may differ."""
         precision = precision_of(self.dtype)
         return FLIPS if precision is not None and precision.epsilon >= _COARSE else 0.0
@@ -495,7 +495,7 @@ def _elementwise_deviation(
 ) -> Deviation:
     """Return the deviation of an array, judged element by element."""
     if not is_float(reference):
-        return _exact_deviation(value, reference, rounding.flips)
+        return _exact_deviation(value, reference, rounding.flip_share)
     flat, expected, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
     rms = root_mean_square(expected)
     worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
@@ -532,7 +532,7 @@ def _elementwise_deviation(
 def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding | None:
     """Return the limit for integers of which a few differ, as a coarse type can break ties
     differently; None if too many differ."""
-    exact_deviation = _exact_deviation(value, reference, rounding.flips)
+    exact_deviation = _exact_deviation(value, reference, rounding.flip_share)
     if exact_deviation.is_wrong or not exact_deviation.count:
         return None
     text = f"{exact_deviation.count} of {reference.size}"
@@ -598,7 +598,7 @@ def _order_rows(rows: Array, expected_array: Array, rounding: Rounding) -> Array
     limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(expected_array) else 0.0
     apart = np.abs(wide - array).max(axis=1, initial=0)
     free = [int(at) for at in np.flatnonzero(~(apart <= limit))]
-    if not rounding.flips and len(free) > max(_SWAPPED, FLIPS * len(rows)):
+    if not rounding.flip_share and len(free) > max(_SWAPPED, FLIPS * len(rows)):
         return rows
     order = np.arange(len(rows))
     for place in list(free):
