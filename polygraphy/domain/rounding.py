@@ -529,7 +529,7 @@ def _elementwise_deviation(
     )
 
 
-def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding | None:
+def flip_limit(value: Array, reference: Array, rounding: Rounding) -> Rounding | None:
     """Return the limit for integers of which a few differ, as a coarse type can break ties
     differently; None if too many differ."""
     exact_deviation = _exact_deviation(value, reference, rounding.flip_share)

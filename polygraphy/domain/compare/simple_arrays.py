@@ -40,7 +40,7 @@ from polygraphy.domain.rounding import (
     Rounding,
     coarsest_between,
     deviation,
-    few_others,
+    flip_limit,
     in_order,
     rounding_between,
     rounding_between_runs,
@@ -312,7 +312,7 @@ def _judge_reordered(
         value = in_order(value, reference, coarse)
         if judged := held_to(rounding, arrays=(value, reference)):
             return judged
-    if is_exact(reference.dtype.name) and (few := few_others(value, reference, coarse)):
+    if is_exact(reference.dtype.name) and (few := flip_limit(value, reference, coarse)):
         return held_to(few, lambda _: few, (reference, reference))
     return None
 
