@@ -475,7 +475,7 @@ def deviation(
     plain = _elementwise_deviation(value, reference, noise, rounding)
     if plain.is_wrong and is_sorted:
         again = _elementwise_deviation(
-            in_order(value, reference, rounding), reference, noise, rounding
+            order_like_reference(value, reference, rounding), reference, noise, rounding
         )
         return again if again.excess < plain.excess else plain
     return plain
@@ -574,7 +574,7 @@ def _exact_deviation(value: Array, reference: Array, flips: float) -> Deviation:
     return Deviation(excess, share, count, largest, largest, where, value[place], reference[place])
 
 
-def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
+def order_like_reference(value: Array, reference: Array, rounding: Rounding) -> Array:
     """Return an output with its rows, or the elements of each row, in the order of the reference,
     if rounding can have exchanged them."""
     if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):

@@ -26,7 +26,7 @@ from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.limits import ROUNDING_LIMIT
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.rounding import Rounding, deviation, in_order
+from polygraphy.domain.rounding import Rounding, deviation, order_like_reference
 from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import is_ordered
@@ -277,7 +277,7 @@ class _HalfComparison(PairwiseCompareFunc):
             is_ordered(self._tolerance.facts, name)
             and deviation(value, expected, rounding=rounding).is_wrong
         ):
-            value = in_order(value, expected, rounding)
+            value = order_like_reference(value, expected, rounding)
         measured = deviation(value, expected, rounding=rounding)
         if measured.count and not measured.is_wrong and not is_float(expected):
             G_LOGGER.info(

@@ -41,7 +41,7 @@ from polygraphy.domain.rounding import (
     coarsest_between,
     deviation,
     flip_limit,
-    in_order,
+    order_like_reference,
     rounding_between,
     rounding_between_runs,
 )
@@ -309,7 +309,7 @@ def _judge_reordered(
     is_half = precision is not None and precision.name in HALF
     coarse = evolve(rounding, dtype=precision.name) if precision and is_half else rounding
     if any(is_ordered(side.facts, side.name) for side in sides):
-        value = in_order(value, reference, coarse)
+        value = order_like_reference(value, reference, coarse)
         if judged := held_to(rounding, arrays=(value, reference)):
             return judged
     if is_exact(reference.dtype.name) and (few := flip_limit(value, reference, coarse)):
