@@ -197,7 +197,7 @@ def _with_parts(
     return evolve(rounding, atol=most, parts=tuple(parts), labels=labels)
 
 
-def in_parts(
+def limit_by_part(
     rounding: Rounding,
     name: str,
     arrays: tuple[Array, Array],
@@ -350,7 +350,7 @@ def rounding_between(
         return rounding
     is_quantized = all(name is not None and is_exact(name) for name in compute_types)
     flags = {"is_bounded": is_bounded, "is_quantized": is_quantized}
-    return in_parts(rounding, name, arrays, layout, **flags)
+    return limit_by_part(rounding, name, arrays, layout, **flags)
 
 
 def _origin(precision: Precision, arrays: tuple[Array, Array], compute_types: ComputedIn) -> str:

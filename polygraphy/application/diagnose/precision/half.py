@@ -34,7 +34,7 @@ from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
     deviation,
-    in_parts,
+    limit_by_part,
 )
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.search.subsets import healing_passes
@@ -229,7 +229,7 @@ class Tolerance:
         atol = rtol * (max(1.0, size) if by_nature else size)
         new_rounding = Rounding(self.dtype.name, rtol, atol, "")
         layout = layout_of(self.facts, name)
-        parted = in_parts(new_rounding, name, (exact, exact), layout, is_bounded=by_nature)
+        parted = limit_by_part(new_rounding, name, (exact, exact), layout, is_bounded=by_nature)
         return parted.scale(self.share)
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> Deviation:
