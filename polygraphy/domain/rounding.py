@@ -280,7 +280,9 @@ def rounding_between_runs(
     return between_runs
 
 
-def by_part(measured: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
+def parts_beyond_limit(
+    measured: Deviation, rounding: Rounding
+) -> list[tuple[int, Rounding, float]]:
     """Return the parts of an output that exceed their rounding limit: number, limit for that part
     alone, and the error as a multiple of it."""
     if not rounding.parts or len(measured.excesses) != len(rounding.parts):

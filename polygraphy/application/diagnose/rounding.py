@@ -29,8 +29,8 @@ from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
     allowance,
-    by_part,
     deviation,
+    parts_beyond_limit,
     rounding_between,
     rounding_between_runs,
 )
@@ -62,7 +62,7 @@ def rounding_accumulates(
                     return False
                 excesses += [
                     (number, (name, part), limits, excess)
-                    for part, limits, excess in by_part(difference, rounding)
+                    for part, limits, excess in parts_beyond_limit(difference, rounding)
                 ]
     sets = {
         number: [indices for indices in excesses if indices[0] == number] for number, *_ in excesses
@@ -114,7 +114,7 @@ def rounding_explains(
             if measured.is_wrong:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
                 perturb_outputs = case.perturb_outputs(feed, rounding.dtype) if is_seen else ()
-                for _, limits, excess in by_part(measured, rounding):
+                for _, limits, excess in parts_beyond_limit(measured, rounding):
                     runs = rounding_between_runs(perturb_outputs, name, limits, excess)
                     if excess > allowance(runs, limits.rtol):
                         return False
@@ -194,7 +194,7 @@ def _adds_up(case: Case, trace: Trace, name: str, difference: Deviation) -> bool
             if is_half
             else _rounding_excess(case, moved, name, limits, excess)
         )
-        for _, limits, excess in by_part(difference, rounding)
+        for _, limits, excess in parts_beyond_limit(difference, rounding)
     )
 
 
