@@ -114,12 +114,12 @@ def cells_of(plan: Plan, models: Sequence[str]) -> list[Cell]:
 
 def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
     """Yield the cells of one model: each combination of the rows of the plan that apply to it."""
-    shapes = _applying(plan.shapes, model)
+    shapes = _applicable_rows(plan.shapes, model)
     first_seed = plan.seeds[0]
     for shape, seed in product(shapes, plan.seeds):
         shaped = ("--input-shapes", *shape[1]) if shape[1] else ()
         for runner in plan.runners:
-            precisions = _applying(plan.precisions, runner.name)
+            precisions = _applicable_rows(plan.precisions, runner.name)
             environments = [
                 row for row in plan.environments if not row.runners or runner.name in row.runners
             ]
@@ -152,7 +152,7 @@ def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
                 )
 
 
-def _applying(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Words]]:
+def _applicable_rows(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Words]]:
     """Return names and flags of the rows that apply to a runner or a model; one pair without either
     if none does.
     """
