@@ -202,7 +202,7 @@ def is_meant(name: str, patterns: Collection[str]) -> bool:
     return any(pattern in name or fnmatchcase(name, f"*{pattern}*") for pattern in patterns)
 
 
-def cells_meant(names: Collection[str], pattern: str) -> set[str]:
+def matching_cells(names: Collection[str], pattern: str) -> set[str]:
     """Return the cell with exactly this name; if there is none, the cells whose whole names match
     the pattern."""
     if pattern in names:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 
 from polygraphy.domain.quantization.causes import PARAMETER_CAUSES
-from polygraphy.domain.sweep.cells import cells_meant
+from polygraphy.domain.sweep.cells import matching_cells
 from polygraphy.domain.sweep.plan import Known
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.naming import count_text, join_words
@@ -202,7 +202,7 @@ def mark_known_failures(
             places.setdefault(name, set()).add(at)
     new_rows, notes = list(rows), []
     for one in knowns:
-        intended_names = cells_meant(places.keys(), one.cell)
+        intended_names = matching_cells(places.keys(), one.cell)
         if one.is_expired(today):
             notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
             continue
