@@ -23,7 +23,7 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.sweep.cells import (
     Job,
     Limits,
-    is_meant,
+    matches_pattern,
     partition,
     shard_of,
 )
@@ -267,7 +267,7 @@ def _select_cells(
         names = set(partition([cell.key for cell in cells], count, seconds)[number - 1])
         cells = [cell for cell in cells if cell.key in names]
     if only:
-        planned_cells = [cell for cell in cells if is_meant(cell.cell.name, only)]
+        planned_cells = [cell for cell in cells if matches_pattern(cell.cell.name, only)]
         if cells and not planned_cells:
             example = cells[0].cell.name
             raise UsageError(

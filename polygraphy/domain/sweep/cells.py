@@ -197,7 +197,7 @@ def key_of(*facts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def is_meant(name: str, patterns: Collection[str]) -> bool:
+def matches_pattern(name: str, patterns: Collection[str]) -> bool:
     """Return whether a cell name, or a part of it, equals or matches one of the patterns."""
     return any(pattern in name or fnmatchcase(name, f"*{pattern}*") for pattern in patterns)
 

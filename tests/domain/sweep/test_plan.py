@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.sweep.cells import cells_of, is_meant, key_of, partition, shard_of
+from polygraphy.domain.sweep.cells import cells_of, key_of, matches_pattern, partition, shard_of
 from polygraphy.domain.sweep.plan import plan_of, read_known_failures
 from tests.support.examples import scaled
 
@@ -181,10 +181,10 @@ def test_keys_are_of_what_was_asked(one: Any, other: Any) -> None:
 
 def test_a_pattern_means_a_name_or_a_part_of_it() -> None:
     name = "models/a.onnx onnxrt/fp16"
-    assert is_meant(name, ["models/*"])
-    assert is_meant(name, ["a.onnx onnxrt"])
-    assert is_meant(name, ["x", "*/fp16"])
-    assert not is_meant(name, ["fp32"])
+    assert matches_pattern(name, ["models/*"])
+    assert matches_pattern(name, ["a.onnx onnxrt"])
+    assert matches_pattern(name, ["x", "*/fp16"])
+    assert not matches_pattern(name, ["fp32"])
 
 
 def test_the_reference_of_a_model_with_states_runs_the_same_steps() -> None:
