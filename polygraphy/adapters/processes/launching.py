@@ -31,7 +31,7 @@ from polygraphy.adapters.processes.commands import WarmInterpreter, can_fork
 from polygraphy.adapters.processes.warm_server import peak_memory
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.domain.sweep.cells import Job, Limits
-from polygraphy.domain.sweep.outcome import HUNG, MEMORY, essence
+from polygraphy.domain.sweep.outcome import HUNG, MEMORY, cell_summary
 from polygraphy.lifetime import end_group, start_command
 from polygraphy.ports.machine import machine_facts
 from polygraphy.python_command import safe_command
@@ -391,7 +391,7 @@ def _load_summary(path: str) -> dict[str, Any] | None:
     incomplete.
     """
     try:
-        return essence(json.loads(Path(path).read_bytes()))
+        return cell_summary(json.loads(Path(path).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -39,7 +39,7 @@ NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, SLOWER_NODES, KNOWN_PASSES = (
 )  # fmt: skip
 
 
-def essence(document: Mapping[str, Any]) -> dict[str, Any]:
+def cell_summary(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a verdict document that a sweep keeps for a cell."""
     rows = [row for value in document["comparisons"] for row in value["outputs"]]
     worst = max(rows, key=_badness, default=None)
