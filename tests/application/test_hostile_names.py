@@ -32,7 +32,7 @@ from polygraphy.domain.search import Outcome
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.sweep.plan import plan_of
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import typeable
+from polygraphy.domain.tensors.naming import escape_command
 from polygraphy.ports.running import Commands
 from tests.support.shell import HOSTILE, words_in_shell
 
@@ -70,7 +70,7 @@ def test_a_shell_reads_the_check_of_a_search(name: str, tmp_path: Path) -> None:
     words = ["polygraphy", "run", f"./{name}", "--onnx", f"--load-outputs={name}"]
     with bind(Commands, FunctionCommands(lambda command: 0)):
         check = CheckCommand(words)
-    assert words_in_shell(typeable(str(check)), tmp_path) == words[1:]
+    assert words_in_shell(escape_command(str(check)), tmp_path) == words[1:]
     assert shlex.split(str(check)) == words
 
 

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.tensors.naming import format_time, is_pattern, match_name, matching, typeable
+from polygraphy.domain.tensors.naming import (
+    escape_command,
+    format_time,
+    is_pattern,
+    match_name,
+    matching,
+)
 from tests.support.examples import scaled
 
 names = st.text("ab[]*?", min_size=1, max_size=4)
@@ -70,7 +76,7 @@ def test_a_word_means_the_only_tensor_of_an_operation() -> None:
 @settings(max_examples=scaled(40), deadline=None)
 def test_a_shell_reads_what_is_shown_of_a_command(words: list[str]) -> None:
     command = shlex.join(words)
-    shown = typeable(command)
+    shown = escape_command(command)
     assert "\n" not in shown and (shown == command or shown.isprintable() or "\t" in shown)
     if not any(word.endswith("\n") for word in words):
         line = "given() { printf '%s\\0' . \"$@\"; }; given " + shown

@@ -17,7 +17,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.words.reasons import NO_FAULT
-from polygraphy.domain.tensors.naming import one_line, some_of, typeable
+from polygraphy.domain.tensors.naming import escape_command, one_line, some_of
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.sinks import escape_controls, shows_colors
 
@@ -94,7 +94,7 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
         return
     if culprit.remedy.command:
         word = "FIX" if culprit.remedy.proven else "TRY"
-        say(f"{word}      {typeable(culprit.remedy.command)}", G_LOGGER.WARNING)
+        say(f"{word}      {escape_command(culprit.remedy.command)}", G_LOGGER.WARNING)
     if culprit.remedy.note:
         say(f"NOTE     {one_line(culprit.remedy.note)}", G_LOGGER.WARNING, indent=9)
 

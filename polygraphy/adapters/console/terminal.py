@@ -12,7 +12,7 @@ from polygraphy.adapters.console.screen import columns, wrap_text
 from polygraphy.binding import function_for
 from polygraphy.domain.report.document import with_nodes
 from polygraphy.domain.results.results import without_runner
-from polygraphy.domain.tensors.naming import count_text, format_time, one_line, typeable
+from polygraphy.domain.tensors.naming import count_text, escape_command, format_time, one_line
 from polygraphy.logger.severity import INFO
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Terminal:
         ]
         if code and (step := self.next_step()):
             if step.startswith("polygraphy "):
-                lines.append(_line_with_label("next", typeable(step)))
+                lines.append(_line_with_label("next", escape_command(step)))
             else:
                 lines += wrap_text(_line_with_label("next", step), 12)
         yield from ((line, INFO) for line in lines)

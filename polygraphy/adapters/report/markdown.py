@@ -27,7 +27,7 @@ from polygraphy.domain.report.summary import (
     sample_sentences,
 )
 from polygraphy.domain.states.comparing import step_table, steps_in_words
-from polygraphy.domain.tensors.naming import typeable
+from polygraphy.domain.tensors.naming import escape_command
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")
@@ -143,7 +143,7 @@ def _culprit(culprit: object) -> Iterator[str]:
     remedy = facts.get("remedy") or {}
     if remedy.get("command"):
         yield ""
-        yield _code(typeable(str(remedy["command"])))
+        yield _code(escape_command(str(remedy["command"])))
     if remedy.get("note"):
         yield from ("", text_of(str(remedy["note"])))
 

@@ -31,7 +31,7 @@ from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import is_ordered
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import typeable
+from polygraphy.domain.tensors.naming import escape_command
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import USUAL, Compute, NarrowModels, SuspectedParty
@@ -86,7 +86,7 @@ def verify(
         feeds = _feeds(original, metadata, data_loader)
     results = compare_accuracy(pair.runs(feeds), compare_func=function)
     if advice is not None and not results:
-        G_LOGGER.info(f"To find the nodes at fault and a fix: {typeable(advice)}")
+        G_LOGGER.info(f"To find the nodes at fault and a fix: {escape_command(advice)}")
     if results and pair.last is not None:
         _run_optimized(edited, pair.last)
     return results

@@ -22,7 +22,7 @@ from polygraphy.domain.search.check_rules import (
     critical_line,
     reason_of,
 )
-from polygraphy.domain.tensors.naming import typeable
+from polygraphy.domain.tensors.naming import escape_command
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.running import Commands, RunningCommand, ask, can_ask
 from polygraphy.ports.storage import read_text, remove_path, temporary_path
@@ -146,7 +146,7 @@ class CheckCommand:
         self, words: Sequence[str], folder: str | None, path: str, *, afresh: bool
     ) -> RunningCommand:
         """Start the command, and return it; it writes the failed outputs to `path`."""
-        G_LOGGER.verbose(f"Running check command: {typeable(shlex.join(words))}")
+        G_LOGGER.verbose(f"Running check command: {escape_command(shlex.join(words))}")
         return resolve(Commands).start(
             words,
             timeout=self._timeout,

@@ -20,7 +20,7 @@ from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import Checked
 from polygraphy.domain.search.debug_replay import DEFAULT_PATH, DebugReplay, IterationRecord
-from polygraphy.domain.tensors.naming import count_text, path_word, typeable
+from polygraphy.domain.tensors.naming import count_text, escape_command, path_word
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import (
@@ -224,7 +224,7 @@ class Iterations:
                 self.close()
                 if isinstance(error, KeyboardInterrupt) and self._save and self._replay:
                     option = shlex.join(["--load-debug-replay", path_word(self._save)])
-                    G_LOGGER.info(f"To continue from here: {typeable(option)}")
+                    G_LOGGER.info(f"To continue from here: {escape_command(option)}")
                 raise
             finally:
                 self._remove_files()

@@ -31,7 +31,7 @@ from polygraphy.domain.search import (
     next_questions,
 )
 from polygraphy.domain.search.graph import members, reaches
-from polygraphy.domain.tensors.naming import count_text, typeable
+from polygraphy.domain.tensors.naming import count_text, escape_command
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import ReducibleModel, open_reducible, samples_of, save_to_file
@@ -397,7 +397,9 @@ def _prepare_failing_model(
         parts = Parts(open_reducible(model, sample), iterations, save_inputs)
         if not number:
             count = len(parts.opened.dependencies)
-            G_LOGGER.info(f"Reducing a model of {count} nodes; check: {typeable(iterations.check)}")
+            G_LOGGER.info(
+                f"Reducing a model of {count} nodes; check: {escape_command(iterations.check)}"
+            )
         outcome = parts.test_whole(model)
         if iterations.unmade:
             raise iterations.unmade[-1]

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.errors import BackendError, FileError, MissingFileError, UsageError
 from polygraphy.domain.sweep.cells import Asked, Cell, Job, cells_of, key_of, step_flags
 from polygraphy.domain.sweep.plan import WRITING_FLAGS, EnvironmentRow, Plan, Words
-from polygraphy.domain.tensors.naming import path_word, typeable
+from polygraphy.domain.tensors.naming import escape_command, path_word
 from polygraphy.ports.models import find_quantized_tensors
 from polygraphy.ports.sweeping import (
     digest_of,
@@ -234,4 +234,4 @@ class Planned:
         else:  # The environment has no package of its own: its interpreter runs the linked one.
             words[1:3] = job.environment["PYTHONPATH"].split(os.pathsep)[:1]
         folder = path_word(os.path.relpath(self.folder, self._root))
-        return typeable(shlex.join(word.replace(self.folder, folder) for word in words))
+        return escape_command(shlex.join(word.replace(self.folder, folder) for word in words))

@@ -23,10 +23,10 @@ from polygraphy.domain.tensors.naming import (
     Note,
     PerOutput,
     copy_setting,
+    escape_command,
     join_words,
     match_name,
     one_line,
-    typeable,
     value_for,
 )
 from polygraphy.domain.tensors.shapes import (
@@ -516,7 +516,7 @@ def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
     word = shlex.quote(f"{quote_name(name)}:{command_line_shape(static)}")
     verb = "is" if len(dims) < 2 else "are"
     said = one_line(f"{name}: {which} {verb} dynamic, 1 was used; choose with")
-    return f"{said} --input-shapes {typeable(word)}"
+    return f"{said} --input-shapes {escape_command(word)}"
 
 
 def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:

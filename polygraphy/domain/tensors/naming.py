@@ -129,7 +129,7 @@ def split_words(text: str) -> list[str]:
     return list(words)
 
 
-def typeable(command: str) -> str:
+def escape_command(command: str) -> str:
     """Return a command line from ``shlex.join`` as one printable line that a shell reads as the
     same words."""
     if command.isprintable():
