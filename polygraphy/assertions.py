@@ -49,7 +49,7 @@ from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import count_text, some_of, split_words
+from polygraphy.domain.tensors.naming import count_text, list_some, split_words
 from polygraphy.domain.tensors.shapes import format_shape
 from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger import G_LOGGER
@@ -669,9 +669,7 @@ def write_report(
     verdict = VERDICTS[code]
     problems = []
     if failed_tests:
-        text = (
-            f"{count_text(len(failed_tests), 'test')} failed: {some_of(failed_tests, _MOST_TESTS)}."
-        )
+        text = f"{count_text(len(failed_tests), 'test')} failed: {list_some(failed_tests, _MOST_TESTS)}."
         problems.append(Problem("TestsFailed", text))
     elif exit_status:
         problems.append(Problem("SessionFailed", f"pytest exited with status {exit_status}."))

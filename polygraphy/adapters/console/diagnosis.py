@@ -17,7 +17,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.words.reasons import NO_FAULT
-from polygraphy.domain.tensors.naming import escape_command, one_line, some_of
+from polygraphy.domain.tensors.naming import escape_command, list_some, one_line
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.sinks import escape_controls, shows_colors
 
@@ -76,7 +76,7 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
     """Show a culprit; text that it shares with the next ones is shown with the last of them."""
     names = {sentence for culprit in later for sentence in culprit.evidence}
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
-    subject = f"{culprit.op} {some_of(culprit.nodes, _NODES)}".strip() or "Data"
+    subject = f"{culprit.op} {list_some(culprit.nodes, _NODES)}".strip() or "Data"
     heading = f"{subject}: {culprit.cause}{by}"
     sentences = [name for name in culprit.evidence if name not in names]
     if culprit.facts and culprit.facts[0].kind == "weights_differ":  # Counted, they are the answer.

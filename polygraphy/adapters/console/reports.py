@@ -42,7 +42,7 @@ from polygraphy.domain.sweep.outcome import (
     Row,
     SweepOutcome,
 )
-from polygraphy.domain.tensors.naming import count_text, one_line, some_of
+from polygraphy.domain.tensors.naming import count_text, list_some, one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -453,6 +453,6 @@ def _group_lines(group: Group) -> Iterator[str]:
     """Yield the lines about one cause of failures: its cells and its remedy."""
     count = count_text(len(group.cells), "cell")
     yield from wrap_text(f"{count}: {one_line(group.cause)}", 4)
-    yield from wrap_text(f"    {some_of(group.cells, _MOST_CELLS, one_line)}", 4)
+    yield from wrap_text(f"    {list_some(group.cells, _MOST_CELLS, one_line)}", 4)
     if group.remedy:
         yield f"    {'FIX' if group.proven else 'TRY'} {one_line(group.remedy)}"

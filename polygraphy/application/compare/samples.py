@@ -21,7 +21,7 @@ from polygraphy.domain.accuracy.samples import (
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.ports import class_folders, sample_files
 from polygraphy.domain.results.results import names_of_runs
-from polygraphy.domain.tensors.naming import some_of
+from polygraphy.domain.tensors.naming import list_some
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import path_exists, read_text
 
@@ -177,7 +177,7 @@ class SampleComparison:
                 )
             return
         resolve(Console).note(
-            f"The labels name {len(labels.classes)} classes ({some_of(labels.classes)}), but"
+            f"The labels name {len(labels.classes)} classes ({list_some(labels.classes)}), but"
             f" {self._output!r} has {count} scores, so the numbers of the classes, and the"
             " accuracy, may be wrong. Write class numbers to a file of labels."
         )

@@ -23,7 +23,7 @@ from polygraphy.domain.compare.result import (
 )
 from polygraphy.domain.results.results import count_non_finite, distinct, uniformity
 from polygraphy.domain.rounding import Rounding
-from polygraphy.domain.tensors.naming import some_of
+from polygraphy.domain.tensors.naming import list_some
 
 if TYPE_CHECKING:
     from polygraphy.domain.model import Node
@@ -555,7 +555,7 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
             where = "" if name == other_name else f" in {parties[0 if name else 1]}"
             tolerances.append(f"{row.name!r} is {name or other_name}{where}")
     it_matches = "its match says" if len(tolerances) == 1 else "their matches say"
-    return f"{some_of(tolerances, worded=str)}, so {it_matches} little." if tolerances else ""
+    return f"{list_some(tolerances, worded=str)}, so {it_matches} little." if tolerances else ""
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from polygraphy.domain.environment import describe_installed
 from polygraphy.domain.ports import command_line
 from polygraphy.domain.report.document import Document, Problem
 from polygraphy.domain.results.results import short_names
-from polygraphy.domain.tensors.naming import count_text, join_words, some_of
+from polygraphy.domain.tensors.naming import count_text, join_words, list_some
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
@@ -69,7 +69,7 @@ def culprit_sentence(culprits: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence that names the node at fault and the cause."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
-    some = some_of(names, _MOST_NAMES) or "the whole model"
+    some = list_some(names, _MOST_NAMES) or "the whole model"
     subject = first.get("rewrite") or first.get("party")
     facts = f"Culprit: {some}, {first.get('cause')}{f' ({subject})' if subject else ''}"
     other_count = len(culprits) - 1

@@ -13,7 +13,7 @@ from polygraphy.domain.results.results import short_names
 from polygraphy.domain.rounding import rounding_between
 from polygraphy.domain.states.memory import StepFacts
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.naming import some_of
+from polygraphy.domain.tensors.naming import list_some
 from polygraphy.domain.tensors.precision import is_float
 
 MOST_ROWS = 10
@@ -346,10 +346,10 @@ def steps_in_words(steps: Mapping[str, Any]) -> Iterator[str]:
             f" {row['error']:.2g}, both within rounding."
         )
     if steps["differing_states"]:
-        names = some_of(steps["differing_states"])
+        names = list_some(steps["differing_states"])
         yield f"Not counted, because all outputs of later steps agree: state {names}."
     if steps.get("last_states"):
-        names, extra = some_of(steps["last_states"]), steps["steps"] + 1
+        names, extra = list_some(steps["last_states"]), steps["steps"] + 1
         yield (
             f"No step reads {names} of the last step: --steps {extra} shows whether they matter."
         )

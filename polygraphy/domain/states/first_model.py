@@ -9,7 +9,7 @@ from polygraphy.domain.model.graph import Graph, Tensor
 from polygraphy.domain.states.names import pairs_by_name
 from polygraphy.domain.states.pairs import CONSTANT, FIRST_MODEL, StatePair
 from polygraphy.domain.states.remaining import is_same_kind
-from polygraphy.domain.tensors.naming import some_of
+from polygraphy.domain.tensors.naming import list_some
 
 
 def match_outputs(
@@ -67,7 +67,7 @@ def match_outputs(
         raise UsageError(
             "--first-model: no output provides the first value of input"
             f" {own_pairs[missing[0]].input!r}.",
-            hint=f"The model has the outputs {some_of([*tensors])}.",
+            hint=f"The model has the outputs {list_some([*tensors])}.",
         )
     for name, target in names.items():
         read = own_pairs[target].input if target in own_pairs else ""

@@ -35,7 +35,7 @@ from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import some_of
+from polygraphy.domain.tensors.naming import list_some
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.profile import Profile
 
@@ -515,8 +515,8 @@ def _shape_text(shape: Sequence[Any]) -> str:
 
 def _no_states_error(graph: Graph) -> UsageError:
     """Return the UsageError for a model without states."""
-    outputs = some_of([tensor.name for tensor in graph.outputs])
-    inputs = some_of([tensor.name for tensor in graph.inputs])
+    outputs = list_some([tensor.name for tensor in graph.outputs])
+    inputs = list_some([tensor.name for tensor in graph.inputs])
     return UsageError(
         f"No state found: no output ({outputs}) continues an input ({inputs}).",
         hint="Set pairs with --state OUTPUT:INPUT, or run without states: --state none.",

@@ -192,7 +192,7 @@ def join_words(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
-def some_of(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = repr) -> str:
+def list_some(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = repr) -> str:
     """Return the first few names as an English list, with the number of the others: ``'a', 'b',
     'c', 'd' and 2 more``.
     """

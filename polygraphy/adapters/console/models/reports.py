@@ -19,7 +19,7 @@ from polygraphy.adapters.console.screen import (
     show,
     show_instead,
 )
-from polygraphy.domain.tensors.naming import count_text, one_line, some_of
+from polygraphy.domain.tensors.naming import count_text, list_some, one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class LogModelReports:
         for node in result.unsupported:
             by_op.setdefault(node.op, []).append(node.name)
         for op, names in by_op.items():
-            about = one_line(f"Op: {op} | Nodes: {some_of(names, _MOST_NAMES, str)}")
+            about = one_line(f"Op: {op} | Nodes: {list_some(names, _MOST_NAMES, str)}")
             say(f"UNSUPPORTED | {result.backend} | {about}", G_LOGGER.ERROR)
 
     def page_saved(self, path: str) -> None:
@@ -247,7 +247,7 @@ def _similar_findings(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[L
 def _finding(entry: LintEntry) -> str:
     """Return a finding as text."""
     if not entry.nodes or not entry.op:
-        about = some_of(entry.nodes, _MOST_NAMES, str)
+        about = list_some(entry.nodes, _MOST_NAMES, str)
         return f"{entry.message}{f' Nodes: {about}' if about else ''}"
     return f"Name: {entry.nodes[0]}, Op: {entry.op} | {entry.message}"
 

@@ -43,7 +43,7 @@ from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.domain.tensors.naming import count_text, some_of
+from polygraphy.domain.tensors.naming import count_text, list_some
 from polygraphy.domain.tensors.precision import NarrowingLoss, narrow_array
 from polygraphy.logger import G_LOGGER, LogMode
 
@@ -78,7 +78,7 @@ class _NarrowWeight:
         """Return the name of the weight and its loss as text."""
         if not self.readers:
             return _loss(self.loss)
-        return f"{_loss(self.loss)}; read by {some_of([*dict.fromkeys(self.readers)], 1, str)}"
+        return f"{_loss(self.loss)}; read by {list_some([*dict.fromkeys(self.readers)], 1, str)}"
 
 
 class NarrowedWeights:

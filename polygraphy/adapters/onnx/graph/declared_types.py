@@ -11,7 +11,7 @@ from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.storage.weights import without_large_weights
 from polygraphy.adapters.onnx_common import inference
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, shape_of
-from polygraphy.domain.tensors.naming import some_of
+from polygraphy.domain.tensors.naming import list_some
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def correct_declared_types(model: ModelProto) -> list[str]:
                 value.type.CopyFrom(kind)
                 corrected.append(value.name)
     if corrected:
-        names = some_of(list(dict.fromkeys(corrected)))
+        names = list_some(list(dict.fromkeys(corrected)))
         G_LOGGER.warning(f"The graph declares types that its nodes contradict; corrected: {names}")
     return corrected
 

@@ -33,7 +33,7 @@ from polygraphy.adapters.onnx.storage.weights import (
 )
 from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import FileError, ModelError
-from polygraphy.domain.tensors.naming import some_of
+from polygraphy.domain.tensors.naming import list_some
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +109,7 @@ def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
         raise FileError(
-            f"The model stores weights in missing files: {some_of(missing, _LISTED, str)}.",
+            f"The model stores weights in missing files: {list_some(missing, _LISTED, str)}.",
             path=missing[0],
             hint="Put them beside the model, or set their folder with --external-data-dir.",
         )

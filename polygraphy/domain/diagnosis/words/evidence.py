@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import count_text, in_percent, quote_all, some_of
+from polygraphy.domain.tensors.naming import count_text, in_percent, list_some, quote_all
 
 # Measured: the value of a tensor, and the one that was expected.
 _PROBLEMS = {
@@ -150,7 +150,7 @@ def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
 @fact
 def change_elsewhere(nodes: Sequence[str]) -> str:
     """Return the fact that a change of other nodes has the same effect."""
-    return f"A change of {some_of(nodes)} instead does the same."
+    return f"A change of {list_some(nodes)} instead does the same."
 
 
 @fact
@@ -186,7 +186,7 @@ def computes_differently(tensors: Sequence[str], nodes: int) -> str:
 def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
     """Return the fact that the fault is among the nodes between two tensors."""
     end = quote_all(after)
-    place = f"between {some_of(before)} and {end}" if before else f"before {end}"
+    place = f"between {list_some(before)} and {end}" if before else f"before {end}"
     return (
         f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
     )
@@ -210,7 +210,7 @@ def right_without_rewrites(rewrites: Sequence[str]) -> str:
 @fact
 def nodes_are_right(nodes: Sequence[str]) -> str:
     """Return the fact that each node is correct by itself."""
-    return f"Each of {some_of(nodes)} is correct by itself."
+    return f"Each of {list_some(nodes)} is correct by itself."
 
 
 @fact

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from polygraphy.domain import rounding
 from polygraphy.domain.diagnosis.facts import Fact, constant, statement
-from polygraphy.domain.tensors.naming import count_text, in_percent, some_of
+from polygraphy.domain.tensors.naming import count_text, in_percent, list_some
 
 ROUNDED = constant("rounded", rounding.ROUNDED)
 ADDS_UP = constant("adds_up", rounding.ADDS_UP)
@@ -238,7 +238,7 @@ def constant_outputs(names: Sequence[str]) -> str:
         return ""
     is_one = len(names) == 1
     are, their = ("is", "its match says") if is_one else ("are", "their matches say")
-    return f"{some_of(names)} {are} empty or constant on these data, so {their} little."
+    return f"{list_some(names)} {are} empty or constant on these data, so {their} little."
 
 
 @statement
@@ -296,7 +296,7 @@ def cannot_either(parties: Sequence[str]) -> str:
 def open_shapes(inputs: Sequence[str]) -> str:
     """Return the sentence that dimensions of inputs are dynamic and default to 1."""
     return (
-        f" Some dimensions of {some_of(inputs)} are dynamic, and default to 1. Set them with"
+        f" Some dimensions of {list_some(inputs)} are dynamic, and default to 1. Set them with"
         " --input-shapes."
     )
 
@@ -324,7 +324,7 @@ def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
         if is_exact
         else "rounding explains their effect on the outputs"
     )
-    return f"The models differ in {count_text(places, 'place')} ({some_of(nodes)}), but {effect}."
+    return f"The models differ in {count_text(places, 'place')} ({list_some(nodes)}), but {effect}."
 
 
 def rounded_weights(counts: Mapping[str, int]) -> str:
@@ -428,7 +428,7 @@ def states_hold_other_values(states: Sequence[str], steps: int) -> str:
     """Return the sentence that only the states of two models differ."""
     verb = "holds" if len(states) == 1 else "hold"
     return (
-        f"{some_of(states)} {verb} different values in the model and the reference. If each reads"
+        f"{list_some(states)} {verb} different values in the model and the reference. If each reads"
         f" its own states, all other outputs match in {count_text(steps, 'step')} (--steps"
         f" {steps}): generated states fit only one of the models."
     )
@@ -680,7 +680,7 @@ def rounding_over_steps(step: int, position: int) -> str:
 def unread_states(states: Sequence[str], steps: int) -> str:
     """Return the sentence that a state differs in the last step, which no step reads."""
     return (
-        f"All outputs agree, but state {some_of(states)} differs in the last step, which no step"
+        f"All outputs agree, but state {list_some(states)} differs in the last step, which no step"
         f" reads: --steps {steps + 1} shows whether it matters."
     )
 

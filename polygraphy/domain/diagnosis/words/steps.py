@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.diagnosis.words import reasons
-from polygraphy.domain.tensors.naming import count_text, in_percent, input_sets_text, some_of
+from polygraphy.domain.tensors.naming import count_text, in_percent, input_sets_text, list_some
 
 EXAMPLE_CHANGES_NOTHING = constant(
     "example_changes_nothing", "The example decides none of the differences."
@@ -337,8 +337,8 @@ def nodes_that_show_fault(nodes: int, total: int, program: str = "") -> str:
 def idle_branches(branch: str, nodes: Sequence[str]) -> str:
     """Return the sentence that says which branches of If nodes do not run on these data."""
     if len(nodes) == 1:
-        return f"The {branch} branch of If {some_of(nodes)} does not run on these data."
-    return f"The {branch} branches of If {some_of(nodes)} do not run on these data."
+        return f"The {branch} branch of If {list_some(nodes)} does not run on these data."
+    return f"The {branch} branches of If {list_some(nodes)} do not run on these data."
 
 
 @statement
@@ -386,13 +386,13 @@ def all_steps_agree(count: int, states: Sequence[str]) -> str:
     agree = "The step agrees" if count == 1 else f"All {count} steps agree"
     if not states:
         return f"{agree}."
-    return f"{agree}; values of {some_of(states)} differ, but no output shows it."
+    return f"{agree}; values of {list_some(states)} differ, but no output shows it."
 
 
 @statement
 def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
     """Return the sentence that says which step is the first that differs on equal states."""
-    text = f": it leaves {some_of(states)} wrong" if states else ""
+    text = f": it leaves {list_some(states)} wrong" if states else ""
     return f"Step {step} is the first that differs{text}."
 
 
@@ -405,7 +405,7 @@ def not_counted(causes: Sequence[str]) -> str:
 @statement
 def effect_of_reference_states(states: Sequence[str], step: int) -> str:
     """Return the sentence that correct states alone correct a step."""
-    return f"{some_of(states)} alone correct{'s' if len(states) == 1 else ''} step {step}."
+    return f"{list_some(states)} alone correct{'s' if len(states) == 1 else ''} step {step}."
 
 
 @statement
