@@ -18,7 +18,7 @@ from polygraphy.adapters.tensorrt.network.network_edits import (
 from polygraphy.adapters.tensorrt.network.onnx_network import describe_error
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.naming import select_names
 from polygraphy.logger import G_LOGGER
 
 __all__ = [
@@ -65,7 +65,7 @@ def mark_outputs(network: Any, outputs: Iterable[str]) -> None:
     tensors = tensors_of(network)
     chosen: list[str] = []
     for word in outputs:
-        matches = matching([word], tensors)
+        matches = select_names([word], tensors)
         chosen += [name for name in tensors if name in matches]
     _mark(network, [tensors[name] for name in dict.fromkeys(chosen)])
 
@@ -76,7 +76,7 @@ def unmark_outputs(network: Any, outputs: Iterable[str]) -> None:
     Raises:
         UnknownNameError: a name or a pattern matches nothing in the network.
     """
-    unmarked = matching(outputs, tensors_of(network))
+    unmarked = select_names(outputs, tensors_of(network))
     for tensor in _outputs(network):
         if tensor.name in unmarked:
             network.unmark_output(tensor)

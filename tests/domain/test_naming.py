@@ -16,7 +16,7 @@ from polygraphy.domain.tensors.naming import (
     format_time,
     is_pattern,
     match_name,
-    matching,
+    select_names,
 )
 from tests.support.examples import scaled
 
@@ -26,7 +26,7 @@ names = st.text("ab[]*?", min_size=1, max_size=4)
 @given(st.lists(names, min_size=1, unique=True), st.data())
 def test_a_name_means_itself_whatever_it_looks_like(known: list[str], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(known))
-    assert matching([name], known, unless=known) == {name}
+    assert select_names([name], known, unless=known) == {name}
 
 
 @given(st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, unique=True), names)
@@ -34,21 +34,21 @@ def test_a_pattern_means_what_it_matches(known: list[str], word: str) -> None:
     expected = {name for name in known if name == word or fnmatchcase(name, word)}
     if not expected:
         with pytest.raises(UnknownNameError):
-            matching([word], known)
+            select_names([word], known)
     else:
-        assert matching([word], known) == expected
+        assert select_names([word], known) == expected
 
 
 def test_patterns_pass_over_what_only_counts_in_full() -> None:
-    assert matching(["*"], ["a", "b"], unless={"b"}) == {"a"}
-    assert matching(["*", "b"], ["a", "b"], unless={"b"}) == {"a", "b"}
+    assert select_names(["*"], ["a", "b"], unless={"b"}) == {"a"}
+    assert select_names(["*", "b"], ["a", "b"], unless={"b"}) == {"a", "b"}
     with pytest.raises(UnknownNameError):
-        matching(["b*"], ["a", "b"], unless={"b"})
+        select_names(["b*"], ["a", "b"], unless={"b"})
 
 
 def test_case_counts() -> None:
     with pytest.raises(UnknownNameError) as error:
-        matching(["Conv"], ["conv"], text="Layer")
+        select_names(["Conv"], ["conv"], text="Layer")
     assert "Layer 'Conv' does not exist" in str(error.value)
     assert error.value.matches == ("conv",)
 
@@ -65,9 +65,9 @@ def test_a_word_means_the_only_tensor_of_an_operation() -> None:
     assert match_name("split", ["split:0", "split:1"]) is None
     assert match_name("image", ["image:x", "image:", "images:0"]) is None
     assert match_name("", [":0"]) is None
-    assert matching(["image"], ["image:0", "mask:0"]) == {"image:0"}
+    assert select_names(["image"], ["image:0", "mask:0"]) == {"image:0"}
     with pytest.raises(UnknownNameError):
-        matching(["split"], ["split:0", "split:1"])
+        select_names(["split"], ["split:0", "split:1"])
 
 
 @given(

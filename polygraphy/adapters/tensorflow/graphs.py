@@ -11,7 +11,7 @@ from polygraphy.adapters.tensorflow.module import tensorflow_module, translate_e
 from polygraphy.domain.errors import DataTypeConversionException, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.naming import select_names
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class ModifyGraphOutputs(BaseLoader):
             names = [tensor.name for op in graph.get_operations() for tensor in op.outputs]
             words = [self._outputs] if isinstance(self._outputs, str) else self._outputs
             qualified = [f"{word}:0" if f"{word}:0" in names else word for word in words]
-            chosen = matching(qualified, names, unless=set(names) - set(computed))
+            chosen = select_names(qualified, names, unless=set(names) - set(computed))
             computed = names
         if not chosen:
             raise UsageError("No tensor of the TensorFlow graph can be an output.")

@@ -19,7 +19,7 @@ from attrs import Factory, evolve, frozen
 
 from polygraphy.binding import port
 from polygraphy.domain.model.graph import Graph, Node, Tensor
-from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.naming import select_names
 
 
 @frozen
@@ -133,7 +133,7 @@ def select_tensors(uses: Sequence[TensorUse], names: Sequence[str]) -> list[Tens
         UnknownNameError: a name is none, or a pattern matches none.
     """
     known_names = [use.tensor.name for use in uses]
-    chosen = matching(names, known_names)
+    chosen = select_names(names, known_names)
     return [use for use in uses if use.tensor.name in chosen]
 
 

@@ -33,7 +33,7 @@ def match_name(word: str, known_names: Collection[str]) -> str | None:
     return names[0] if word and len(names) == 1 else None
 
 
-def matching(
+def select_names(
     words: Iterable[str],
     known_names: Collection[str],
     *,
@@ -73,7 +73,7 @@ def matching(
 
 
 def matching_any(words: Iterable[str], known_names: Collection[str]) -> set[str]:
-    """Return the known names that match some words like `matching`, but a word may match none."""
+    """Return the known names that match some words like `select_names`, but a word may match none."""
     return {
         name for name in known_names for word in words if name == word or fnmatchcase(name, word)
     }

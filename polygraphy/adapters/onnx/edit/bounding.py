@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx_common.messages import copy_of, inputs_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.description import DRIVING_INPUT, unbounded_tensors
-from polygraphy.domain.tensors.naming import count_text, matching
+from polygraphy.domain.tensors.naming import count_text, select_names
 from polygraphy.domain.tensors.shapes import Shape
 from polygraphy.logger import G_LOGGER
 
@@ -57,7 +57,7 @@ class OverrideInputShapes(BaseLoader):
         """Set the shapes of inputs, and return the model."""
         inputs = {value.name: value for value in inputs_of(model.graph)}
         for word, shape in self._shapes.items():
-            for name in matching([word], inputs, text="Input"):
+            for name in select_names([word], inputs, text="Input"):
                 if inputs[name].type.WhichOneof("value") != "tensor_type":
                     raise UsageError(f"Input {name!r} is not a tensor, so it has no shape.")
                 rank = _rank(inputs[name])

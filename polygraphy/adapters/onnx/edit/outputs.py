@@ -31,7 +31,7 @@ from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import is_pattern, matching
+from polygraphy.domain.tensors.naming import is_pattern, select_names
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import evaluate_constants
 
@@ -145,7 +145,7 @@ class GraphTensors:
         for word in words:
             if word not in self.order and not is_pattern(word):
                 self._reject_unmarkable(word)
-        return matching(words, self.order, unless=self.constants | self._inputs)
+        return select_names(words, self.order, unless=self.constants | self._inputs)
 
     def _reject_unmarkable(self, name: str) -> None:
         """Raise if a name is that of a weight, or of a tensor in a subgraph."""

@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.adapters.tensorrt.library.module import capture_log
 from polygraphy.constants import DEFAULT_SHAPE_VALUE
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.naming import select_names
 from polygraphy.domain.tensors.pickling import pickle_as
 from polygraphy.domain.tensors.profile import Profile as DomainProfile
 from polygraphy.domain.tensors.profile import ShapeTuple
@@ -116,7 +116,7 @@ class Profile(DomainProfile):
         for key in [key for key in self if key not in names]:
             ranged, is_open = self.pop(key), key in self._open
             self._open.discard(key)
-            for name in sorted(matching([key], names, text="Network input")):
+            for name in sorted(select_names([key], names, text="Network input")):
                 if name not in self:
                     self[name] = ranged
                     self._open |= {name} if is_open else set()

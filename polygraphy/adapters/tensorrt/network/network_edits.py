@@ -28,7 +28,7 @@ from polygraphy.adapters.tensorrt.precision.casting import (
 )
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.naming import select_names
 from polygraphy.logger import G_LOGGER
 
 mark_debug: Callable[..., NetworkParts]
@@ -309,7 +309,7 @@ class _Choice:
         present = [network.get_output(index) for index in range(network.num_outputs)]
         chosen = self._select_outputs(network, tensors, {tensor.name for tensor in present})
         if self._exclude:
-            chosen -= matching(self._exclude, tensors)
+            chosen -= select_names(self._exclude, tensors)
         if not chosen:
             remedy = (
                 "Exclude fewer of them." if self._exclude else "Choose tensors, or different types."
@@ -334,7 +334,7 @@ class _Choice:
         if self._marks_all:
             return by_type | present | comparable_tensors(network)
         inputs = {network.get_input(index).name for index in range(network.num_inputs)}
-        return by_type | matching(self._outputs, tensors, unless=inputs)
+        return by_type | select_names(self._outputs, tensors, unless=inputs)
 
 
 def tensors_of_types(network: Any, types: Iterable[str]) -> set[str]:
