@@ -33,7 +33,7 @@ from polygraphy.domain.results.results import IterationResult, Lineage, Part, Ru
 from polygraphy.domain.search.layers import SHARE, Budget, Layer, Segment, plan_segments
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import matching_any
+from polygraphy.domain.tensors.naming import select_any_names
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.ports.editing import LayeredModel, open_layered
 from polygraphy.ports.machine import free_memory, release_memory
@@ -197,7 +197,7 @@ class WithUnmarked:
         marked = self._marked.infer(feed_dict, check_inputs, *args, **kwargs)
         unmarked = self._unmarked.infer(feed_dict, check_inputs, *args, **kwargs)
         self._effect.tell(self.name, marked, unmarked, facts_of(self._unmarked))
-        excluded = matching_any(self._exclude, unmarked)
+        excluded = select_any_names(self._exclude, unmarked)
         outputs = _Outputs({name: unmarked.get(name, array) for name, array in marked.items()})
         outputs.unmarked = {
             name: array
