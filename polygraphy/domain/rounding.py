@@ -34,7 +34,7 @@ from polygraphy.domain.part_limits import (
 )
 from polygraphy.domain.sizes import sizes_of
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT, Array
-from polygraphy.domain.tensors.naming import differing
+from polygraphy.domain.tensors.naming import differing_text
 from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.pickling import pickle_as
 from polygraphy.domain.tensors.precision import (
@@ -687,5 +687,5 @@ def deviation_sentence(
     if not deviations:
         return f"All outputs match those of {reference}."
     name, worst = max(deviations.items(), key=lambda item: item[1].relative)
-    sentence = differing(len(deviations), outputs)
+    sentence = differing_text(len(deviations), outputs)
     return f"{sentence} from {reference}; largest error {worst.largest:.3g}, in {name!r}."

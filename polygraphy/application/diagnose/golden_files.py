@@ -28,7 +28,7 @@ from polygraphy.domain.errors import FileError
 from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
-from polygraphy.domain.tensors.naming import differing, input_sets_text
+from polygraphy.domain.tensors.naming import differing_text, input_sets_text
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.editing import OpenModel
 
@@ -88,7 +88,7 @@ class Fitted:
             yield steps.renamed_outputs(self.renamed)
         name = "tensor" if self.inner else "output"
         if count:
-            yield steps.differ_from_saved(differing(count, len(self.common), name))
+            yield steps.differ_from_saved(differing_text(count, len(self.common), name))
         else:
             yield steps.match_saved(len(self.common), name)
         if self.missing:

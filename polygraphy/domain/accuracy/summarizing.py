@@ -22,7 +22,7 @@ from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.distribution import distribution_of
 from polygraphy.domain.compare.result import CompareResult, OutputCompareResult
 from polygraphy.domain.results.results import names_of_runs
-from polygraphy.domain.tensors.naming import count_text, differing, in_percent
+from polygraphy.domain.tensors.naming import count_text, differing_text, in_percent
 
 _MOST = 10
 """Outputs that a summary lists."""
@@ -155,7 +155,7 @@ def _failure_text(comparison: Comparison) -> str:
         return (
             f"{count_text(len(rows), _noun(comparison))} matched, but only one side has {missing}"
         )
-    sentence = differing(len(failing), len(rows), _noun(comparison))
+    sentence = differing_text(len(failing), len(rows), _noun(comparison))
     return f"{sentence}{_first_to_fail(comparison, rows, failing)}"
 
 

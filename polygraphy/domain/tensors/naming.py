@@ -181,7 +181,7 @@ def input_sets_text(count: int) -> str:
     return count_text(count, "input set")
 
 
-def differing(count: int, total: int, noun: str = "output") -> str:
+def differing_text(count: int, total: int, noun: str = "output") -> str:
     """Return the number of items that differ as text: ``1 of 1 output differs``, ``2 of 3 outputs
     differ``."""
     return f"{count} of {count_text(total, noun)} differ{'s' if count == 1 else ''}"

@@ -18,7 +18,7 @@ from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisRe
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.tensors.naming import differing
+from polygraphy.domain.tensors.naming import differing_text
 
 STEPS: Sequence[Step[BackendRuns]] = (
     step_from(
@@ -117,5 +117,5 @@ def _describe(case: Case, request: Request, compared: Compared, count: int, has_
         return steps.all_match(len(request.feeds))
     name, off = max(compared.differences.items(), key=lambda item: item[1].excess)
     size = off.relative if np.isfinite(off.relative) else None
-    outputs = differing(len(compared.differences), len(case.model.outputs))
+    outputs = differing_text(len(compared.differences), len(case.model.outputs))
     return steps.differ(outputs, len(request.feeds), name, off.largest, size)
