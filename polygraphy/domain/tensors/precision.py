@@ -147,7 +147,7 @@ class NarrowingLoss:
         )
 
 
-def in_float(array: Any) -> Any:
+def widen_array(array: Any) -> Any:
     """Return an array in half precision as float32; other arrays unchanged."""
     narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
     return array.astype(np.float32) if narrow else array

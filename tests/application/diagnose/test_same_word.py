@@ -23,7 +23,7 @@ from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults, SimpleCompareFunc
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.errors import InconclusiveError
-from polygraphy.domain.tensors.precision import in_float
+from polygraphy.domain.tensors.precision import widen_array
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.diagnosis.rounded_squares import ROUNDED, Nearly, squares
@@ -146,7 +146,9 @@ def test_saved_results_a_reference_and_a_run_say_the_same_of_a_half_model(
     feeds, model = fed(seed), network(seed, depth, last, scale)
     half = (ConvertToFp16 if dtype == "fp16" else ConvertToBf16)(with_weight(model, planted))()
     made = [OnnxParty().load(half)(feed)["y"] for feed in feeds]
-    assume(all(np.ptp(in_float(each)) > 0 for each in made))  # One number everywhere is no proof.
+    assume(
+        all(np.ptp(widen_array(each)) > 0 for each in made)
+    )  # One number everywhere is no proof.
     with tempfile.TemporaryDirectory() as folder:
         said = words(half, model, name, feeds, Path(folder))
     assert len(set(said.values())) == 1, said

@@ -58,10 +58,10 @@ from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.precision import (
     PRECISIONS,
     epsilon_of,
-    in_float,
     is_float,
     limits_of,
     narrow_array,
+    widen_array,
     with_digits,
 )
 from polygraphy.ports.diagnosing import Compute
@@ -277,7 +277,7 @@ class OnnxNarrowModel:
     def roughly(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
         """Return the outputs rounded to the narrow type's digits, and the exact ones; empty if
         unstable."""
-        wide = {name: in_float(numpy.asarray(value)) for name, value in feed.items()}
+        wide = {name: widen_array(numpy.asarray(value)) for name, value in feed.items()}
         exact, losses = self.measure(wide)
         if any(loss.rounds(self._range) for loss in losses):
             return []

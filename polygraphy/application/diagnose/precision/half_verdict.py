@@ -67,7 +67,7 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-from polygraphy.domain.tensors.precision import in_float
+from polygraphy.domain.tensors.precision import widen_array
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import (
     NarrowModels,
@@ -274,7 +274,7 @@ def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     if half_nodes is None:
         return None
     dtype, nodes = half_nodes
-    wide = [{name: in_float(array) for name, array in feed.items()} for feed in feeds]
+    wide = [{name: widen_array(array) for name, array in feed.items()} for feed in feeds]
     share = len(nodes) / max(1, len(case.model.nodes))
     return HalfModel(models.widen_model(case.model.proto), dtype, nodes, wide, share >= _MOST)
 
@@ -381,7 +381,7 @@ def diagnose_saved_outputs(
         third: the backend that computes the expected results.
     """
     name = type_name(half.dtype)
-    goal = {output: in_float(array) for output, array in saved.items() if output in values}
+    goal = {output: widen_array(array) for output, array in saved.items() if output in values}
     with case.attempt(titles.IN_FLOAT32) as notes:
         try:
             tolerance = half.open().tolerance
@@ -396,7 +396,7 @@ def diagnose_saved_outputs(
     answer = diagnose_half_model(case, half, [[values]], third)
     if not isinstance(answer, Found) or answer.result.verdict != AGREE:
         return answer
-    off = tolerance.error(goal, {output: in_float(array) for output, array in values.items()})
+    off = tolerance.error(goal, {output: widen_array(array) for output, array in values.items()})
     reason = reasons.right_in_float32(name, off)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
@@ -428,7 +428,7 @@ def _are_tolerable(
     backend's.
     """
     wide = [
-        [{output: in_float(array) for output, array in values.items()} for values in result]
+        [{output: widen_array(array) for output, array in values.items()} for values in result]
         for result in outputs
     ]
     return all(

@@ -24,7 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.tensors.precision import epsilon_of, in_float, is_float
+from polygraphy.domain.tensors.precision import epsilon_of, is_float, widen_array
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import OpenModel, open_model
 
@@ -106,7 +106,7 @@ def _diagnose_widened(
     with case.attempt(titles.IN_FLOAT32) as notes:
         wide_case = evolve(case.of(wide), parties=[pair.party])
         wide_pair = pair_models(wide_case, reference, pair.path, pair.arbiter, pair.diagnose)
-        feeds = [{name: in_float(array) for name, array in comparison.feed.items()}]
+        feeds = [{name: widen_array(array) for name, array in comparison.feed.items()}]
         try:
             answer = pair.diagnose(wide_case, wide_pair, feeds)
         except PolygraphyException as error:
