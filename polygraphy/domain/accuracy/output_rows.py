@@ -21,7 +21,7 @@ from polygraphy.domain.compare.result import (
     OutputCompareResult,
     UncomparedResult,
 )
-from polygraphy.domain.results.results import count_non_finite, distinct, uniformity
+from polygraphy.domain.results.results import count_non_finite, make_distinct, uniformity
 from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.naming import list_some
 
@@ -328,7 +328,7 @@ class JudgedPair:
         """Return the comparison of this pair, with the given names of runs."""
         return Comparison(
             function=self.function,
-            parties=distinct(*(names[run] for run in self.runs)),
+            parties=make_distinct(*(names[run] for run in self.runs)),
             passed=self.tally.passed,
             matched=self.tally.matched,
             total=self.tally.total,

@@ -550,7 +550,7 @@ def names_of_runs(runs: Sequence[tuple[str, str]]) -> list[str]:
     return names
 
 
-def distinct(name: str, other_name: str) -> tuple[str, str]:
+def make_distinct(name: str, other_name: str) -> tuple[str, str]:
     """Return two different names: the second is numbered if they are equal."""
     return name, other_name if name != other_name else f"{other_name} (2)"
 
