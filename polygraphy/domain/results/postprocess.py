@@ -78,11 +78,11 @@ def top_k(array: npt.NDArray[Any], k: int, axis: int = -1) -> npt.NDArray[np.int
     """
     if not array.ndim:
         raise TypeError("a single number has no axis")
-    order = np.argsort(_falling(array), axis=axis, kind="stable")
+    order = np.argsort(_descending_keys(array), axis=axis, kind="stable")
     return order.take(np.arange(min(k, array.shape[axis])), axis=axis)
 
 
-def _falling(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _descending_keys(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return sort keys that decrease as elements increase; NaN stays NaN, which is sorted last."""
     kind = kind_of(array.dtype)
     if kind in (Kind.OTHER, Kind.COMPLEX):
