@@ -493,7 +493,7 @@ def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -
         for start in range(0, lists, rows):
             stop = min(start + rows, lists)
             a, b = (_rows(flat, start, stop, length) for flat in flats)
-            lacking[start:stop] = _lacking(a, b, k)
+            lacking[start:stop] = _score_gaps(a, b, k)
     agrees = lacking <= margin
     first = None if agrees.all() else unravel(int(agrees.argmin()), value.shape[:-1])
     needed = float(np.maximum.reduce(lacking, initial=0.0))
@@ -512,7 +512,7 @@ def _rows(flat: Flat, start: int, stop: int, length: int) -> Array:
     return rows.reshape(stop - start, length)
 
 
-def _lacking(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
+def _score_gaps(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
     """Return for each row by how much the lowest score in `b` of the `k` highest entries of `a` is
     below the k-th highest of `b`.
     """
