@@ -40,7 +40,7 @@ def block_mean(block: Floats, scratch: Floats) -> float:
     return float(np.add.reduce(np.multiply(block, 1 / block.size, out=scratch)))
 
 
-def inner(a: Floats, b: Floats) -> float:
+def inner_product(a: Floats, b: Floats) -> float:
     """Return the inner product of two blocks, shape ``(n,)``."""
     whole_length = a.size - a.size % ROW
     if not whole_length:
@@ -143,13 +143,13 @@ def _describe_finite(block: Reals, low: float, high: float, room: Floats, spare:
 
 def _sum_of_squares(values: Floats, mean: float, spare: Floats) -> float:
     """Return the sum of squared deviations from the mean."""
-    total = inner(values, values)
+    total = inner_product(values, values)
     squares = total - values.size * mean * mean
     # Unless the mean is far larger than the spread, few digits cancel in that difference.
     if squares > total / 16:
         return squares
     deviations = np.subtract(values, mean, out=spare)
-    return inner(deviations, deviations)
+    return inner_product(deviations, deviations)
 
 
 def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) -> Row:
@@ -170,7 +170,7 @@ def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) ->
     np.copyto(above, block.view(np.uint64) - least, casting="unsafe")
     mean = block_mean(above, above)
     above -= mean
-    squares = inner(above, above)
+    squares = inner_product(above, above)
     magnitude = block_mean(np.abs(floats[: block.size], out=above), above)
     zeros = int(np.count_nonzero(np.equal(block, 0))) if low <= 0 <= high else 0
     return Row(block.size, (low - origin) + mean, squares, magnitude, low, high, 0, 0, 0, zeros)

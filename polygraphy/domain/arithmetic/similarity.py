@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from polygraphy.domain.arithmetic.moments import inner
+from polygraphy.domain.arithmetic.moments import inner_product
 from polygraphy.domain.arithmetic.passes import blocks
 from polygraphy.domain.arithmetic.passes.blocks import (
     Array,
@@ -240,7 +240,7 @@ def _components(flat: Flat, start: int, stop: int) -> Floats:
 
 def _length(x: Floats, free: Floats) -> _Length:
     """Return the length of a block; `free`, of the same shape, is overwritten."""
-    squares = inner(x, x)
+    squares = inner_product(x, x)
     if _SMALL < squares < math.inf:
         return _Length(math.sqrt(squares), 0)
     peak = max(float(np.maximum.reduce(x)), -float(np.minimum.reduce(x)))
@@ -248,7 +248,7 @@ def _length(x: Floats, free: Floats) -> _Length:
         return _Length(abs(peak), 0)
     exponent = math.frexp(peak)[1]
     scaled = np.ldexp(x, -exponent, out=free)
-    return _Length(math.sqrt(inner(scaled, scaled)), exponent)
+    return _Length(math.sqrt(inner_product(scaled, scaled)), exponent)
 
 
 def _alignment(a: Floats, b: Floats, a_length: _Length, b_length: _Length, free: Floats) -> float:
@@ -260,7 +260,7 @@ def _alignment(a: Floats, b: Floats, a_length: _Length, b_length: _Length, free:
         a = np.ldexp(a, -a_length.exponent, out=free)
     if b_length.exponent:
         b = np.ldexp(b, -b_length.exponent)
-    return inner(a, b) / (a_length.mantissa * b_length.mantissa)
+    return inner_product(a, b) / (a_length.mantissa * b_length.mantissa)
 
 
 def _join(lengths: Sequence[_Length]) -> _Length:

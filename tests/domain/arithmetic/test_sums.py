@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.arithmetic import moments as sums
-from polygraphy.domain.arithmetic.moments import block_mean, exact_sum, inner
+from polygraphy.domain.arithmetic.moments import block_mean, exact_sum, inner_product
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=30))
@@ -43,10 +43,10 @@ def test_inner_product(size: int, step: int, monkeypatch: pytest.MonkeyPatch) ->
     expected = float(sum(int(x) * int(y) for x, y in zip(a, b, strict=True)))
     for row in (1, 8, sums.ROW):
         monkeypatch.setattr(sums, "ROW", row)
-        assert inner(a, b) == expected
+        assert inner_product(a, b) == expected
 
 
 def test_inner_product_keeps_its_digits() -> None:
     tenths = np.full(1_000_000, 0.1)
     expected = Fraction(0.1) ** 2 * 1_000_000
-    assert abs(Fraction(inner(tenths, tenths)) - expected) < expected / 10**14
+    assert abs(Fraction(inner_product(tenths, tenths)) - expected) < expected / 10**14
