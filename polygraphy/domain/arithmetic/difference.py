@@ -13,7 +13,7 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
 from polygraphy.domain.arithmetic.passes.blocks import Array, Floats, Index, Scratch, unravel
-from polygraphy.domain.arithmetic.passes.selection import middle
+from polygraphy.domain.arithmetic.passes.selection import midpoint
 from polygraphy.domain.arithmetic.passes.streams import (
     KEPT,
     Channel,
@@ -99,7 +99,7 @@ class KeptDifferences:
             )
             rows.sort(axis=1)  # NaN last.
             medians = [
-                middle(low, high) if not math.isnan(last) else math.nan
+                midpoint(low, high) if not math.isnan(last) else math.nan
                 for low, high, last in rows[:, [(size - 1) // 2, size // 2, -1]].tolist()
             ]
             for differences, *pair_medians in zip(alike, medians[::2], medians[1::2]):
@@ -214,7 +214,7 @@ class Difference:
             rows = np.array([vector for *_, vector in alike])
             rows.partition((low, high), axis=1)
             for (each, channel, _), (left, right) in zip(alike, rows[:, [low, high]].tolist()):
-                each._ordered[channel] = Ordered(size, middle(left, right), {})
+                each._ordered[channel] = Ordered(size, midpoint(left, right), {})
 
     def _channels_without_median(self) -> Iterator[tuple[Channel, Floats]]:
         """Yield the channels without a median, each with its elements that are not NaN."""

@@ -35,7 +35,7 @@ from polygraphy.domain.arithmetic.passes.selection import (
     Tally,
     interpolate,
     median_of,
-    middle,
+    midpoint,
     quantile_of,
     sample_positions,
     split_rank,
@@ -99,7 +99,7 @@ def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistic
             variance,
             magnitude,
             zeros,
-            [middle(row[2], row[3]) for row in picked],
+            [midpoint(row[2], row[3]) for row in picked],
             [
                 {
                     quantile: interpolate(low, high, weight)

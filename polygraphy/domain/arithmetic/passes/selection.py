@@ -36,10 +36,10 @@ def median_of(element: Callable[[int], float], valid: int) -> float:
     """
     if not valid:
         return math.nan
-    return middle(element((valid - 1) // 2), element(valid // 2))
+    return midpoint(element((valid - 1) // 2), element(valid // 2))
 
 
-def middle(low: float, high: float) -> float:
+def midpoint(low: float, high: float) -> float:
     """Return the mean of two elements."""
     # Adding 0 takes the sign from a zero: which of two equal zeros is met first is left to chance.
     low, high = low + 0.0, high + 0.0
