@@ -40,7 +40,7 @@ from polygraphy.domain.arithmetic.summary import (
     Summary,
     Watch,
     check_quantiles,
-    order,
+    order_statistics,
     sort_channel,
     summarize,
     summarize_rows,
@@ -488,7 +488,7 @@ class Difference:
         median = median and (statistics is None or math.isnan(statistics.median))
         if statistics is None or lacking or median:
             stream = DifferenceStream(self._pair, channel)
-            ordered = order(stream, lacking, self.threads, median=median)[0]
+            ordered = order_statistics(stream, lacking, self.threads, median=median)[0]
             if statistics is not None:
                 ordered = Ordered(
                     ordered.valid,

@@ -147,7 +147,7 @@ def fits(size: int) -> bool:
     return size <= min(SORTED, blocks.BLOCK)
 
 
-def order(
+def order_statistics(
     stream: Stream[Reader], quantiles: Sequence[float], threads: int = 1, *, median: bool = True
 ) -> list[Ordered]:
     """Return the order statistics of each channel of a stream, exact for every probability.
