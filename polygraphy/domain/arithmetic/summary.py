@@ -161,7 +161,7 @@ def order_statistics(
             return [sort_channel(channel, quantiles, ordered) for channel in channels]
     searches = start_searches(stream, (MEDIAN, *quantiles) if median else quantiles)
     finish_searches(stream, searches, range(stream.channels), threads)
-    return [collect(search, quantiles, median=median) for search in searches]
+    return [collect_order_statistics(search, quantiles, median=median) for search in searches]
 
 
 def sort_channel(channel: Reals, quantiles: Sequence[float], ordered: Floats) -> Ordered:
@@ -200,7 +200,9 @@ def finish_searches(
         pending = unsettled
 
 
-def collect(search: Search, quantiles: Sequence[float], *, median: bool = True) -> Ordered:
+def collect_order_statistics(
+    search: Search, quantiles: Sequence[float], *, median: bool = True
+) -> Ordered:
     """Return the order statistics of a finished search."""
     return _interpolate(search.element, search.valid, quantiles, median=median)
 
@@ -345,7 +347,7 @@ def summarize_stream(
     with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
         reader = stream.reader(scratch)
         return [
-            _assemble(stream, reader, i, rows[i], collect(search, quantiles))
+            _assemble(stream, reader, i, rows[i], collect_order_statistics(search, quantiles))
             for i, search in enumerate(searches)
         ]
 
