@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief_value
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.profiling.regression import SlowerNodes, slower_text
 from polygraphy.domain.report.document import Document
@@ -176,7 +176,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 def _row(row: OutputRow, metrics: Sequence[str]) -> list[str]:
     """Return the cells of an output's row."""
     shape = "" if row.shape is None else "x".join(map(str, row.shape))
-    values = [brief(row.metrics[name]) if name in row.metrics else "" for name in metrics]
+    values = [brief_value(row.metrics[name]) if name in row.metrics else "" for name in metrics]
     sign = _SIGNS["passed"] if row.passed else "❌"
     return [sign, row.name, shape, *values, f"{row.matched}/{row.total}"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import frozen
 from markupsafe import Markup
 
-from polygraphy.domain.accuracy.output_rows import OutputRow, brief
+from polygraphy.domain.accuracy.output_rows import OutputRow, brief_value
 from polygraphy.domain.tensors.naming import shorten_text
 
 _WIDTH, _HEIGHT = 960, 300
@@ -157,7 +157,7 @@ def curves_chart(
     for array, points in lines:
         wrong = [point for point in points if point[1]["wrong"]][:_MOST_POINTS]
         for place, error, value in wrong:
-            about = f"{error['name']}: {brief(value)} ({array})"
+            about = f"{error['name']}: {brief_value(value)} ({array})"
             parts.append(
                 Markup("<g><title>{}</title>{}</g>").format(
                     about, _triangle(x_of_place(place), scale(value))
@@ -229,7 +229,7 @@ def _point(x: float, y: float, row: OutputRow, value: float, anchor: str) -> Mar
     else:
         shape = _triangle(x, y)
     op, failed = row.node.op if row.node else "", "" if row.passed else ", failed"
-    about = f"{op} {row.name}: {brief(value)}{failed}".strip()
+    about = f"{op} {row.name}: {brief_value(value)}{failed}".strip()
     # Hundreds of points would be hundreds of stops for a keyboard, which has the table.
     return Markup('<a href="#{}" tabindex="-1"><title>{}</title>{}</a>').format(
         anchor, about, shape
@@ -270,7 +270,7 @@ def histogram_chart(detail: Mapping[str, Any], names: Sequence[str]) -> Markup:
     low, high = detail["range"]
     return _bars(
         [("found", detail["found"], names[0]), ("expected", detail["expected"], names[1])],
-        (brief(float(low)), brief(float(high))),
+        (brief_value(float(low)), brief_value(float(high))),
         "Values",
     )
 

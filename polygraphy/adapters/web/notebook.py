@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from polygraphy.adapters.web.page import displayable
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.accuracy.output_rows import brief
+from polygraphy.domain.accuracy.output_rows import brief_value
 from polygraphy.domain.accuracy.summarizing import accuracy_in_words, accuracy_records
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
@@ -120,7 +120,7 @@ def _facts(array: Any) -> tuple[str, ...]:
 
 def _number(value: Any) -> str:
     """Return a number as short text; empty for None."""
-    return "" if value is None else brief(float(value))
+    return "" if value is None else brief_value(float(value))
 
 
 def _shape_text(shape: Sequence[Any] | None) -> str:

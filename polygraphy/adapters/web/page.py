@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from polygraphy.domain.accuracy.output_rows import OutputRow, brief
+from polygraphy.domain.accuracy.output_rows import OutputRow, brief_value
 from polygraphy.domain.arithmetic.summary import summarize
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Attribute, Graph, Model, Node, Tensor, Weight
@@ -182,7 +182,7 @@ def _words(row: OutputRow) -> str:
     """Return a phrase about the error of an output."""
     error = row.metrics.get("max_absdiff")
     if error is not None:
-        return f"max abs {brief(float(error))}"
+        return f"max abs {brief_value(float(error))}"
     return "passed" if row.passed else "differs"
 
 

@@ -37,8 +37,8 @@ from polygraphy.domain.accuracy.output_rows import (
     Comparison,
     OutputRow,
     WorstIteration,
-    brief,
     brief_pair,
+    brief_value,
     row_in_words,
 )
 from polygraphy.domain.accuracy.summarizing import worst_row
@@ -509,7 +509,7 @@ def _text(value: Any) -> str:
 
 def _brief(value: Any) -> str:
     """Return a number as short text; empty for None."""
-    return "" if value is None else brief(value)
+    return "" if value is None else brief_value(value)
 
 
 def _breakable(text: str) -> Markup:

@@ -578,10 +578,10 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
         index = ",".join(map(str, worst.element.index))
         return f"{name} at [{index}]: {actual}, expected {expected}{where}{times}"
     if row.metric not in {"simple", ""}:
-        return f"{name}: {row.metric} {brief(row.value)}{where}{times}"
+        return f"{name}: {row.metric} {brief_value(row.value)}{where}{times}"
     if worst.mismatched is not None:
         return f"{name}: {worst.mismatched} of {worst.size} elements{where}{times}"
-    absolute, relative = brief(worst.absolute), brief(worst.relative)
+    absolute, relative = brief_value(worst.absolute), brief_value(worst.relative)
     return f"{name}: max abs {absolute}, max rel {relative}{where}{times}"
 
 
@@ -627,7 +627,7 @@ def factor_in_words(ratio: float) -> str:
     return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
-def brief(value: Any) -> str:
+def brief_value(value: Any) -> str:
     """Return a value as text for a sentence; floats are rounded to a few digits."""
     return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
 

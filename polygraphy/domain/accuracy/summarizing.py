@@ -14,7 +14,7 @@ from polygraphy.domain.accuracy.output_rows import (
     Comparison,
     OutputRow,
     badness,
-    brief,
+    brief_value,
     pairs_with_rows,
     row_in_words,
 )
@@ -103,9 +103,9 @@ def _failure(row: OutputRow, comparison: Comparison) -> str:
     """Return the description of an output that failed."""
     facts = []
     if row.absolute is not None:
-        facts.append(f"max abs {brief(row.absolute)}")
+        facts.append(f"max abs {brief_value(row.absolute)}")
     if row.relative is not None:
-        facts.append(f"max rel {brief(row.relative)}")
+        facts.append(f"max rel {brief_value(row.relative)}")
     if allowed := _tolerance_text(row):
         facts.append(allowed)
     if row.worst.mismatched is not None:
