@@ -52,7 +52,7 @@ def limits_of(
         size = max(part.size, 1.0) if is_bounded or part.is_bounded else part.size
         size = size or smallest
         atol = max(rtol * size, part.floor, _STEP * part.step if is_quantized else 0.0)
-        parts.append(PartRounding(in_words(part), size, rtol, brief(atol)))
+        parts.append(PartRounding(in_words(part), size, rtol, round_outward(atol)))
     return tuple(parts)
 
 
@@ -71,11 +71,11 @@ def limit_lost_parts(
             continue
         if float(reference.max()) - float(reference.min()) > 2 * epsilon:
             size = float(np.sqrt(np.mean(np.square(reference, dtype=np.float64))))
-            limits[number] = evolve(part, size=size, atol=brief(part.rtol * size))
+            limits[number] = evolve(part, size=size, atol=round_outward(part.rtol * size))
     return tuple(limits)
 
 
-def brief(number: float) -> float:
+def round_outward(number: float) -> float:
     """Return a number rounded up or down to three digits, because nobody reads or types more digits
     of a tolerance."""
     return float(f"{number:.3g}")
@@ -186,4 +186,6 @@ def grow_limits(limits: Any, share: float) -> Any:
 
 def scale_limits(limits: Any, share: float) -> Any:
     """Return limits that are multiplied by a factor."""
-    return evolve(limits, rtol=brief(share * limits.rtol), atol=brief(share * limits.atol))
+    return evolve(
+        limits, rtol=round_outward(share * limits.rtol), atol=round_outward(share * limits.atol)
+    )

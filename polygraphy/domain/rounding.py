@@ -25,11 +25,11 @@ from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.part_limits import (
     Limits,
     PartRounding,
-    brief,
     errors_of,
     grow_limits,
     limit_lost_parts,
     limits_of,
+    round_outward,
     scale_limits,
 )
 from polygraphy.domain.sizes import sizes_of
@@ -133,7 +133,7 @@ class Rounding:
         rtol = GROWTH * precision.epsilon
         scale = _error_scale(magnitude, precision, is_bounded)
         # More digits of a tolerance are neither read nor typed.
-        return Rounding(precision.name, brief(rtol), brief(rtol * scale), origin)
+        return Rounding(precision.name, round_outward(rtol), round_outward(rtol * scale), origin)
 
     @staticmethod
     def none(dtype: str) -> Rounding:
