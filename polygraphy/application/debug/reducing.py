@@ -30,7 +30,7 @@ from polygraphy.domain.search import (
     first_bad_part_in_order,
     next_questions,
 )
-from polygraphy.domain.search.graph import members, reaches
+from polygraphy.domain.search.graph import dependency_sets, members
 from polygraphy.domain.tensors.naming import count_text, escape_command
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
@@ -173,7 +173,7 @@ def reduce_end(
         [place[index] for index in dependencies[node] if index in place]
         for node in remaining_part.nodes
     ]
-    reach = reaches(used)
+    reach = dependency_sets(used)
 
     def part(ends: Sequence[int]) -> Part:
         """Return the part that ends at some nodes."""
@@ -202,7 +202,7 @@ def reduce_start(
         for used in parts.opened.dependencies[node]:
             if used in place:
                 users[place[used]].append(place[node])
-    reach = reaches(users)
+    reach = dependency_sets(users)
 
     def part(starts: Sequence[int]) -> Part:
         """Return the part that starts at some nodes."""
@@ -523,7 +523,7 @@ def _remaining_model(parts: Parts, part: Part) -> tuple[Any, Mapping[str, Any] |
     culprits = set(part.nodes)
     nodes = [node for node in range(len(opened.dependencies)) if node not in culprits]
     if parts.iterations.compares_with_saved_outputs:
-        reach = reaches(opened.dependencies)
+        reach = dependency_sets(opened.dependencies)
         nodes = [node for node in nodes if culprits.isdisjoint(members(reach[node]))]
     if not nodes:
         return None

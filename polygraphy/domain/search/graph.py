@@ -45,7 +45,7 @@ def members(nodes: int) -> list[int]:
     return listed
 
 
-def reaches(dependencies: Sequence[Iterable[int]]) -> list[int]:
+def dependency_sets(dependencies: Sequence[Iterable[int]]) -> list[int]:
     """Return, by node, the set of the node and all nodes it depends on.
 
     Args:
@@ -68,7 +68,7 @@ def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
     are tested together.
 
     Args:
-        reach: each node together with all that it depends on; see `reaches`. The whole is bad: that
+        reach: each node together with all that it depends on; see `dependency_sets`. The whole is bad: that
             is not tested.
         test: answers about the part with these last nodes, none of which depends on another.
     """

@@ -16,7 +16,7 @@ from polygraphy.domain.search import (
     first_bad_part_in_order,
     next_questions,
 )
-from polygraphy.domain.search.graph import reaches
+from polygraphy.domain.search.graph import dependency_sets
 from tests.support.examples import scaled
 
 Search = Callable[[Callable[[Any], Outcome]], Any]
@@ -30,7 +30,9 @@ def by_ddmin(items: Sequence[int], test: Callable[[tuple[int, ...]], Outcome]) -
 def searches(draw: st.DrawFn) -> Search:
     count = draw(st.integers(1, 12))
     edges = [draw(st.sets(st.integers(0, max(node - 1, 0)), max_size=2)) for node in range(count)]
-    reach = reaches([{each for each in edge if each < node} for node, edge in enumerate(edges)])
+    reach = dependency_sets(
+        [{each for each in edge if each < node} for node, edge in enumerate(edges)]
+    )
     kind = draw(st.sampled_from([first_bad_part, first_bad_part_in_order, by_ddmin]))
     return partial(kind, range(count) if kind is by_ddmin else reach)
 

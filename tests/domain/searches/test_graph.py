@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.search import Outcome, first_bad_part, first_bad_part_in_order
-from polygraphy.domain.search.graph import members, reaches
+from polygraphy.domain.search.graph import dependency_sets, members
 from tests.support.examples import scaled
 
 
@@ -51,7 +51,7 @@ class Part:
 def test_the_one_node_that_is_to_blame_is_found(
     graph: list[list[int]], data: st.DataObject
 ) -> None:
-    reach = reaches(graph)
+    reach = dependency_sets(graph)
     culprit = data.draw(st.integers(0, len(graph) - 1))
     test = Part(reach, lambda nodes: Outcome.BAD if nodes >> culprit & 1 else Outcome.GOOD)
     for search in (first_bad_part, first_bad_part_in_order):
@@ -70,7 +70,7 @@ def test_the_number_of_tests_is_logarithmic_in_chains_and_in_wide_graphs(
 ) -> None:
     graph = [[node - width] if node >= width else [] for node in range(count)]
     graph.append(list(range(max(0, count - width), count)))
-    reach = reaches(graph)
+    reach = dependency_sets(graph)
     for culprit in {0, count // 3, count // 2, count - 1}:
         test = Part(
             reach, lambda nodes, bad=culprit: Outcome("bad" if nodes >> bad & 1 else "good")
@@ -84,7 +84,7 @@ def test_the_number_of_tests_is_logarithmic_in_chains_and_in_wide_graphs(
 def test_with_several_culprits_one_is_found_first(
     graph: list[list[int]], data: st.DataObject
 ) -> None:
-    reach = reaches(graph)
+    reach = dependency_sets(graph)
     culprits = data.draw(st.sets(st.integers(0, len(graph) - 1), min_size=1, max_size=4))
     bits = sum(1 << each for each in culprits)
     test = Part(reach, lambda nodes: Outcome.BAD if nodes & bits else Outcome.GOOD)
@@ -100,7 +100,7 @@ def test_with_several_culprits_one_is_found_first(
 def test_whatever_the_answers_the_part_is_the_whole_or_was_bad(
     graph: list[list[int]], data: st.DataObject
 ) -> None:
-    reach = reaches(graph)
+    reach = dependency_sets(graph)
     answers: dict[int, Outcome] = {}
 
     def rule(nodes: int) -> Outcome:
@@ -124,7 +124,7 @@ def test_whatever_the_answers_the_part_is_the_whole_or_was_bad(
 def test_in_order_every_smaller_part_of_one_node_was_tried(
     graph: list[list[int]], data: st.DataObject
 ) -> None:
-    reach = reaches(graph)
+    reach = dependency_sets(graph)
     answers = [data.draw(st.sampled_from(Outcome)) for _ in graph]
     found = first_bad_part_in_order(reach, lambda ends: answers[ends[0]])
     for node in members(found.part):
@@ -133,6 +133,6 @@ def test_in_order_every_smaller_part_of_one_node_was_tried(
 
 
 def test_a_failure_that_takes_two_branches_keeps_both() -> None:
-    reach = reaches([[], [], [0], [1], [2, 3]])
+    reach = dependency_sets([[], [], [0], [1], [2, 3]])
     test = Part(reach, lambda nodes: Outcome("bad" if nodes & 0b1100 == 0b1100 else "good"))
     assert first_bad_part(reach, test).part == 0b11111 or first_bad_part(reach, test).part == 0b1111
