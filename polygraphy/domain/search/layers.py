@@ -155,7 +155,7 @@ class _Walk:
         cut.
         """
         best: int | None = None
-        for stop, nbytes in self._growing(start):
+        for stop, nbytes in self._possible_ends(start):
             if best is not None and nbytes > self._budget.nbytes:
                 break
             if stop == len(self._layers) or not any(self._is_alive(name, stop) for name in fixed):
@@ -194,7 +194,7 @@ class _Walk:
         names = [name for layer in layers for name in layer.makes]
         read = dict.fromkeys(name for layer in layers for name in layer.reads)
         loose = [] if start else [name for name in compared if name not in self._made_by]
-        needs = [nbytes for _, nbytes in self._growing(start, stop)]
+        needs = [nbytes for _, nbytes in self._possible_ends(start, stop)]
         return Segment(
             start,
             stop,
@@ -204,7 +204,7 @@ class _Walk:
             nbytes=needs[-1] if needs else 0,
         )
 
-    def _growing(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int]]:
+    def _possible_ends(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int]]:
         """Yield each end of a segment from `start`, with its memory."""
         tensors = sum(self._size(name) for name in self._alive(start))
         weights: dict[str, int] = {}
