@@ -200,13 +200,13 @@ class _Walk:
             stop,
             inputs=tuple(name for name in read if self._made_by.get(name, start) < start),
             outputs=(*loose, *(name for name in names if name in compared)),
-            carried=tuple(self._alive(stop)),
+            carried=tuple(self._live_tensors(stop)),
             nbytes=needs[-1] if needs else 0,
         )
 
     def _possible_ends(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int]]:
         """Yield each end of a segment from `start`, with its memory."""
-        tensors = sum(self._size(name) for name in self._alive(start))
+        tensors = sum(self._size(name) for name in self._live_tensors(start))
         weights: dict[str, int] = {}
         total = 0
         for index in range(start, len(self._layers) if stop is None else stop):
@@ -217,7 +217,7 @@ class _Walk:
                 weights[name] = size
             yield index + 1, self._budget.memory_units(tensors, total)
 
-    def _alive(self, cut: int) -> Iterator[str]:
+    def _live_tensors(self, cut: int) -> Iterator[str]:
         """Yield the tensors computed before a cut and read after it."""
         return (name for name in self._made_by if self._is_alive(name, cut))
 
