@@ -115,7 +115,7 @@ class Failure:
         return cls(code, outputs=known_outputs)
 
     @property
-    def failing(self) -> dict[str, float]:
+    def failed_outputs(self) -> dict[str, float]:
         """Return the failed outputs with their errors."""
         return {name: output for name, output in self.outputs.items() if output is not None}
 
@@ -146,10 +146,10 @@ class Failure:
 
     def _counting(self, first: Failure) -> dict[str, float]:
         """Return the failed outputs, except those that only lack a partner."""
-        is_guessed = all(GUESSED in name for name in first.failing)
+        is_guessed = all(GUESSED in name for name in first.failed_outputs)
         return {
             name: measured_value
-            for name, measured_value in self.failing.items()
+            for name, measured_value in self.failed_outputs.items()
             if GUESSED not in name or (is_guessed and name in first.outputs)
         }
 
@@ -187,7 +187,7 @@ class Checked:
 
 def reason_of(finished: Finished, failure: Failure) -> str:
     """Return a few lines on how a command failed: the output that differs most, or the error."""
-    failing = failure.failing
+    failing = failure.failed_outputs
     failing = {name: most for name, most in failing.items() if GUESSED not in name} or failing
     if failing:
         name, most = max(failing.items(), key=lambda item: (isnan(item[1]), item[1]))
