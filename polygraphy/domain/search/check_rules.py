@@ -128,9 +128,9 @@ class Failure:
         common, all_ = len(self.words & first.words), len(self.words | first.words)
         if common < _ALIKE * all_:
             return False
-        kinds = set(map(isnan, first._counting(first).values()))
+        kinds = set(map(isnan, first._failures_that_count(first).values()))
         passed = {name for name, output in first.outputs.items() if output is None}
-        counting = self._counting(first).items()
+        counting = self._failures_that_count(first).items()
         isnans = {isnan(measured_value) for name, measured_value in counting if name not in passed}
         return not kinds or bool(kinds & isnans)
 
@@ -141,10 +141,10 @@ class Failure:
         return (
             bool(named)
             and not any(measured_value is not None for measured_value in named)
-            and (not self._counting(first))
+            and (not self._failures_that_count(first))
         )
 
-    def _counting(self, first: Failure) -> dict[str, float]:
+    def _failures_that_count(self, first: Failure) -> dict[str, float]:
         """Return the failed outputs, except those that only lack a partner."""
         is_guessed = all(GUESSED in name for name in first.failed_outputs)
         return {
