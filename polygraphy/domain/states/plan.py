@@ -215,7 +215,7 @@ class StatePlan:
     def initial(self, pair: StatePair) -> Array:
         """Return the initial state: zeros, of length 0 if it grows."""
         tensor = self.inputs[pair.input]
-        growing = self._growing
+        growing = self._growing_dimensions
         shape = [
             (
                 dim
@@ -231,7 +231,7 @@ class StatePlan:
         return np.zeros(shape, numpy_dtype(tensor))
 
     @property
-    def _growing(self) -> set[str]:
+    def _growing_dimensions(self) -> set[str]:
         """Return the names of dimensions along which states grow."""
         dims = set()
         for pair in self.pairs:
