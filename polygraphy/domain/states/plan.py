@@ -223,7 +223,7 @@ class StatePlan:
                 else (
                     0
                     if dim in growing or (pair.kind == GROWS and axis == pair.axis)
-                    else self._open(pair, dim, axis)
+                    else self._dynamic_length(pair, dim, axis)
                 )
             )
             for axis, dim in enumerate(tensor.shape or ())
@@ -241,7 +241,7 @@ class StatePlan:
                 dims.update([dim] if isinstance(dim, str) else [])
         return dims
 
-    def _open(self, pair: StatePair, dim: Any, axis: int) -> int:
+    def _dynamic_length(self, pair: StatePair, dim: Any, axis: int) -> int:
         """Return the length of a dynamic dimension of a state at the start."""
         if axis and "batch" not in f"{dim}".lower() and "encoder" in f"{pair.input}_{dim}".lower():
             return self._lengths.get(f"{dim}", _CONTEXT)
