@@ -352,7 +352,7 @@ def _report(
     if comparison.samples is not None:
         for result in comparison.samples.results(is_whole=is_whole):
             comparison.console.samples_compared(result)
-    steps = [figures.compared() for figures in comparison.steps.values()]
+    steps = [figures.comparison() for figures in comparison.steps.values()]
     for compared in steps:
         comparison.console.steps_compared(compared)
     return steps

@@ -214,7 +214,7 @@ class StepFigures:
         last = len(self._rows) - 1
         return [name for name, first in self._first_wrong.items() if first < last]
 
-    def compared(self) -> StepsCompared:
+    def comparison(self) -> StepsCompared:
         """Return the comparison over all steps."""
         harmless, rows = self.harmless_states, self._rows
         others_agree = self._has_others and not any(row.output for row in rows)

@@ -47,7 +47,7 @@ def test_equal_steps_are_folded_around_the_first_wrong_one() -> None:
         names = {"state": "now" * is_wrong, "output": "logits" * is_wrong}
         row = StepRow(index, index, index, index, not is_wrong, 0.5, **names)
         figures.add(facts(index), row, {"now": not is_wrong, "logits": not is_wrong})
-    found = figures.compared()
+    found = figures.comparison()
     assert len(found.rows) <= 10
     assert (found.rows[0].first, found.rows[0].last) == (0, 4001)
     assert found.rows[1].first == 4002
@@ -78,7 +78,7 @@ def test_a_state_counts_if_an_output_differs_or_no_step_reads_it(
         )  # fmt: skip
         figures.add(facts(index), row, results)
         alone.add(facts(index), row, {"now": results["now"]})
-    found = figures.compared()
+    found = figures.comparison()
     assert (found.differing_states, found.last_states) == (harmless, last)
     assert figures.harmless_states == harmless
     assert (found.first_wrong is None) == (outputs and not last)
