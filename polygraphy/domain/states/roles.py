@@ -131,7 +131,7 @@ def _role(tensor: Tensor, uses: Uses) -> str:
 
 def _role_by_use(tensor: Tensor, uses: Uses) -> str:
     """Return the role that an operator implies for its input; empty if none."""
-    for node, at, read in uses.ends(tensor.name):
+    for node, at, read in uses.final_uses(tensor.name):
         if node.op == "GroupQueryAttention" and at in (5, 6):
             return LAST if at == 5 else TOTAL
         if node.op == "TensorScatter" and at == 2:

@@ -40,7 +40,7 @@ class Uses:
                         self.readers[name].append((node, at))
         self.outer = graph
 
-    def ends(self, name: str, depth: int = 0) -> Iterator[tuple[Node, int, str]]:
+    def final_uses(self, name: str, depth: int = 0) -> Iterator[tuple[Node, int, str]]:
         """Yield the nodes that use a tensor, past nodes that only move or shift it, with input
         position and name.
         """
@@ -48,12 +48,12 @@ class Uses:
             yield node, at, name
             if node.op in _PASSES and at == 0 and depth < _DEPTH:
                 for output in node.outputs:
-                    yield from self.ends(output, depth + 1)
+                    yield from self.final_uses(output, depth + 1)
 
     def comparison_constants(self, name: str) -> set[int]:
         """Return the constants that a tensor of whole numbers is compared with."""
         found: set[int] = set()
-        for node, at, _ in self.ends(name):
+        for node, at, _ in self.final_uses(name):
             other = self.numbers.get(node.inputs[1 - at]) if node.op == "Equal" else None
             is_whole = other is not None and (other.dtype or "").startswith("int")
             if other is not None and is_whole and other.values is not None:
@@ -64,7 +64,7 @@ class Uses:
         """Return the weight whose rows a tensor selects, and the number of rows; None if there is
         none.
         """
-        for node, at, _ in self.ends(name):
+        for node, at, _ in self.final_uses(name):
             if node.op == "Gather" and at == 1 and len(self.weights.get(node.inputs[0], ())) >= 2:
                 axis = int(node.attribute("axis", 0))
                 return node.inputs[0], self.weights[node.inputs[0]][axis]
