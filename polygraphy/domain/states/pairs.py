@@ -385,7 +385,7 @@ def _origins(
                 ):
                     origins[step.name] = distance, pair, True
             continue
-        queue.extend((distance + 1, following) for following in _behind(node, step))
+        queue.extend((distance + 1, following) for following in _possible_origins(node, step))
     return list(origins.values())
 
 
@@ -457,7 +457,7 @@ def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]
     return GROWS, axis
 
 
-def _behind(node: Node, step: _Step) -> list[_Step]:
+def _possible_origins(node: Node, step: _Step) -> list[_Step]:
     """Return the tensors from which a node's output may continue a state."""
     at = node.outputs.index(step.name)
     if node.domain not in _ANY_DOMAIN:
