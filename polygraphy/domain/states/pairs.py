@@ -483,14 +483,17 @@ _Operands = Iterable[tuple[int, dict[str, Any]]]
 
 def _through_concat(node: Node, at: int, step: _Step) -> _Operands:
     """Return the inputs of a Concat that a state can come from, which grow along its axis."""
-    changes = {"kind": step.kind or GROWS, "axis": _first(step, node.attribute("axis", 0))}
+    changes = {
+        "kind": step.kind or GROWS,
+        "axis": _axis_nearest_output(step, node.attribute("axis", 0)),
+    }
     return [(position, changes) for position in range(len(node.inputs))]
 
 
 def _through_scatter(node: Node, at: int, step: _Step) -> _Operands:
     """Return the input of a scatter that a state can come from, with slots along its axis."""
     axis = node.attribute("axis", -2 if node.op == "TensorScatter" else 0)
-    return [(0, {"kind": SLOTS, "axis": _first(step, axis)})]
+    return [(0, {"kind": SLOTS, "axis": _axis_nearest_output(step, axis)})]
 
 
 def _through_recurrent(node: Node, at: int, step: _Step) -> _Operands:
@@ -516,7 +519,7 @@ def _through_attention(node: Node, at: int, step: _Step) -> _Operands:
         return []
     if node.attribute("sliding_window_cache", 0):
         return [(operands[at], {"kind": RING, "axis": axis})]
-    return [(operands[at], {"kind": GROWS, "axis": _first(step, axis)})]
+    return [(operands[at], {"kind": GROWS, "axis": _axis_nearest_output(step, axis)})]
 
 
 def _through_loop(node: Node, at: int, step: _Step) -> _Operands:
@@ -559,7 +562,7 @@ _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
 }
 
 
-def _first(step: _Step, axis: int) -> int | None:
+def _axis_nearest_output(step: _Step, axis: int) -> int | None:
     """Return the axis of the operator nearest to the output."""
     return axis if step.kind is None else step.axis
 
