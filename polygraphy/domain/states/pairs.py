@@ -195,7 +195,7 @@ def state_pairs(
             output: StatePair(output, name, source="shapes")
             for output, name in pairs_by_shape(graph)
         }
-    pairs = {output: _completed_pair(pair, by_graph, tensors) for output, pair in pairs.items()}
+    pairs = {output: _complete_pair(pair, by_graph, tensors) for output, pair in pairs.items()}
     seen_names: set[str] = set()
     first = []
     for conflict in conflicts:
@@ -205,7 +205,7 @@ def state_pairs(
     return [pairs[name] for name in outputs if name in pairs], first
 
 
-def _completed_pair(
+def _complete_pair(
     pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> StatePair:
     """Return a state pair that the graph does not show, with the behavior of similar pairs."""
