@@ -503,7 +503,7 @@ def _through_recurrent(node: Node, at: int, step: _Step) -> _Operands:
     return [(position, {"kind": REPLACED})] if position is not None and is_last else []
 
 
-def _through_keeping(node: Node, at: int, step: _Step) -> _Operands:
+def _through_state_operator(node: Node, at: int, step: _Step) -> _Operands:
     """Return the input that an operator with states replaces."""
     return [(_KEEPING[node.op][at], {"kind": REPLACED})] if at in _KEEPING[node.op] else []
 
@@ -554,7 +554,7 @@ _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
     "Concat": _through_concat,
     **dict.fromkeys(_WRITES, _through_scatter),
     **dict.fromkeys(_RECURRENT, _through_recurrent),
-    **dict.fromkeys(_KEEPING, _through_keeping),
+    **dict.fromkeys(_KEEPING, _through_state_operator),
     **dict.fromkeys((*_ATTENTION, "Attention"), _through_attention),
     **dict.fromkeys(("Loop", "Scan"), _through_loop),
     "Where": _through_where,
