@@ -9,7 +9,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.subprocesses import WarmParty, run_in_subprocess
-from polygraphy.domain.data.lengths import longer
+from polygraphy.domain.data.lengths import longer_inputs
 from polygraphy.domain.data.loading import describe_model, fit_feed, iterate_feeds
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.diagnosis.closeness import has_nan
@@ -100,7 +100,7 @@ def feeds_that_run(
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     tried = [_shapes(first[0])]
     most = 0
-    for inputs in longer(model.inputs) if is_made_up else ():
+    for inputs in longer_inputs(model.inputs) if is_made_up else ():
         try:
             feeds = choose_feeds(model, data_loader, inputs, **options)
         except InputError:  # Shapes that were given do not go with these.

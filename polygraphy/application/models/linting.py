@@ -22,7 +22,7 @@ from polygraphy.domain.checks.lint import (
     TrialValue,
     graph_findings,
 )
-from polygraphy.domain.data.lengths import longer
+from polygraphy.domain.data.lengths import longer_inputs
 from polygraphy.domain.data.loading import (
     ONLY_FIRST,
     describe_model,
@@ -205,7 +205,7 @@ def _with_other_lengths(
     fails.
     """
     best, failures = findings, _failures(findings)
-    for inputs in longer(_inputs(graph)):
+    for inputs in longer_inputs(_inputs(graph)):
         if not failures:
             return best
         feed = _feed(facts, inputs, None, [], notes=False)

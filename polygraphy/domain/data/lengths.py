@@ -16,7 +16,7 @@ _MOST_ELEMENTS = 1 << 22
 _MOST_INPUTS = 4
 
 
-def longer(inputs: TensorMetadata) -> Iterator[TensorMetadata]:
+def longer_inputs(inputs: TensorMetadata) -> Iterator[TensorMetadata]:
     """Yield inputs with dynamic dimensions longer than 1, the shortest first; none if all shapes
     are static.
     """
