@@ -144,7 +144,7 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
             weights = held_weights[0].get(own_name), held_weights[1].get(other_name)
             values = [None if weight is None else weight.values for weight in weights]
             if all(value is not None for value in values):
-                if _differ(*values):
+                if _is_different(*values):
                     twin_differences.spots.append(
                         Spot(position, node, own_name, values[0], values[1], index)
                     )
@@ -261,11 +261,11 @@ def _attributes(node: Node, twin: Node, position: int) -> Iterator[Spot]:
         if any(isinstance(value, Graph) for value in values):
             continue
         arrays = [getattr(value, "values", value) for value in values]
-        if _differ(*arrays):
+        if _is_different(*arrays):
             yield Spot(position, node, name, *arrays)
 
 
-def _differ(value: Any, other_value: Any) -> bool:
+def _is_different(value: Any, other_value: Any) -> bool:
     """Return whether two arrays differ by more than rounding."""
     if value is None or other_value is None:
         return value is not other_value
