@@ -277,7 +277,7 @@ def _is_different(value: Any, other_value: Any) -> bool:
     )
 
 
-def unlike(spots: Sequence[Spot], twin_differences: TwinDifferences) -> list[Spot]:
+def example_dependent(spots: Sequence[Spot], twin_differences: TwinDifferences) -> list[Spot]:
     """Return the constants that also differ between two exports of one program, and so depend on
     the example."""
     changing = {spot.key for spot in twin_differences.spots}

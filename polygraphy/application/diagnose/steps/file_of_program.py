@@ -30,8 +30,8 @@ from polygraphy.domain.diagnosis.twins import (
     TwinDifferences,
     compare_twins,
     computing_nodes,
+    example_dependent,
     is_statistic,
-    unlike,
 )
 from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
@@ -105,7 +105,7 @@ class _File:
         apart = self._find_example_changes(spots, differences.has_other_nodes)
         if differences.has_other_nodes and (apart.has_other_nodes or self._is_chosen(differences)):
             return Skip("the example decides which nodes there are")
-        frozen_spots = unlike(spots, apart)
+        frozen_spots = example_dependent(spots, apart)
         culprits = []
         if frozen_spots:
             culprits.append(self._frozen_culprit(frozen_spots, apart))
@@ -181,7 +181,7 @@ class _File:
                     continue
                 # Keys are positions in the correct export, so it comes second.
                 apart = compare_twins(example_model.graph, self._twin)
-                if unlike(spots, apart) or (has_other_nodes and apart.has_other_nodes):
+                if example_dependent(spots, apart) or (has_other_nodes and apart.has_other_nodes):
                     notes.append(steps.example_changes(len(apart.spots), apart.has_other_nodes))
                     return apart
             notes.append(steps.EXAMPLE_CHANGES_NOTHING)
