@@ -136,7 +136,7 @@ class NodeLoss:
         """Return whether an input among the computed tensors had already lost its values, so that
         an earlier node is at fault.
         """
-        loses = self._breaks or any(result.zeroed for result in self.results)
+        loses = self._has_broken_result or any(result.zeroed for result in self.results)
         return any(
             operand.above or operand.invalid or (loses and operand.zeroed)
             for operand in self.operands
@@ -144,14 +144,14 @@ class NodeLoss:
         )
 
     @property
-    def _breaks(self) -> bool:
+    def _has_broken_result(self) -> bool:
         """Return whether a result is NaN or infinite."""
         return any(result.broken for result in self.results)
 
     @property
     def sensitivity(self) -> float:
         """Return the relative error of the outputs; infinite if values are lost."""
-        if self._breaks or any(operand.above for operand in self.operands):
+        if self._has_broken_result or any(operand.above for operand in self.operands):
             return inf
         if any(loss.clamped for loss in self.weights.values()):
             return inf
