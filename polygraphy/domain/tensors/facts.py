@@ -167,7 +167,7 @@ def _as_it_is(facts: Facts) -> Facts:
     return facts
 
 
-def _perhaps() -> bool:
+def _may_limit_inputs() -> bool:
     """Return True: the model may limit the values of inputs."""
     return True
 
@@ -182,7 +182,7 @@ class DeferredFacts:
     is_program = False
 
     def __init__(
-        self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = _perhaps
+        self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = _may_limit_inputs
     ) -> None:
         """Set the function that computes the facts.
 
