@@ -162,7 +162,7 @@ class DeferredLayouts(Mapping[str, Layout]):
         return dict, (dict(self),)
 
 
-def _as_it_is(facts: Facts) -> Facts:
+def _unchanged_facts(facts: Facts) -> Facts:
     """Return the facts unchanged."""
     return facts
 
@@ -202,7 +202,7 @@ class DeferredFacts:
         try:
             pickle.dumps((self._find, self._may_limit_inputs))
         except Exception:  # Each kind of object that cannot be pickled raises its own.
-            return _as_it_is, (self._facts(),)
+            return _unchanged_facts, (self._facts(),)
         return type(self), (self._find, self._may_limit_inputs)
 
     def _facts(self) -> Facts:
