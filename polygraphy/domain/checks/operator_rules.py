@@ -57,7 +57,7 @@ def violations(call: OperatorCall) -> list[Violation]:
     return [violation for rule in (*rules, check_words) for violation in rule(call)]
 
 
-def _elementwise(call: OperatorCall) -> Iterator[Violation]:
+def _check_broadcast(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the shapes of the inputs do not broadcast."""
     if call.opset < BROADCASTS + (call.op in ("Max", "Min", "Sum", "Mean")):
         return
@@ -630,7 +630,7 @@ def _extend(ops: str, rule: Rule) -> None:
         _RULES[op] = (*_RULES.get(op, ()), rule)
 
 
-_extend(_BINARY, _elementwise)
+_extend(_BINARY, _check_broadcast)
 _extend(_ALONG, _axis_attribute())
 _extend(_REDUCED, _axes_rule(1))
 
