@@ -308,7 +308,7 @@ def _check_index_tuples(call: OperatorCall) -> Iterator[Violation]:
                 return
 
 
-def _split(call: OperatorCall) -> Iterator[Violation]:
+def _check_split(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations of the sizes of a Split."""
     data, axis = call.shape(0), call.attributes.get("axis", 0)
     sizes, operand = call.integers(1, "split"), call.input(1)
@@ -589,7 +589,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Slice": (_check_slice, _axes_rule(3)),
     "Squeeze": (_axes_rule(1), _check_squeeze),
     "Unsqueeze": (_axes_rule(1, added=True),),
-    "Split": (_split,),
+    "Split": (_check_split,),
     "Concat": (_check_concat,),
     "TopK": (_top,),
     "Clip": (scalar_rule(1, 2),),
