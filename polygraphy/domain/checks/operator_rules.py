@@ -361,7 +361,7 @@ def _check_concat(call: OperatorCall) -> Iterator[Violation]:
             return
 
 
-def _top(call: OperatorCall) -> Iterator[Violation]:
+def _check_top_k(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if K of a TopK exceeds the axis."""
     data, count, operand = call.shape(0), call.integers(1), call.input(1)
     axis = call.attributes.get("axis", -1)
@@ -591,7 +591,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Unsqueeze": (_axes_rule(1, added=True),),
     "Split": (_check_split,),
     "Concat": (_check_concat,),
-    "TopK": (_top,),
+    "TopK": (_check_top_k,),
     "Clip": (scalar_rule(1, 2),),
     "DepthToSpace": (require_ranks(x0=4), _blocks),
     "SpaceToDepth": (require_ranks(x0=4), _blocks),
