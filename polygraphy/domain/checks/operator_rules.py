@@ -372,7 +372,7 @@ def _check_top_k(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, f"K in [0, {size}], the size of axis {axis}", count)
 
 
-def _blocks(call: OperatorCall) -> Iterator[Violation]:
+def _check_space_blocks(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the block size of DepthToSpace or SpaceToDepth does not divide the
     dimensions.
     """
@@ -593,8 +593,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Concat": (_check_concat,),
     "TopK": (_check_top_k,),
     "Clip": (scalar_rule(1, 2),),
-    "DepthToSpace": (require_ranks(x0=4), _blocks),
-    "SpaceToDepth": (require_ranks(x0=4), _blocks),
+    "DepthToSpace": (require_ranks(x0=4), _check_space_blocks),
+    "SpaceToDepth": (require_ranks(x0=4), _check_space_blocks),
     "Resize": (
         _check_resize,
         _one_per_axis(2, "scales, one per axis"),
