@@ -449,7 +449,7 @@ def _recurrent_rule(gates: int) -> Rule:
 _LSTM = 4
 
 
-def _einsum(call: OperatorCall) -> Iterator[Violation]:
+def _check_einsum(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations of the equation of an Einsum."""
     equation = str(call.attributes.get("equation", "")).replace(" ", "")
     terms = equation.split("->")[0].split(",")
@@ -603,7 +603,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "LSTM": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(_LSTM)),
     "GRU": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(3)),
     "RNN": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(1)),
-    "Einsum": (_einsum,),
+    "Einsum": (_check_einsum,),
     "OneHot": (scalar_rule(1), _one_hot),
     "GridSample": (_grid,),
     "RoiAlign": (require_ranks(x0=4), _regions),
