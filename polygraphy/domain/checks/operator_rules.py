@@ -487,7 +487,7 @@ def _check_einsum(call: OperatorCall) -> Iterator[Violation]:
                 return
 
 
-def _one_hot(call: OperatorCall) -> Iterator[Violation]:
+def _check_one_hot(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the values of a OneHot are not two."""
     yield from require_shape(call, 2, (2,), "the values")
 
@@ -604,7 +604,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "GRU": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(3)),
     "RNN": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(1)),
     "Einsum": (_check_einsum,),
-    "OneHot": (scalar_rule(1), _one_hot),
+    "OneHot": (scalar_rule(1), _check_one_hot),
     "GridSample": (_grid,),
     "RoiAlign": (require_ranks(x0=4), _regions),
     "NonMaxSuppression": (require_ranks(x0=3, x1=3), _boxes),
