@@ -492,7 +492,7 @@ def _check_one_hot(call: OperatorCall) -> Iterator[Violation]:
     yield from require_shape(call, 2, (2,), "the values")
 
 
-def _grid(call: OperatorCall) -> Iterator[Violation]:
+def _check_grid_sample(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations of the grid of a GridSample."""
     data, grid = call.shape(0), call.input(1)
     if data is None or grid is None or grid.shape is None:
@@ -605,7 +605,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "RNN": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(1)),
     "Einsum": (_check_einsum,),
     "OneHot": (scalar_rule(1), _check_one_hot),
-    "GridSample": (_grid,),
+    "GridSample": (_check_grid_sample,),
     "RoiAlign": (require_ranks(x0=4), _regions),
     "NonMaxSuppression": (require_ranks(x0=3, x1=3), _boxes),
     "Range": (scalar_rule(0, 1, 2), _range),
