@@ -504,7 +504,7 @@ def _check_grid_sample(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_shape(call, grid, f"a grid of shape {shape_text(expected)}")
 
 
-def _regions(call: OperatorCall) -> Iterator[Violation]:
+def _check_roi_align(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations of the regions of a RoiAlign."""
     yield from require_shape(call, 1, (None, 4), "the regions")
     data, batches = call.shape(0), call.input(2)
@@ -606,7 +606,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Einsum": (_check_einsum,),
     "OneHot": (scalar_rule(1), _check_one_hot),
     "GridSample": (_check_grid_sample,),
-    "RoiAlign": (require_ranks(x0=4), _regions),
+    "RoiAlign": (require_ranks(x0=4), _check_roi_align),
     "NonMaxSuppression": (require_ranks(x0=3, x1=3), _boxes),
     "Range": (scalar_rule(0, 1, 2), _range),
     "CumSum": (_sums_along,),
