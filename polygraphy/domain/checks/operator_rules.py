@@ -516,7 +516,7 @@ def _check_roi_align(call: OperatorCall) -> Iterator[Violation]:
             yield wrong_values(call, batches, text, bad.tolist())
 
 
-def _boxes(call: OperatorCall) -> Iterator[Violation]:
+def _check_boxes(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations of the boxes and scores of a NonMaxSuppression."""
     boxes, scores = call.shape(0), call.shape(1)
     count = scores[2] if scores is not None and len(scores) == 3 else None
@@ -607,7 +607,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "OneHot": (scalar_rule(1), _check_one_hot),
     "GridSample": (_check_grid_sample,),
     "RoiAlign": (require_ranks(x0=4), _check_roi_align),
-    "NonMaxSuppression": (require_ranks(x0=3, x1=3), _boxes),
+    "NonMaxSuppression": (require_ranks(x0=3, x1=3), _check_boxes),
     "Range": (scalar_rule(0, 1, 2), _range),
     "CumSum": (_sums_along,),
     "CumProd": (_sums_along,),
