@@ -525,7 +525,7 @@ def _check_boxes(call: OperatorCall) -> Iterator[Violation]:
     yield from require_shape(call, 1, (boxes[0] if boxes else None, None, None), "the scores")
 
 
-def _range(call: OperatorCall) -> Iterator[Violation]:
+def _check_range(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the delta of a Range is 0."""
     delta = call.input(2)
     if delta is not None and delta.values is not None and not np.all(delta.values):
@@ -608,7 +608,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "GridSample": (_check_grid_sample,),
     "RoiAlign": (require_ranks(x0=4), _check_roi_align),
     "NonMaxSuppression": (require_ranks(x0=3, x1=3), _check_boxes),
-    "Range": (scalar_rule(0, 1, 2), _range),
+    "Range": (scalar_rule(0, 1, 2), _check_range),
     "CumSum": (_sums_along,),
     "CumProd": (_sums_along,),
     "CenterCropPad": (_axes_rule(_NO_INPUT),),
