@@ -532,7 +532,7 @@ def _check_range(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, delta, "a delta other than 0", [0])
 
 
-def _sums_along(call: OperatorCall) -> Iterator[Violation]:
+def _check_cum_sum(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the axis of a CumSum is invalid."""
     data, axis, operand = call.shape(0), call.integers(1), call.input(1)
     if data is None or not axis or operand is None or not data:
@@ -609,8 +609,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "RoiAlign": (require_ranks(x0=4), _check_roi_align),
     "NonMaxSuppression": (require_ranks(x0=3, x1=3), _check_boxes),
     "Range": (scalar_rule(0, 1, 2), _check_range),
-    "CumSum": (_sums_along,),
-    "CumProd": (_sums_along,),
+    "CumSum": (_check_cum_sum,),
+    "CumProd": (_check_cum_sum,),
     "CenterCropPad": (_axes_rule(_NO_INPUT),),
     "MeanVarianceNormalization": (_axes_rule(_NO_INPUT),),
     "Trilu": (require_ranks(x0=(2, ANY_RANK)),),
