@@ -182,7 +182,9 @@ def _check_expand(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, f"a shape that {shape_text(data)} broadcasts to", sizes)
 
 
-def _one_per_axis(position: int, name: str, *, factor: int = 1, axes: int | None = None) -> Rule:
+def _one_per_axis_rule(
+    position: int, name: str, *, factor: int = 1, axes: int | None = None
+) -> Rule:
     """Return a rule: an input has `factor` elements for each axis of the first input, or of those
     that `axes` lists.
     """
@@ -584,8 +586,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Flatten": (_axis_attribute(beyond=1),),
     "Reshape": (_check_reshape,),
     "Expand": (_check_expand,),
-    "Tile": (_one_per_axis(1, "repeats, one per axis"), _check_tile),
-    "Pad": (_one_per_axis(1, "pads, two per axis", factor=2, axes=3), _axes_rule(3)),
+    "Tile": (_one_per_axis_rule(1, "repeats, one per axis"), _check_tile),
+    "Pad": (_one_per_axis_rule(1, "pads, two per axis", factor=2, axes=3), _axes_rule(3)),
     "Slice": (_check_slice, _axes_rule(3)),
     "Squeeze": (_axes_rule(1), _check_squeeze),
     "Unsqueeze": (_axes_rule(1, added=True),),
@@ -597,8 +599,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "SpaceToDepth": (require_ranks(x0=4), _check_space_blocks),
     "Resize": (
         _check_resize,
-        _one_per_axis(2, "scales, one per axis"),
-        _one_per_axis(3, "sizes, one per axis"),
+        _one_per_axis_rule(2, "scales, one per axis"),
+        _one_per_axis_rule(3, "sizes, one per axis"),
     ),
     "LSTM": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(_LSTM)),
     "GRU": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(3)),
