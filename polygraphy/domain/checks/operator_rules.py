@@ -76,7 +76,7 @@ def _check_broadcast(call: OperatorCall) -> Iterator[Violation]:
             return
 
 
-def _axis_attribute(name: str = "axis", *, beyond: int = 0, position: int = 0) -> Rule:
+def _axis_rule(name: str = "axis", *, beyond: int = 0, position: int = 0) -> Rule:
     """Return a rule that requires an attribute to be an axis of an input, or up to `beyond`
     more.
     """
@@ -583,7 +583,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "GatherND": (_check_index_tuples,),
     "ScatterND": (_check_index_tuples,),
     "Transpose": (_check_transpose,),
-    "Flatten": (_axis_attribute(beyond=1),),
+    "Flatten": (_axis_rule(beyond=1),),
     "Reshape": (_check_reshape,),
     "Expand": (_check_expand,),
     "Tile": (_one_per_axis_rule(1, "repeats, one per axis"), _check_tile),
@@ -633,7 +633,7 @@ def _extend(ops: str, rule: Rule) -> None:
 
 
 _extend(_BINARY, _check_broadcast)
-_extend(_ALONG, _axis_attribute())
+_extend(_ALONG, _axis_rule())
 _extend(_REDUCED, _axes_rule(1))
 
 _TABLES = (_RULES, VALUE_RULES, WINDOW_RULES, QUANTIZED_RULES, SIGNAL_RULES, LEARNING_RULES)
