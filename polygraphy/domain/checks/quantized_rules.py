@@ -115,7 +115,7 @@ def _check_integers(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, zero, text, values[values != 0].tolist())
 
 
-def _quantized_product(call: OperatorCall) -> Iterator[Violation]:
+def _check_quantized_product(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the quantized matrices of a product do not fit."""
     second: Operand | None = call.input(3 if call.op == "QLinearMatMul" else 1)
     a, b = call.shape(0), None if second is None else second.shape
@@ -136,12 +136,12 @@ QUANTIZED_RULES: dict[str, tuple[Rule, ...]] = {
     "QuantizeLinear": _QUANTIZING,
     "DequantizeLinear": (*_QUANTIZING, _check_integers),
     "MatMulInteger": (
-        _quantized_product,
+        _check_quantized_product,
         _per_index_rule((2,), 0, -2, _ROWS),
         _per_index_rule((3,), 1, -1, _COLUMNS),
     ),
     "QLinearMatMul": (
-        _quantized_product,
+        _check_quantized_product,
         _per_index_rule((1, 2), 0, -2, _ROWS),
         _per_index_rule((4, 5), 3, -1, _COLUMNS),
         _per_index_rule((6, 7), 0, -2, _ROWS),
