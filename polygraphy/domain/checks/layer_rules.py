@@ -43,7 +43,7 @@ def _channels(call: OperatorCall) -> int | None:
     return shape[1] if shape is not None and len(shape) > 1 else None
 
 
-def per_channel(positions: Sequence[int], names: Sequence[str]) -> Rule:
+def per_channel_rule(positions: Sequence[int], names: Sequence[str]) -> Rule:
     """Return a rule that requires one element per channel of the first input."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:

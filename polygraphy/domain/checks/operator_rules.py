@@ -21,7 +21,7 @@ from polygraphy.domain.checks.layer_rules import (
     check_normalization,
     check_pooling,
     check_slope,
-    per_channel,
+    per_channel_rule,
 )
 from polygraphy.domain.checks.learning_rules import LEARNING_RULES
 from polygraphy.domain.checks.operator_call import (
@@ -562,9 +562,9 @@ _NO_INPUT = 99
 _RULES: dict[str, tuple[Rule, ...]] = {
     "PRelu": (check_slope,),
     "BatchNormalization": (
-        per_channel((1, 2, 3, 4), ("the scale", "the bias", "the mean", "the variance")),
+        per_channel_rule((1, 2, 3, 4), ("the scale", "the bias", "the mean", "the variance")),
     ),
-    "InstanceNormalization": (per_channel((1, 2), ("the scale", "the bias")),),
+    "InstanceNormalization": (per_channel_rule((1, 2), ("the scale", "the bias")),),
     "GroupNormalization": (check_group_normalization,),
     "LayerNormalization": (check_normalization,),
     "RMSNormalization": (check_normalization,),
