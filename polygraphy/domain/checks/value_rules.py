@@ -111,7 +111,7 @@ def _written(call: OperatorCall) -> Range | None:
     return 0, size - length
 
 
-def _divisor(call: OperatorCall) -> Iterator[Violation]:
+def _check_divisor(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if integers are divided by 0."""
     divisor = call.input(1)
     if divisor is None or divisor.values is None:
@@ -351,8 +351,8 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "Pad": (_pads, _reflection, scalar_rule(2)),
     "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _crop_region),
     "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
-    "Div": (_divisor,),
-    "Mod": (_divisor, _float_remainder),
+    "Div": (_check_divisor,),
+    "Mod": (_check_divisor, _float_remainder),
     "CenterCropPad": (_crop, values_rule(1, _at_least(0), "sizes of at least 0")),
     "SoftmaxCrossEntropyLoss": _LOSS,
     "NegativeLogLikelihoodLoss": _LOSS,
