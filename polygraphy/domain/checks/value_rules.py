@@ -121,7 +121,7 @@ def _check_divisor(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, divisor, "a divisor other than 0 for integers", [0])
 
 
-def _compress(call: OperatorCall) -> Iterator[Violation]:
+def _check_compress(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the condition of a Compress selects elements that do not exist."""
     condition, axis, shape = call.input(1), call.attributes.get("axis"), call.shape(0)
     if condition is None or condition.values is None or shape is None:
@@ -347,7 +347,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "LSTM": (_RECURRENT, _CLIP),
     "GRU": (_RECURRENT, _CLIP),
     "RNN": (_RECURRENT, _CLIP),
-    "Compress": (_compress,),
+    "Compress": (_check_compress,),
     "Pad": (_pads, _reflection, scalar_rule(2)),
     "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _crop_region),
     "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
