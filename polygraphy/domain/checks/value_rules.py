@@ -137,7 +137,7 @@ def _count(shape: tuple[int | None, ...]) -> int | None:
     return None if None in shape else prod(dim or 0 for dim in shape)
 
 
-def _pads(call: OperatorCall) -> Iterator[Violation]:
+def _check_removed_pads(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if negative pads remove more than an axis has."""
     shape, pads, operand = call.shape(0), call.integers(1, "pads"), call.input(1)
     if shape is None or pads is None or operand is None:
@@ -348,7 +348,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "GRU": (_RECURRENT, _CLIP),
     "RNN": (_RECURRENT, _CLIP),
     "Compress": (_check_compress,),
-    "Pad": (_pads, _reflection, scalar_rule(2)),
+    "Pad": (_check_removed_pads, _reflection, scalar_rule(2)),
     "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _crop_region),
     "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
     "Div": (_check_divisor,),
