@@ -166,7 +166,7 @@ def _scales(position: int) -> Rule:
     return check
 
 
-def _reflection(call: OperatorCall) -> Iterator[Violation]:
+def _check_reflection(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if more is padded by reflection than an axis has, or by copies of an
     element of an empty axis.
     """
@@ -348,7 +348,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "GRU": (_RECURRENT, _CLIP),
     "RNN": (_RECURRENT, _CLIP),
     "Compress": (_check_compress,),
-    "Pad": (_check_removed_pads, _reflection, scalar_rule(2)),
+    "Pad": (_check_removed_pads, _check_reflection, scalar_rule(2)),
     "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _crop_region),
     "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
     "Div": (_check_divisor,),
