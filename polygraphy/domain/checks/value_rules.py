@@ -194,7 +194,7 @@ def _check_reflection(call: OperatorCall) -> Iterator[Violation]:
             return
 
 
-def _split_sequence(call: OperatorCall) -> Iterator[Violation]:
+def _check_split_sequence(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation of the sizes of a SplitToSequence."""
     sizes, operand = call.integers(1), call.input(1)
     size = dim_of(call, 0, call.attributes.get("axis", 0))
@@ -365,7 +365,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "TensorScatter": (values_rule(2, _written, "positions in [{low}, {high}]"),),
     "Det": (_square,),
     "GatherND": (_batches,),
-    "SplitToSequence": (_split_sequence,),
+    "SplitToSequence": (_check_split_sequence,),
     "NonMaxSuppression": (scalar_rule(2, 3, 4), _THRESHOLD),
     "Multinomial": (
         attribute_rule("sample_size", lambda value: value > 0, "a positive sample_size"),
