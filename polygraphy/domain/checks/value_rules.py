@@ -214,7 +214,7 @@ def _ratio(call: OperatorCall) -> Range:
     return 0, float(np.nextafter(np.float32(1), np.float32(0)))
 
 
-def _float_remainder(call: OperatorCall) -> Iterator[Violation]:
+def _check_float_remainder(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if a Mod of floating-point numbers has `fmod` 0, before opset 28."""
     data = call.input(0)
     if data is None or not data.dtype.startswith(("float", "bfloat")):
@@ -352,7 +352,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _crop_region),
     "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
     "Div": (_check_divisor,),
-    "Mod": (_check_divisor, _float_remainder),
+    "Mod": (_check_divisor, _check_float_remainder),
     "CenterCropPad": (_crop, values_rule(1, _at_least(0), "sizes of at least 0")),
     "SoftmaxCrossEntropyLoss": _LOSS,
     "NegativeLogLikelihoodLoss": _LOSS,
