@@ -226,7 +226,7 @@ def _check_float_remainder(call: OperatorCall) -> Iterator[Violation]:
 _FLOAT_REMAINDER = 28
 
 
-def _sequence_axes(call: OperatorCall) -> Iterator[Violation]:
+def _check_sequence_axes(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless one of the first two axes of a ReverseSequence is the batch and the
     other the time.
     """
@@ -343,7 +343,7 @@ _TOP_INPUT = 10
 VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "ConstantOfShape": (values_rule(0, _at_least(0), "sizes of at least 0"),),
     "OneHot": (values_rule(1, _at_least(0), "a depth of at least 0"),),
-    "ReverseSequence": (_sequence_axes, _lengths_of("batch_axis"), _LENGTHS),
+    "ReverseSequence": (_check_sequence_axes, _lengths_of("batch_axis"), _LENGTHS),
     "LSTM": (_RECURRENT, _CLIP),
     "GRU": (_RECURRENT, _CLIP),
     "RNN": (_RECURRENT, _CLIP),
