@@ -236,7 +236,7 @@ def _check_sequence_axes(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_attribute(call, "batch_axis", text)
 
 
-def _batches(call: OperatorCall) -> Iterator[Violation]:
+def _check_batch_dims(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless the indices of a GatherND have the batch dimensions of the data."""
     shape, indices, count = call.shape(0), call.input(1), call.attributes.get("batch_dims", 0)
     if shape is None or indices is None or indices.shape is None or count < 1:
@@ -364,7 +364,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "RotaryEmbedding": (values_rule(3, _below(1, 0), "position ids in [{low}, {high}]"),),
     "TensorScatter": (values_rule(2, _written, "positions in [{low}, {high}]"),),
     "Det": (_square,),
-    "GatherND": (_batches,),
+    "GatherND": (_check_batch_dims,),
     "SplitToSequence": (_check_split_sequence,),
     "NonMaxSuppression": (scalar_rule(2, 3, 4), _THRESHOLD),
     "Multinomial": (
