@@ -264,7 +264,7 @@ def _number_of_axes(position: int, per_axis: int = 1) -> Rule:
     return shape_rule(position, "a vector over the axes", shape)
 
 
-def _crop_region(call: OperatorCall) -> Iterator[Violation]:
+def _check_crop_region(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless the region of a Resize has two numbers for each axis."""
     shape, region = call.shape(0), call.input(1)
     mode = call.attributes.get("coordinate_transformation_mode")
@@ -349,7 +349,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "RNN": (_RECURRENT, _CLIP),
     "Compress": (_check_compress,),
     "Pad": (_check_removed_pads, _check_reflection, scalar_rule(2)),
-    "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _crop_region),
+    "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _check_crop_region),
     "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
     "Div": (_check_divisor,),
     "Mod": (_check_divisor, _check_float_remainder),
