@@ -274,7 +274,7 @@ def _check_crop_region(call: OperatorCall) -> Iterator[Violation]:
     yield from require_shape(call, 1, (count,), "the region")
 
 
-def _inferred_size(call: OperatorCall) -> Iterator[Violation]:
+def _check_inferred_size(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if a Reshape with `allowzero` has both 0 and -1."""
     sizes, operand = call.integers(1), call.input(1)
     if operand is None or sizes is None or not call.attributes.get("allowzero"):
@@ -372,7 +372,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "Bernoulli": (values_rule(0, lambda call: (0, 1), "probabilities in [{low}, {high}]"),),
     "Dropout": (scalar_rule(1), values_rule(1, _ratio, "a ratio in [0, 1)")),
-    "Reshape": (_inferred_size,),
+    "Reshape": (_check_inferred_size,),
     "Slice": (require_ranks(x1=1, x2=1, x3=1, x4=1),),
     "TopK": (shape_rule(1, "K", lambda call: (1,) if call.opset >= _TOP_INPUT else None),),
     "Trilu": (scalar_rule(1),),
