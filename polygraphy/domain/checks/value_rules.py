@@ -283,7 +283,7 @@ def _check_inferred_size(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, "0 or -1, but not both (allowzero is 1)", sizes)
 
 
-def _scan_axes(call: OperatorCall) -> Iterator[Violation]:
+def _check_scan_axes(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if a Scan reads along an axis that an input does not have."""
     count, axes = call.attributes.get("num_scan_inputs"), call.attributes.get("scan_input_axes")
     if not count or not axes or len(axes) != count:
@@ -377,6 +377,6 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "TopK": (shape_rule(1, "K", lambda call: (1,) if call.opset >= _TOP_INPUT else None),),
     "Trilu": (scalar_rule(1),),
     "CumSum": (scalar_rule(1),),
-    "Scan": (_scan_axes,),
+    "Scan": (_check_scan_axes,),
 }
 """The rules by operator."""
