@@ -296,7 +296,7 @@ def _check_scan_axes(call: OperatorCall) -> Iterator[Violation]:
             return
 
 
-def _crop(call: OperatorCall) -> Iterator[Violation]:
+def _check_crop(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless a CenterCropPad has one size for each axis."""
     axes, shape = call.attributes.get("axes"), call.shape(0)
     count = len(axes) if axes else None if shape is None else len(shape)
@@ -353,7 +353,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
     "Div": (_check_divisor,),
     "Mod": (_check_divisor, _check_float_remainder),
-    "CenterCropPad": (_crop, values_rule(1, _at_least(0), "sizes of at least 0")),
+    "CenterCropPad": (_check_crop, values_rule(1, _at_least(0), "sizes of at least 0")),
     "SoftmaxCrossEntropyLoss": _LOSS,
     "NegativeLogLikelihoodLoss": _LOSS,
     "ArrayFeatureExtractor": (values_rule(1, _below(0, -1), "indices in [{low}, {high}]"),),
