@@ -304,7 +304,7 @@ def _check_crop(call: OperatorCall) -> Iterator[Violation]:
         yield from require_shape(call, 1, (count,), "the sizes, one for each axis")
 
 
-def _labels(call: OperatorCall) -> Iterator[Violation]:
+def _check_label_count(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless there is one label for each element of a loss."""
     shape = call.shape(0)
     if shape is not None and len(shape) > 1:
@@ -332,7 +332,7 @@ def _lengths_of(batch_axis: int | str) -> Rule:
 _LENGTHS = values_rule(1, _length_of_time, "lengths in [{low}, {high}]")
 _RECURRENT = values_rule(4, _length_of_time, "lengths in [{low}, {high}]")
 _CLASSES = values_rule(1, _below(0, 1), "labels in [{low}, {high}]", ignored="ignore_index")
-_LOSS = (_labels, _CLASSES, shape_rule(2, "the weights", _class_weights))
+_LOSS = (_check_label_count, _CLASSES, shape_rule(2, "the weights", _class_weights))
 _CLIP = attribute_rule("clip", lambda value: value >= 0, "a clip of at least 0")
 _THRESHOLD = values_rule(3, lambda call: (0, 1), "a threshold in [{low}, {high}]")
 _MEMBER = "a position in [{low}, {high}]"
