@@ -311,7 +311,7 @@ def _check_label_count(call: OperatorCall) -> Iterator[Violation]:
         yield from require_shape(call, 1, (shape[0], *shape[2:]), "the labels")
 
 
-def _square(call: OperatorCall) -> Iterator[Violation]:
+def _check_square(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless the last two dimensions are equal."""
     data, shape = call.input(0), call.shape(0)
     if data is not None and shape and len(shape) > 1 and not fits(*shape[-2:]):
@@ -363,7 +363,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "MaxUnpool": (values_rule(1, _unpooled, "indices in [{low}, {high}]"),),
     "RotaryEmbedding": (values_rule(3, _below(1, 0), "position ids in [{low}, {high}]"),),
     "TensorScatter": (values_rule(2, _written, "positions in [{low}, {high}]"),),
-    "Det": (_square,),
+    "Det": (_check_square,),
     "GatherND": (_check_batch_dims,),
     "SplitToSequence": (_check_split_sequence,),
     "NonMaxSuppression": (scalar_rule(2, 3, 4), _THRESHOLD),
