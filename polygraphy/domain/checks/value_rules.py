@@ -153,7 +153,7 @@ def _check_removed_pads(call: OperatorCall) -> Iterator[Violation]:
             return
 
 
-def _scales(position: int) -> Rule:
+def _positive_scales_rule(position: int) -> Rule:
     """Return a rule that requires positive scales."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
@@ -349,7 +349,11 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "RNN": (_RECURRENT, _CLIP),
     "Compress": (_check_compress,),
     "Pad": (_check_removed_pads, _check_reflection, scalar_rule(2)),
-    "Resize": (_scales(2), values_rule(3, _at_least(0), "sizes of at least 0"), _check_crop_region),
+    "Resize": (
+        _positive_scales_rule(2),
+        values_rule(3, _at_least(0), "sizes of at least 0"),
+        _check_crop_region,
+    ),
     "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
     "Div": (_check_divisor,),
     "Mod": (_check_divisor, _check_float_remainder),
