@@ -253,7 +253,7 @@ def _class_weights(call: OperatorCall) -> tuple[int | None, ...] | None:
     return None if call.shape(0) is None else (dim_of(call, 0, 1),)
 
 
-def _number_of_axes(position: int, per_axis: int = 1) -> Rule:
+def _per_axis_rule(position: int, per_axis: int = 1) -> Rule:
     """Return a rule for a vector with some elements for each axis."""
 
     def shape(call: OperatorCall) -> tuple[int | None, ...] | None:
@@ -354,7 +354,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
         values_rule(3, _at_least(0), "sizes of at least 0"),
         _check_crop_region,
     ),
-    "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _number_of_axes(1)),
+    "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _per_axis_rule(1)),
     "Div": (_check_divisor,),
     "Mod": (_check_divisor, _check_float_remainder),
     "CenterCropPad": (_check_crop, values_rule(1, _at_least(0), "sizes of at least 0")),
