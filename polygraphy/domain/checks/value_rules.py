@@ -318,7 +318,7 @@ def _check_square(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_shape(call, data, "square matrices")
 
 
-def _lengths_of(batch_axis: int | str) -> Rule:
+def _sequence_lengths_rule(batch_axis: int | str) -> Rule:
     """Return a rule that requires one length for each sequence of a batch."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
@@ -343,7 +343,7 @@ _TOP_INPUT = 10
 VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "ConstantOfShape": (values_rule(0, _at_least(0), "sizes of at least 0"),),
     "OneHot": (values_rule(1, _at_least(0), "a depth of at least 0"),),
-    "ReverseSequence": (_check_sequence_axes, _lengths_of("batch_axis"), _LENGTHS),
+    "ReverseSequence": (_check_sequence_axes, _sequence_lengths_rule("batch_axis"), _LENGTHS),
     "LSTM": (_RECURRENT, _CLIP),
     "GRU": (_RECURRENT, _CLIP),
     "RNN": (_RECURRENT, _CLIP),
