@@ -61,7 +61,7 @@ def values_rule(
     return check
 
 
-def _at_least(least: int) -> Callable[[OperatorCall], Range]:
+def _lower_limit(least: int) -> Callable[[OperatorCall], Range]:
     """Return the limits of elements that only have a smallest value."""
     return lambda call: (least, None)
 
@@ -341,8 +341,8 @@ _TOP_INPUT = 10
 """The opset from which on K is an input."""
 
 VALUE_RULES: dict[str, tuple[Rule, ...]] = {
-    "ConstantOfShape": (values_rule(0, _at_least(0), "sizes of at least 0"),),
-    "OneHot": (values_rule(1, _at_least(0), "a depth of at least 0"),),
+    "ConstantOfShape": (values_rule(0, _lower_limit(0), "sizes of at least 0"),),
+    "OneHot": (values_rule(1, _lower_limit(0), "a depth of at least 0"),),
     "ReverseSequence": (_check_sequence_axes, _sequence_lengths_rule("batch_axis"), _LENGTHS),
     "LSTM": (_RECURRENT, _CLIP),
     "GRU": (_RECURRENT, _CLIP),
@@ -351,13 +351,13 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "Pad": (_check_removed_pads, _check_reflection, scalar_rule(2)),
     "Resize": (
         _positive_scales_rule(2),
-        values_rule(3, _at_least(0), "sizes of at least 0"),
+        values_rule(3, _lower_limit(0), "sizes of at least 0"),
         _check_crop_region,
     ),
-    "Upsample": (values_rule(1, _at_least(1), "scales of at least 1"), _per_axis_rule(1)),
+    "Upsample": (values_rule(1, _lower_limit(1), "scales of at least 1"), _per_axis_rule(1)),
     "Div": (_check_divisor,),
     "Mod": (_check_divisor, _check_float_remainder),
-    "CenterCropPad": (_check_crop, values_rule(1, _at_least(0), "sizes of at least 0")),
+    "CenterCropPad": (_check_crop, values_rule(1, _lower_limit(0), "sizes of at least 0")),
     "SoftmaxCrossEntropyLoss": _LOSS,
     "NegativeLogLikelihoodLoss": _LOSS,
     "ArrayFeatureExtractor": (values_rule(1, _below(0, -1), "indices in [{low}, {high}]"),),
