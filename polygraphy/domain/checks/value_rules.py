@@ -66,7 +66,7 @@ def _lower_limit(least: int) -> Callable[[OperatorCall], Range]:
     return lambda call: (least, None)
 
 
-def _below(position: int, axis: int) -> Callable[[OperatorCall], Range | None]:
+def _index_limits(position: int, axis: int) -> Callable[[OperatorCall], Range | None]:
     """Return the limits of indices of an axis that counts from 0 only."""
 
     def limits(call: OperatorCall) -> Range | None:
@@ -331,7 +331,7 @@ def _sequence_lengths_rule(batch_axis: int | str) -> Rule:
 
 _LENGTHS = values_rule(1, _length_of_time, "lengths in [{low}, {high}]")
 _RECURRENT = values_rule(4, _length_of_time, "lengths in [{low}, {high}]")
-_CLASSES = values_rule(1, _below(0, 1), "labels in [{low}, {high}]", ignored="ignore_index")
+_CLASSES = values_rule(1, _index_limits(0, 1), "labels in [{low}, {high}]", ignored="ignore_index")
 _LOSS = (_check_label_count, _CLASSES, shape_rule(2, "the weights", _class_weights))
 _CLIP = attribute_rule("clip", lambda value: value >= 0, "a clip of at least 0")
 _THRESHOLD = values_rule(3, lambda call: (0, 1), "a threshold in [{low}, {high}]")
@@ -360,12 +360,12 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "CenterCropPad": (_check_crop, values_rule(1, _lower_limit(0), "sizes of at least 0")),
     "SoftmaxCrossEntropyLoss": _LOSS,
     "NegativeLogLikelihoodLoss": _LOSS,
-    "ArrayFeatureExtractor": (values_rule(1, _below(0, -1), "indices in [{low}, {high}]"),),
+    "ArrayFeatureExtractor": (values_rule(1, _index_limits(0, -1), "indices in [{low}, {high}]"),),
     "SequenceAt": (values_rule(1, _members(), _MEMBER),),
     "SequenceErase": (values_rule(1, _members(), _MEMBER),),
     "SequenceInsert": (values_rule(2, _members(1), _MEMBER),),
     "MaxUnpool": (values_rule(1, _unpooled, "indices in [{low}, {high}]"),),
-    "RotaryEmbedding": (values_rule(3, _below(1, 0), "position ids in [{low}, {high}]"),),
+    "RotaryEmbedding": (values_rule(3, _index_limits(1, 0), "position ids in [{low}, {high}]"),),
     "TensorScatter": (values_rule(2, _written, "positions in [{low}, {high}]"),),
     "Det": (_check_square,),
     "GatherND": (_check_batch_dims,),
