@@ -85,7 +85,7 @@ def _length_of_time(call: OperatorCall) -> Range | None:
     return None if length is None else (0, length)
 
 
-def _members(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
+def _member_limits(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
     """Return the limits of positions in a sequence; an inserted member may be one beyond."""
 
     def limits(call: OperatorCall) -> Range | None:
@@ -361,9 +361,9 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "SoftmaxCrossEntropyLoss": _LOSS,
     "NegativeLogLikelihoodLoss": _LOSS,
     "ArrayFeatureExtractor": (values_rule(1, _index_limits(0, -1), "indices in [{low}, {high}]"),),
-    "SequenceAt": (values_rule(1, _members(), _MEMBER),),
-    "SequenceErase": (values_rule(1, _members(), _MEMBER),),
-    "SequenceInsert": (values_rule(2, _members(1), _MEMBER),),
+    "SequenceAt": (values_rule(1, _member_limits(), _MEMBER),),
+    "SequenceErase": (values_rule(1, _member_limits(), _MEMBER),),
+    "SequenceInsert": (values_rule(2, _member_limits(1), _MEMBER),),
     "MaxUnpool": (values_rule(1, _unpooled, "indices in [{low}, {high}]"),),
     "RotaryEmbedding": (values_rule(3, _index_limits(1, 0), "position ids in [{low}, {high}]"),),
     "TensorScatter": (values_rule(2, _written, "positions in [{low}, {high}]"),),
