@@ -96,7 +96,7 @@ def _member_limits(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
     return limits
 
 
-def _unpooled(call: OperatorCall) -> Range | None:
+def _unpool_index_limits(call: OperatorCall) -> Range | None:
     """Return the limits of the indices of a MaxUnpool, which count all elements of its output."""
     sizes = call.integers(2) or unpooled_sizes(call)
     return None if sizes is None else (0, prod(sizes) - 1)
@@ -364,7 +364,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "SequenceAt": (values_rule(1, _member_limits(), _MEMBER),),
     "SequenceErase": (values_rule(1, _member_limits(), _MEMBER),),
     "SequenceInsert": (values_rule(2, _member_limits(1), _MEMBER),),
-    "MaxUnpool": (values_rule(1, _unpooled, "indices in [{low}, {high}]"),),
+    "MaxUnpool": (values_rule(1, _unpool_index_limits, "indices in [{low}, {high}]"),),
     "RotaryEmbedding": (values_rule(3, _index_limits(1, 0), "position ids in [{low}, {high}]"),),
     "TensorScatter": (values_rule(2, _written, "positions in [{low}, {high}]"),),
     "Det": (_check_square,),
