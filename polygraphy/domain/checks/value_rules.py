@@ -102,7 +102,7 @@ def _unpool_index_limits(call: OperatorCall) -> Range | None:
     return None if sizes is None else (0, prod(sizes) - 1)
 
 
-def _written(call: OperatorCall) -> Range | None:
+def _write_limits(call: OperatorCall) -> Range | None:
     """Return the limits of the positions that a TensorScatter writes to."""
     axis = call.attributes.get("axis", -2)
     size, length = dim_of(call, 0, axis), dim_of(call, 1, axis)
@@ -366,7 +366,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "SequenceInsert": (values_rule(2, _member_limits(1), _MEMBER),),
     "MaxUnpool": (values_rule(1, _unpool_index_limits, "indices in [{low}, {high}]"),),
     "RotaryEmbedding": (values_rule(3, _index_limits(1, 0), "position ids in [{low}, {high}]"),),
-    "TensorScatter": (values_rule(2, _written, "positions in [{low}, {high}]"),),
+    "TensorScatter": (values_rule(2, _write_limits, "positions in [{low}, {high}]"),),
     "Det": (_check_square,),
     "GatherND": (_check_batch_dims,),
     "SplitToSequence": (_check_split_sequence,),
