@@ -76,7 +76,7 @@ def _index_limits(position: int, axis: int) -> Callable[[OperatorCall], Range | 
     return limits
 
 
-def _length_of_time(call: OperatorCall) -> Range | None:
+def _sequence_length_limits(call: OperatorCall) -> Range | None:
     """Return the limits of the lengths of sequences."""
     axis = call.attributes.get("layout", 0)
     if call.op == "ReverseSequence":
@@ -329,8 +329,8 @@ def _sequence_lengths_rule(batch_axis: int | str) -> Rule:
     return check
 
 
-_LENGTHS = values_rule(1, _length_of_time, "lengths in [{low}, {high}]")
-_RECURRENT = values_rule(4, _length_of_time, "lengths in [{low}, {high}]")
+_LENGTHS = values_rule(1, _sequence_length_limits, "lengths in [{low}, {high}]")
+_RECURRENT = values_rule(4, _sequence_length_limits, "lengths in [{low}, {high}]")
 _CLASSES = values_rule(1, _index_limits(0, 1), "labels in [{low}, {high}]", ignored="ignore_index")
 _LOSS = (_check_label_count, _CLASSES, shape_rule(2, "the weights", _class_weights))
 _CLIP = attribute_rule("clip", lambda value: value >= 0, "a clip of at least 0")
