@@ -209,7 +209,7 @@ def _check_split_sequence(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, f"sizes that add up to {size}", sizes)
 
 
-def _ratio(call: OperatorCall) -> Range:
+def _ratio_limits(call: OperatorCall) -> Range:
     """Return the limits of the ratio of a Dropout, which is below 1."""
     return 0, float(np.nextafter(np.float32(1), np.float32(0)))
 
@@ -375,7 +375,7 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
         attribute_rule("sample_size", lambda value: value > 0, "a positive sample_size"),
     ),
     "Bernoulli": (values_rule(0, lambda call: (0, 1), "probabilities in [{low}, {high}]"),),
-    "Dropout": (scalar_rule(1), values_rule(1, _ratio, "a ratio in [0, 1)")),
+    "Dropout": (scalar_rule(1), values_rule(1, _ratio_limits, "a ratio in [0, 1)")),
     "Reshape": (_check_inferred_size,),
     "Slice": (require_ranks(x1=1, x2=1, x3=1, x4=1),),
     "TopK": (shape_rule(1, "K", lambda call: (1,) if call.opset >= _TOP_INPUT else None),),
