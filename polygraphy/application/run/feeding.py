@@ -199,7 +199,7 @@ class Feeds:
         self._console = resolve(Console)
 
     @contextmanager
-    def reporting_to(self, console: Console) -> Iterator[None]:
+    def report_to(self, console: Console) -> Iterator[None]:
         """Pass notes to another console inside the block."""
         before, self._console = self._console, console
         try:

@@ -415,7 +415,7 @@ def _record_turn(
     """Return the results of one runner, and its events for the console of the parent process."""
     recording = _Recording()
     console = cast("Console", recording)
-    with feeds.reporting_to(console):
+    with feeds.report_to(console):
         turn = _one_turn(runner, feeds, cached, console, warm_up)
     return turn, [event for event in recording.events if event[0] != "runner_activating"]
 
