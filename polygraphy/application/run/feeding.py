@@ -247,7 +247,7 @@ class Feeds:
             return None
 
     @property
-    def none_wanted(self) -> bool:
+    def is_load_only(self) -> bool:
         """Return whether models are only loaded, because the loader has 0 iterations."""
         return getattr(self._loader, "iterations", None) == 0
 
@@ -257,7 +257,7 @@ class Feeds:
 
     def _take_first(self, may_be_none: bool) -> None:
         """Load the first input set; raise UsageError if there is none."""
-        if not self.advance() and not (may_be_none and self.none_wanted):
+        if not self.advance() and not (may_be_none and self.is_load_only):
             raise UsageError("There are no input data: the data loader is empty.")
 
     @property

@@ -274,7 +274,7 @@ def stream(
             for state in states:
                 state.is_streaming, state.profiling = True, profiling
             feeds.describe_model_inputs(runners, may_be_none=True)
-            if feeds.none_wanted:
+            if feeds.is_load_only:
                 feeds.note_no_inference()
                 return
             for state in states:
@@ -364,7 +364,7 @@ def run_sequentially(
                 continue
             results.append((runner.name, new_turn.iterations))
             cached = new_turn.feeds or cached
-        if feeds.none_wanted:
+        if feeds.is_load_only:
             feeds.note_no_inference()
         if failed and not results:  # What was saved by an earlier run stays where it is.
             raise _runners_error(failed, len(runners))

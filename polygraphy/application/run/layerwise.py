@@ -278,7 +278,7 @@ def stream_layerwise(
     with ExitStack() as saving:
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         feeds.describe_model(layered.inputs, layered.facts, may_be_none=True)
-        if feeds.none_wanted:
+        if feeds.is_load_only:
             for make in make_runners:
                 with make(layered.whole()):
                     pass  # It is made, and that is what was asked for.
