@@ -251,7 +251,7 @@ class Feeds:
         """Return whether models are only loaded, because the loader has 0 iterations."""
         return getattr(self._loader, "iterations", None) == 0
 
-    def note_no_inference(self) -> None:
+    def report_load_only(self) -> None:
         """Log that models were loaded but not run."""
         self._tell("Nothing was run: iterations is 0.")
 

@@ -275,7 +275,7 @@ def stream(
                 state.is_streaming, state.profiling = True, profiling
             feeds.describe_model_inputs(runners, may_be_none=True)
             if feeds.is_load_only:
-                feeds.note_no_inference()
+                feeds.report_load_only()
                 return
             for state in states:
                 state.load_device(feeds.current, feeds.total)
@@ -365,7 +365,7 @@ def run_sequentially(
             results.append((runner.name, new_turn.iterations))
             cached = new_turn.feeds or cached
         if feeds.is_load_only:
-            feeds.note_no_inference()
+            feeds.report_load_only()
         if failed and not results:  # What was saved by an earlier run stays where it is.
             raise _runners_error(failed, len(runners))
         for feed in cached:

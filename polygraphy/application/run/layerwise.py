@@ -282,7 +282,7 @@ def stream_layerwise(
             for make in make_runners:
                 with make(layered.whole()):
                     pass  # It is made, and that is what was asked for.
-            feeds.note_no_inference()
+            feeds.report_load_only()
             return
         run = _Run(layered, make_runners, memory_budget, console, unmarked=unmarked)
         with ExitStack() as active:
