@@ -150,7 +150,7 @@ def test_that_only_the_first_data_are_used_is_reported_once(
     for _ in range(2):
         feeds = Feeds([feed(1)] * count, console, reported)
         feeds.describe_model_inputs([])
-        feeds.tell_if_more()
+        feeds.report_unused_data()
         assert feeds.current["x"].tolist() == feed(1)["x"].tolist()
     assert console.arguments_of("note") == ([(ONLY_FIRST,)] if count > 1 else [])
 

@@ -283,7 +283,7 @@ class Feeds:
         self._current = feed
         return feed is not None
 
-    def tell_if_more(self) -> None:
+    def report_unused_data(self) -> None:
         """Log that only the first of several input sets is used, and stop reading data."""
         if has_more(self._loader, self._feeds):
             self._tell(ONLY_FIRST)
