@@ -253,7 +253,7 @@ class Feeds:
 
     def report_load_only(self) -> None:
         """Log that models were loaded but not run."""
-        self._tell("Nothing was run: iterations is 0.")
+        self._log_once("Nothing was run: iterations is 0.")
 
     def _take_first(self, may_be_none: bool) -> None:
         """Load the first input set; raise UsageError if there is none."""
@@ -279,16 +279,16 @@ class Feeds:
         self._current = None
         feed = next(self._feeds, None)
         for note in notes_of(self._loader):
-            self._tell(note)
+            self._log_once(note)
         self._current = feed
         return feed is not None
 
     def report_unused_data(self) -> None:
         """Log that only the first of several input sets is used, and stop reading data."""
         if has_more(self._loader, self._feeds):
-            self._tell(ONLY_FIRST)
+            self._log_once(ONLY_FIRST)
 
-    def _tell(self, note: str) -> None:
+    def _log_once(self, note: str) -> None:
         """Log a note, once."""
         if note not in self._seen:
             self._seen.add(note)
