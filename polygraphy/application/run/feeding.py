@@ -266,7 +266,7 @@ class Feeds:
         assert self._current is not None
         return self._current
 
-    def current_copied(self) -> Feed:
+    def copy_current(self) -> Feed:
         """Return a copy of the current data, which the loader may overwrite."""
         return _copies_of(self.current)
 
@@ -298,7 +298,7 @@ class Feeds:
         """Return all data from here on; a loader may reuse its arrays, so they are copied."""
         copied: list[Feed] = []
         while self._current is not None:
-            copied.append(self.current_copied())
+            copied.append(self.copy_current())
             self.advance()
         return copied
 

@@ -307,7 +307,7 @@ def _steps(
 ) -> Iterator[RunResults]:
     """Yield the results of every segment of every iteration."""
     while True:
-        feed = feeds.current_copied()
+        feed = feeds.copy_current()
         save_feed(feed)
         yield from run.iteration(feed, active, is_last=not feeds.advance())
         if run.is_done:
