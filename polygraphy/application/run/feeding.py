@@ -294,7 +294,7 @@ class Feeds:
             self._seen.add(note)
             self._console.note(note)
 
-    def all_copied(self) -> list[Feed]:
+    def copy_remaining(self) -> list[Feed]:
         """Return all data from here on; a loader may reuse its arrays, so they are copied."""
         copied: list[Feed] = []
         while self._current is not None:

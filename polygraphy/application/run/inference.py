@@ -447,7 +447,7 @@ def _one_turn(
         state.profiling = profiling
         if not cached:
             feeds.describe_model_inputs([runner], may_be_none=True)
-            fresh = feeds.all_copied()
+            fresh = feeds.copy_remaining()
         data = cached or fresh
         if data and warm_up:
             state.warm_up(data[0], warm_up)
