@@ -51,7 +51,9 @@ class MarkingEffect:
         """Start without reports."""
         self._noted: set[str] = set()
 
-    def tell(self, runner: str, marked: Outputs, unmarked: Outputs, facts: Facts) -> None:
+    def log_differences(
+        self, runner: str, marked: Outputs, unmarked: Outputs, facts: Facts
+    ) -> None:
         """Log the outputs of a model with marked tensors that differ from the unmarked model beyond
         the default tolerance."""
         names = [
@@ -196,7 +198,7 @@ class WithUnmarked:
         """
         marked = self._marked.infer(feed_dict, check_inputs, *args, **kwargs)
         unmarked = self._unmarked.infer(feed_dict, check_inputs, *args, **kwargs)
-        self._effect.tell(self.name, marked, unmarked, facts_of(self._unmarked))
+        self._effect.log_differences(self.name, marked, unmarked, facts_of(self._unmarked))
         excluded = select_any_names(self._exclude, unmarked)
         outputs = _Outputs({name: unmarked.get(name, array) for name, array in marked.items()})
         outputs.unmarked = {
@@ -526,7 +528,7 @@ class _Run:
             n: a for n, a in values.items() if n in self._compared or n not in segment.carried
         }
         facts = _joint(facts_of(runner), self._layered.facts) if position else facts_of(runner)
-        state.effect.tell(state.name, shown_as, state.own, facts)
+        state.effect.log_differences(state.name, shown_as, state.own, facts)
         shown_as = {name: state.own.get(name, array) for name, array in shown_as.items()}
         outputs = IterationResult(shown_as, runtime, state.name, facts=facts)
         outputs.lineage = Lineage(self._layered.recompute, {**given_values, **fitted, **values})
