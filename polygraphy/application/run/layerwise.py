@@ -527,7 +527,7 @@ class _Run:
         shown_as = {
             n: a for n, a in values.items() if n in self._compared or n not in segment.carried
         }
-        facts = _joint(facts_of(runner), self._layered.facts) if position else facts_of(runner)
+        facts = _join_facts(facts_of(runner), self._layered.facts) if position else facts_of(runner)
         state.effect.log_differences(state.name, shown_as, state.own, facts)
         shown_as = {name: state.own.get(name, array) for name, array in shown_as.items()}
         outputs = IterationResult(shown_as, runtime, state.name, facts=facts)
@@ -537,7 +537,7 @@ class _Run:
         return outputs
 
 
-def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
+def _join_facts(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
     """Return the facts of a segment, with the low-precision computation of earlier ones."""
 
     def merge_facts() -> ModelFacts:
