@@ -422,7 +422,7 @@ class _Comparison:
         self.verdicts: list[AccuracyResult] = []
         self._logs: list[list[AnswerLog]] = []  # Per verdict, per pair.
         functions = _functions(compare_func)
-        self._compares = [_comparing(function) for function in functions]
+        self._compares = [_copy_free_variant(function) for function in functions]
         self._comparisons = comparisons
         self._allow_missing_outputs = allow_missing_outputs
         self._keep_arrays = keep_arrays
@@ -606,7 +606,7 @@ def _without_unread(run: Run, other: Run) -> Run:
     return name, shown
 
 
-def _comparing(function: Any) -> Any:
+def _copy_free_variant(function: Any) -> Any:
     """Return the copy-free variant of a comparison function if there is one; outputs stay unchanged
     until `_Comparison` releases them.
     """
