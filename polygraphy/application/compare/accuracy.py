@@ -203,7 +203,7 @@ def _restrict_outputs(run: Run, names: Container[str]) -> Run:
     return name, _only(outputs, names)
 
 
-def not_shared(run: Run, shared: Run) -> list[str]:
+def outputs_not_shared(run: Run, shared: Run) -> list[str]:
     """Return the outputs of a run that are not in the shared run."""
     return [output for output in run[1] or () if output not in (shared[1] or ())]
 
@@ -504,7 +504,7 @@ class _Comparison:
         if self._check_average:
             check_metrics(pair.results.values())
         if self._allow_missing_outputs:
-            left_out = [*not_shared(run0, shared0), *not_shared(run1, shared1)]
+            left_out = [*outputs_not_shared(run0, shared0), *outputs_not_shared(run1, shared1)]
             pair = self._without_missing(pair, verdict, position, left_out)
         if verdict is self.verdicts[0]:
             self._take_step(position, (run0, run1), pair)
