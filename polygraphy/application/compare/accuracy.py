@@ -182,7 +182,7 @@ def _fail_early_end(
     return {name: UncomparedResult(reason) for name in outputs or ()}
 
 
-def only_shared(run0: Run, run1: Run) -> tuple[Run, Run]:
+def restrict_to_shared(run0: Run, run1: Run) -> tuple[Run, Run]:
     """Return two runs reduced to the outputs both have; unchanged if there are none.
 
     Where some names are the same, what one side lacks is not compared with what merely stands in
@@ -485,7 +485,9 @@ class _Comparison:
         log, (i, j) = logs[position], self.pairs[position]
         run0, run1 = with_chosen(step[i], step[j]), with_chosen(step[j], step[i])
         run0, run1 = _without_unread(run0, run1), _without_unread(run1, run0)
-        shared0, shared1 = only_shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
+        shared0, shared1 = (
+            restrict_to_shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
+        )
         results, outputs, origins = compare_iteration(
             compare, verdict.label, shared0, shared1, self._iteration
         )
