@@ -142,7 +142,7 @@ def _answers(
     }
 
 
-def with_chosen(run: Run, other_names: Run) -> Run:
+def restrict_to_chosen(run: Run, other_names: Run) -> Run:
     """Return a run without the outputs that the other run excludes, because saved results may
     contain more."""
     name, outputs = run
@@ -483,7 +483,7 @@ class _Comparison:
     ) -> bool:
         """Compare one pair of runs of a step, record the result, and return whether it matches."""
         log, (i, j) = logs[position], self.pairs[position]
-        run0, run1 = with_chosen(step[i], step[j]), with_chosen(step[j], step[i])
+        run0, run1 = restrict_to_chosen(step[i], step[j]), restrict_to_chosen(step[j], step[i])
         run0, run1 = _without_unread(run0, run1), _without_unread(run1, run0)
         shared0, shared1 = (
             restrict_to_shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
