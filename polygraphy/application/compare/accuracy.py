@@ -116,7 +116,9 @@ def compare_iteration(
         results = _answers(compare, label, outputs0, outputs1)
         if shared := outputs0.unmarked and outputs0.unmarked.keys() & outputs1.unmarked.keys():
             outputs0, outputs1 = _with_unmarked(outputs0, shared), _with_unmarked(outputs1, shared)
-            unmarked = _answers(compare, label, _only(outputs0, shared), _only(outputs1, shared))
+            unmarked = _answers(
+                compare, label, _select_outputs(outputs0, shared), _select_outputs(outputs1, shared)
+            )
             results |= {
                 name: compare_result
                 for name, compare_result in unmarked.items()
@@ -159,7 +161,7 @@ def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> Iteratio
     return outputs.with_outputs({**outputs, **arrays})
 
 
-def _only(outputs: IterationResult, names: Container[str]) -> IterationResult:
+def _select_outputs(outputs: IterationResult, names: Container[str]) -> IterationResult:
     """Return an iteration with some of its outputs."""
     return outputs.with_outputs({n: array for n, array in outputs.items() if n in names})
 
@@ -200,7 +202,7 @@ def _restrict_outputs(run: Run, names: Container[str]) -> Run:
     name, outputs = run
     if outputs is None:
         return run
-    return name, _only(outputs, names)
+    return name, _select_outputs(outputs, names)
 
 
 def outputs_not_shared(run: Run, shared: Run) -> list[str]:
