@@ -97,7 +97,7 @@ def find_layers_to_raise(
             hint="The cause may be something else, or the check is too strict.",
         )
     names = [name for name in layers if name in set(layers_to_raise)]
-    _tell(names, len(layers))
+    _log_layers(names, len(layers))
     return names
 
 
@@ -106,7 +106,7 @@ def _digest(names: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
 
 
-def _tell(names: Sequence[str], total: int) -> None:
+def _log_layers(names: Sequence[str], total: int) -> None:
     """Log the layers that run in higher precision."""
     findings = resolve(Findings)
     findings.report_finding("precision", {"layers": names, "total": total})
