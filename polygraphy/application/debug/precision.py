@@ -161,7 +161,7 @@ def find_nodes_to_keep(
         )
         _check(half_precision)
         to_keep: Sequence[str] = half_precision.kept
-        _tell_kept(half_precision)
+        _log_kept_nodes(half_precision)
     else:
         to_keep = _search_by_checks(model, dtype, iterations, data_loader)
     if command := convert_command(path, dtype, to_keep):
@@ -203,7 +203,7 @@ def _check(half: HalfPrecision) -> None:
         )
 
 
-def _tell_kept(half: HalfPrecision) -> None:
+def _log_kept_nodes(half: HalfPrecision) -> None:
     """Log the nodes that stay in higher precision, with cause and evidence."""
     findings = resolve(Findings)
     if not half.kept:
