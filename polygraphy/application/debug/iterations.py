@@ -76,7 +76,7 @@ def _saved_paths(command: str) -> list[str]:
     return paths
 
 
-def _are(count: int) -> str:
+def _count_with_verb(count: int) -> str:
     """Return a count with its verb: ``is 1``, ``are 2``."""
     return f"is {count}" if count == 1 else f"are {count}"
 
@@ -313,7 +313,7 @@ class Iterations:
             if count is not None and count not in lengths:
                 sets_text = count_text(max(lengths), "input set")
                 raise UsageError(
-                    f"{path} contains results of {sets_text}, but there {_are(count)} now.",
+                    f"{path} contains results of {sets_text}, but there {_count_with_verb(count)} now.",
                     hint="Use the data of these results (--load-inputs, --iterations).",
                 )
 
