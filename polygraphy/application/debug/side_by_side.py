@@ -38,7 +38,7 @@ class Place:
         """Return the path of a file in this folder."""
         return self.files.get(path, path)
 
-    def texts(self) -> dict[str, str]:
+    def text_replacements(self) -> dict[str, str]:
         """Return replacements for texts in a command that name files moved to this folder."""
         texts = {}
         for path, file in self.files.items():
@@ -216,7 +216,7 @@ class Jobs:
                 candidate.make(place.path(self._artifact))
             if self._command is None:
                 return Started(place)
-            running = self._command.start(folder=place.folder, places=place.texts())
+            running = self._command.start(folder=place.folder, places=place.text_replacements())
             return Started(place, running)
         except PolygraphyException as error:
             if _ends_the_search(error):
