@@ -130,7 +130,7 @@ class Counterparts:
         for _ in range(_TRIED):
             if not self.off(ChainMap(self._changed, self.own)):  # type: ignore[arg-type]
                 break
-            pair = next(self._parting(), None)
+            pair = next(self._diverging_pairs(), None)
             if pair is None:
                 break
             name, reference_name = pair
@@ -171,7 +171,7 @@ class Counterparts:
                     wrong.add(name)
                     del self.pairs[name]
 
-    def _parting(self) -> Iterator[tuple[str, str]]:
+    def _diverging_pairs(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of corresponding tensors with different values, the likeliest first."""
         nodes = self._case.model.nodes
         unpaired = without_counterpart(nodes, self.pairs.keys())
