@@ -128,7 +128,7 @@ class Counterparts:
         """
         self._match_values()
         for _ in range(_TRIED):
-            if not self.off(ChainMap(self._changed, self.own)):  # type: ignore[arg-type]
+            if not self.differing_outputs(ChainMap(self._changed, self.own)):  # type: ignore[arg-type]
                 break
             pair = next(self._diverging_pairs(), None)
             if pair is None:
@@ -202,7 +202,7 @@ class Counterparts:
         """
         value = self.theirs[program_tensor]
         if tensor in self._expected:
-            return not self.off({tensor: value})
+            return not self.differing_outputs({tensor: value})
         prints = _tensor_prints(self._compute_with({tensor: value}, most))
         behind = (
             remaining_names.index(program_tensor) + 1 if program_tensor in remaining_names else 0
@@ -234,7 +234,7 @@ class Counterparts:
         except (*REFUSALS, ValueError):
             return {}
 
-    def off(self, values: Values) -> list[str]:
+    def differing_outputs(self, values: Values) -> list[str]:
         """Return the outputs with differences beyond accumulated rounding."""
         differing = self._case.differing(values, self._expected)
         if differing and rounding_accumulates(
@@ -249,7 +249,7 @@ class Counterparts:
             return []
         self._changed = {name: self.saved[name] for name in tensors}
         values = ChainMap(self._changed, self._compute_with(self._changed), self.own)  # type: ignore[arg-type]
-        differing = self.off(values)
+        differing = self.differing_outputs(values)
         if not differing:
             return [evidence.match_with_program_tensors(len(tensors))]
         return [evidence.still_differ(len(tensors), differing[:4])]

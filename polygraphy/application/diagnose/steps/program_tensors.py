@@ -292,7 +292,7 @@ class _ProgramTensors:
             values = change_weights(part, side.nodes, weights).run(self._party, plain=True)
         except REFUSALS:
             return []
-        return [] if self._found.off(values) else [evidence.weights_restored()]
+        return [] if self._found.differing_outputs(values) else [evidence.weights_restored()]
 
     def _compute_alone(
         self, region: Sequence[int], tensor: str, saved: Values, value: Any = None
@@ -523,7 +523,7 @@ class _ProgramTensors:
         except PolygraphyException as error:
             return f"fails ({type(original_error(error)).__name__})"
         own_values = dict(zip(self._case.model.outputs, values.values()))
-        return "wrong" if self._found.off(own_values) else "right"
+        return "wrong" if self._found.differing_outputs(own_values) else "right"
 
 
 def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
