@@ -95,7 +95,7 @@ class Counterparts:
         self.pairs: dict[str, str] = {}
         self._pair_tensors()
         for name, value in expected.items():
-            if name not in self.pairs and (operation := self._returning_operation(value)):
+            if name not in self.pairs and (operation := self._operation_of_return(value)):
                 self.pairs[name] = operation
         lost_names = self.theirs.keys() - set(self.pairs.values())
         names = {titles.of_program(name): name for name in lost_names}
@@ -110,7 +110,7 @@ class Counterparts:
         } & self._mine.keys()
         return steps.counterparts(len(self.pairs.keys() & new_names), len(new_names))
 
-    def _returning_operation(self, value: Any) -> str:
+    def _operation_of_return(self, value: Any) -> str:
         """Return the operation that computes a return value of the program; empty if there
         is none.
         """
