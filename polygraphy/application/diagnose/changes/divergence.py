@@ -219,7 +219,7 @@ class _Search:
         )
         border = evolve(place.border, nodes=region)
         if border.twin:
-            return self._parting(border, search, equal_tensors, makers)
+            return self._divergence(border, search, equal_tensors, makers)
         read = dict.fromkeys(
             name for i in region for name in nodes[i].reads if name in equal_tensors
         )
@@ -236,7 +236,7 @@ class _Search:
         while not self._budget.is_spent and (
             named := self._borders.after(values, equal_tensors, refused)
         ):
-            chosen = [self._parting(border, values, equal_tensors, makers) for border in named]
+            chosen = [self._divergence(border, values, equal_tensors, makers) for border in named]
             if self._gain(chosen, equal_tensors, places):
                 return chosen
             helping = [
@@ -267,7 +267,7 @@ class _Search:
             region = tuple(
                 region_before(self._case.model.graph, candidate.tensor, equal_names.keys())
             )
-            place = self._parting(
+            place = self._divergence(
                 Border(region, candidate.tensor, candidate.twin), values, equal_names, makers
             )
             gain = self._gain([place], equal_names, places)
@@ -330,7 +330,7 @@ class _Search:
             if name in self._theirs
         }
 
-    def _parting(
+    def _divergence(
         self,
         border: Border,
         values: Values,
