@@ -81,7 +81,7 @@ class Parting:
 
 
 @frozen
-class Partings:
+class Divergences:
     """The places at which a model diverges from its reference.
 
     Attributes:
@@ -97,7 +97,7 @@ class Partings:
     values: Values
     theirs: Values
     same: Mapping[str, str]
-    nearer: Partings | None = None
+    nearer: Divergences | None = None
 
     @property
     def limit(self) -> int:
@@ -112,7 +112,7 @@ def partings(
     feed: Feed,
     fed: Feed,
     goal: Values,
-) -> Partings | None:
+) -> Divergences | None:
     """Return the nodes that compute different results from equal inputs; None if the search fails.
 
     Args:
@@ -168,7 +168,7 @@ class _Search:
         self._loaded: dict[tuple[str, ...], tuple[Callable[..., Any], list[str], set[str]]] = {}
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
 
-    def result(self) -> Partings | None:
+    def result(self) -> Divergences | None:
         """Replace tensors by the reference's until outputs match, then return the smallest such
         set.
         """
@@ -189,7 +189,7 @@ class _Search:
         if values is None or not self._matches(values):
             return None
         replaced = list(places.values())
-        nearer = Partings(
+        nearer = Divergences(
             replaced, values, self._theirs, self._pair_equal_tensors(values, replaced)
         )
         fewest = smallest_good_set(replaced, self._test)
@@ -203,7 +203,7 @@ class _Search:
         if values is None:
             return None
         equal_tensors = self._pair_equal_tensors(values, fewest)
-        return Partings(fewest, values, self._theirs, equal_tensors, nearer)
+        return Divergences(fewest, values, self._theirs, equal_tensors, nearer)
 
     def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
         """Return a place extended by the nodes between it and correct tensors if it is not replaced

@@ -16,7 +16,7 @@ from polygraphy.application.diagnose.changes.change_search import (
     OtherTensor,
     output_name,
 )
-from polygraphy.application.diagnose.changes.divergence import LEFT, Parting, Partings, partings
+from polygraphy.application.diagnose.changes.divergence import LEFT, Divergences, Parting, partings
 from polygraphy.application.diagnose.changes.proven_differences import Differences
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
@@ -97,7 +97,7 @@ class Change:
         case: Case,
         pairing: Pairing,
         party: SuspectedParty,
-        divergences: Partings,
+        divergences: Divergences,
         feed: Feed,
         places: Sequence[Parting],
     ) -> None:
@@ -465,7 +465,7 @@ class _GroupSearch:
     reference: OpenModel
     pairing: Pairing
     party: SuspectedParty
-    found: Partings
+    found: Divergences
     feed: Feed
     known: Sequence[Culprit]
 
@@ -523,7 +523,7 @@ class _GroupSearch:
             self.known
         )
 
-    def _change(self, found: Partings, places: Sequence[Parting]) -> Change:
+    def _change(self, found: Divergences, places: Sequence[Parting]) -> Change:
         """Return the search for one change that explains the places."""
         return Change(self.case, self.pairing, self.party, found, self.feed, places)
 
@@ -586,7 +586,7 @@ def _culprit_of_change(
     )  # fmt: skip
 
 
-def _with_makers(case: Case, divergences: Partings, place: Parting) -> Parting:
+def _with_makers(case: Case, divergences: Divergences, place: Parting) -> Parting:
     """Return a place extended by the nodes that compute the numbers its nodes read."""
     makers = case.model.graph.producers
     read = [
