@@ -62,7 +62,7 @@ side of a step. Chosen, not measured."""
 
 
 @frozen
-class Parting:
+class Divergence:
     """A place at which nodes compute incorrect values from correct ones, with the expected values.
 
     Attributes:
@@ -93,7 +93,7 @@ class Divergences:
             more than the fewest: their nodes are fewer, and what they share is nearer to the cause.
     """
 
-    places: Sequence[Parting]
+    places: Sequence[Divergence]
     values: Values
     theirs: Values
     same: Mapping[str, str]
@@ -172,7 +172,7 @@ class _Search:
         """Replace tensors by the reference's until outputs match, then return the smallest such
         set.
         """
-        places: dict[str, Parting] = {}
+        places: dict[str, Divergence] = {}
         for _ in range(_ROUNDS):
             values = self._compute_with([*places.values()])
             if values is None:
@@ -205,7 +205,7 @@ class _Search:
         equal_tensors = self._pair_equal_tensors(values, fewest)
         return Divergences(fewest, values, self._theirs, equal_tensors, nearer)
 
-    def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
+    def _without_others(self, place: Divergence, among: Sequence[Divergence]) -> Divergence:
         """Return a place extended by the nodes between it and correct tensors if it is not replaced
         itself."""
         other_among = [one for one in among if one is not place]
@@ -226,7 +226,7 @@ class _Search:
         unproven = tuple(index for index in region if index not in makers)
         return evolve(place, border=border, unproven=unproven, given=tuple(read))
 
-    def _next_tensors(self, values: Values, places: Mapping[str, Parting]) -> list[Parting]:
+    def _next_tensors(self, values: Values, places: Mapping[str, Divergence]) -> list[Divergence]:
         """Return the tensors to replace next."""
         equal_tensors = self._pair_equal_tensors(values, places.values())
         makers = self._borders.makers_of(equal_tensors, places)
@@ -252,8 +252,8 @@ class _Search:
         values: Values,
         equal_names: Mapping[str, str],
         makers: Collection[int],
-        places: Mapping[str, Parting],
-    ) -> list[Parting]:
+        places: Mapping[str, Divergence],
+    ) -> list[Divergence]:
         """Return the pair of tensors whose replacement makes all outputs match, or else most
         tensors equal.
         """
@@ -336,7 +336,7 @@ class _Search:
         values: Values,
         equal_names: Mapping[str, str],
         makers: Collection[int],
-    ) -> Parting:
+    ) -> Divergence:
         """Return the border with its nodes, and the values that the reference computes there."""
         unproven = tuple(index for index in border.nodes if index not in makers)
         other_nodes, nodes = self._reference.nodes, self._case.model.nodes
@@ -348,11 +348,11 @@ class _Search:
         read = dict.fromkeys(
             name for i in border.nodes for name in nodes[i].reads if name in equal_names
         )
-        return Parting(border, expected, unproven, instead, tuple(read))
+        return Divergence(border, expected, unproven, instead, tuple(read))
 
     def _outputs_as_differences(
-        self, values: Values, places: Mapping[str, Parting]
-    ) -> list[Parting]:
+        self, values: Values, places: Mapping[str, Divergence]
+    ) -> list[Divergence]:
         """Return the outputs themselves as differences, if nothing narrower is known."""
         nodes, equal_tensors = self._case.model.nodes, self._pair_equal_tensors(
             values, places.values()
@@ -370,15 +370,15 @@ class _Search:
                 name for i in region for name in nodes[i].reads if name in equal_tensors
             )
             border = Border(region, name, "")
-            place = Parting(border, self._goal[name], unproven, tuple(instead), tuple(read))
+            place = Divergence(border, self._goal[name], unproven, tuple(instead), tuple(read))
             partings.append(place)
         return partings
 
     def _gain(
         self,
-        chosen: Sequence[Parting],
+        chosen: Sequence[Divergence],
         equal_names: Mapping[str, str],
-        places: Mapping[str, Parting],
+        places: Mapping[str, Divergence],
     ) -> int:
         """Return how many more tensors match with further replacements: all if outputs match, 0 if
         only the replaced ones do.
@@ -391,7 +391,7 @@ class _Search:
             return sum(len(node.makes) for node in self._case.model.nodes)
         return max(len(self._pair_equal_tensors(values, gain)) - len(equal_names) - len(chosen), 0)
 
-    def _test(self, chosen: Sequence[Parting]) -> Outcome:
+    def _test(self, chosen: Sequence[Divergence]) -> Outcome:
         """Return GOOD if the model matches with the reference values at some borders, else BAD."""
         values = self._compute_with(chosen)
         return Outcome.GOOD if values is not None and self._matches(values) else Outcome.BAD
@@ -401,7 +401,7 @@ class _Search:
         differing = self._case.differing(values, self._goal)
         return all(difference.relative <= self._left for difference in differing.values())
 
-    def _compute_with(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
+    def _compute_with(self, chosen: Sequence[Divergence]) -> dict[str, Any] | None:
         """Return all tensors with some replaced by the reference's; the last computation is
         cached.
         """
@@ -411,7 +411,7 @@ class _Search:
             self._last = key, self._compute_tensors(chosen)
         return self._last[1]
 
-    def _compute_tensors(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
+    def _compute_tensors(self, chosen: Sequence[Divergence]) -> dict[str, Any] | None:
         """Return the tensors of the model with reference values at some borders; None if it
         cannot run.
         """
@@ -448,7 +448,7 @@ class _Search:
             self._loaded[key] = compute, requested_names, set(names.values())
         return self._loaded[key]
 
-    def _pair_equal_tensors(self, values: Values, places: Iterable[Parting]) -> dict[str, str]:
+    def _pair_equal_tensors(self, values: Values, places: Iterable[Divergence]) -> dict[str, str]:
         """Return the reference tensor for each tensor of the model that is equal, by name."""
         equal_tensors = {
             **self._inputs,

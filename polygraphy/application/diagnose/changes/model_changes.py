@@ -16,7 +16,12 @@ from polygraphy.application.diagnose.changes.change_search import (
     OtherTensor,
     output_name,
 )
-from polygraphy.application.diagnose.changes.divergence import LEFT, Divergences, Parting, partings
+from polygraphy.application.diagnose.changes.divergence import (
+    LEFT,
+    Divergence,
+    Divergences,
+    partings,
+)
 from polygraphy.application.diagnose.changes.proven_differences import Differences
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
@@ -59,7 +64,7 @@ class Explanation:
 
     node: int
     variant: Variant
-    places: Sequence[Parting]
+    places: Sequence[Divergence]
     others: Sequence[int] = ()
 
     @property
@@ -69,9 +74,9 @@ class Explanation:
         return [str(change.values["expected"])] if change.kind == "missing_node_between" else []
 
 
-def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
+def group_places(places: Sequence[Divergence]) -> list[list[Divergence]]:
     """Return groups of places that have nodes in common."""
-    groups: list[list[Parting]] = []
+    groups: list[list[Divergence]] = []
     for place in places:
         nodes = set(place.unproven)
         sharing = [g for g in groups if any(nodes & set(parting.unproven) for parting in g)]
@@ -99,7 +104,7 @@ class Change:
         party: SuspectedParty,
         divergences: Divergences,
         feed: Feed,
-        places: Sequence[Parting],
+        places: Sequence[Divergence],
     ) -> None:
         """Prepare the search for one change that explains the places."""
         self._case, self._party, self._found, self._places = case, party, divergences, places
@@ -443,7 +448,7 @@ class _Group:
         inside: the structural differences within their nodes.
     """
 
-    places: Sequence[Parting]
+    places: Sequence[Divergence]
     change: Change
     reason: Explanation | None = None
     is_right: bool = False
@@ -469,7 +474,7 @@ class _GroupSearch:
     feed: Feed
     known: Sequence[Culprit]
 
-    def explain_each(self, places: Sequence[Parting], number: int) -> Sequence[_Group]:
+    def explain_each(self, places: Sequence[Divergence], number: int) -> Sequence[_Group]:
         """Return a group with the change that explains it; if there is none, its places as single
         groups if each has an explanation."""
         group = self.explain(places, number)
@@ -479,7 +484,7 @@ class _GroupSearch:
         is_explained = all(one.is_right or one.reason is not None for one in single)
         return single if is_explained else [group]
 
-    def explain(self, places: Sequence[Parting], number: int) -> _Group:
+    def explain(self, places: Sequence[Divergence], number: int) -> _Group:
         """Return a group with the change that explains it; `number` is the number of all groups."""
         change = self._change(self.found, places)
         inside = _culprits_within(self.case, places, self.known, self.found.values)
@@ -523,7 +528,7 @@ class _GroupSearch:
             self.known
         )
 
-    def _change(self, found: Divergences, places: Sequence[Parting]) -> Change:
+    def _change(self, found: Divergences, places: Sequence[Divergence]) -> Change:
         """Return the search for one change that explains the places."""
         return Change(self.case, self.pairing, self.party, found, self.feed, places)
 
@@ -586,7 +591,7 @@ def _culprit_of_change(
     )  # fmt: skip
 
 
-def _with_makers(case: Case, divergences: Divergences, place: Parting) -> Parting:
+def _with_makers(case: Case, divergences: Divergences, place: Divergence) -> Divergence:
     """Return a place extended by the nodes that compute the numbers its nodes read."""
     makers = case.model.graph.producers
     read = [
@@ -597,7 +602,7 @@ def _with_makers(case: Case, divergences: Divergences, place: Parting) -> Partin
     return evolve(place, border=border, unproven=tuple(sorted({*place.unproven, *before})))
 
 
-def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool:
+def _has_same_operator(case: Case, reference: OpenModel, place: Divergence) -> bool:
     """Return whether the reference computes a tensor by the same operator; if not, a node before it
     may be missing.
     """
@@ -608,7 +613,7 @@ def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool
 
 
 def _culprits_within(
-    case: Case, group: Sequence[Parting], culprits: Sequence[Culprit], values: Values
+    case: Case, group: Sequence[Divergence], culprits: Sequence[Culprit], values: Values
 ) -> list[Culprit]:
     """Return the structural differences within nodes, except nodes that only compute shapes: if the
     reference has constants there, copying these also copies their readers."""
@@ -623,7 +628,7 @@ def _culprits_within(
     ]
 
 
-def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
+def _culprit_without_change(case: Case, group: Sequence[Divergence], feed: Feed) -> Culprit:
     """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
     fed = nodes_after_inputs(case.model.graph, feed)
