@@ -13,7 +13,7 @@ from onnx import helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.changes.divergence import partings
+from polygraphy.application.diagnose.changes.divergence import find_divergences
 from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
@@ -571,6 +571,6 @@ def test_a_model_that_copies_its_weights_is_searched_though_its_tensors_are_larg
     models = [open_model(make("shared", n, *ends, weights={"w": weight})) for n in (nodes, healthy)]
     case = Case(models[0], "m.onnx", [party], resolve(DiagnosisReports))
     goal = party.load(models[1].proto)(feed)
-    found = partings(case, models[1], party, feed, feed, goal)
+    found = find_divergences(case, models[1], party, feed, feed, goal)
     assert found is not None
     assert [place.border.tensor for place in found.places] == ["y"]

@@ -105,7 +105,7 @@ class Divergences:
         return _GROWTH * sum(_nbytes(value) for value in self.theirs.values())
 
 
-def partings(
+def find_divergences(
     case: Case,
     reference: OpenModel,
     party: SuspectedParty,

@@ -20,7 +20,7 @@ from polygraphy.application.diagnose.changes.divergence import (
     LEFT,
     Divergence,
     Divergences,
-    partings,
+    find_divergences,
 )
 from polygraphy.application.diagnose.changes.proven_differences import Differences
 from polygraphy.application.diagnose.parts import Part, cut_part
@@ -380,7 +380,7 @@ def find_changes(
         None of `known` where that could not be found out, or is said by them already.
     """
     with case.attempt(titles.EQUAL_TENSORS) as notes:
-        divergences = partings(case, reference, party, *feeds, goal)
+        divergences = find_divergences(case, reference, party, *feeds, goal)
         if divergences is None:
             notes.append(steps.NO_DIVERGENCE)
             return Differences(known_culprits, is_open=len(known_culprits) > 1)
