@@ -455,7 +455,7 @@ class _Group:
     inside: Sequence[Culprit] = ()
 
     @property
-    def is_said(self) -> bool:
+    def states_change(self) -> bool:
         """Return whether a structural difference already states the change."""
         return len(self.inside) == 1 and self.inside[0].cause != "structure"
 
@@ -492,8 +492,10 @@ class _GroupSearch:
         if change.is_right:
             return evolve(group, is_right=True)
         reason = self._explain_nearer() if number == 1 else None
-        reason = reason or change.find_common() or (None if group.is_said else change.find_other())
-        if reason is None and not group.is_said:
+        reason = (
+            reason or change.find_common() or (None if group.states_change else change.find_other())
+        )
+        if reason is None and not group.states_change:
             # Something may be missing before the node, or two of its inputs may be exchanged.
             wider = [_with_makers(self.case, self.found, place) for place in places]
             behind = self._change(self.found, wider)
@@ -517,7 +519,7 @@ class _GroupSearch:
         inside = group.inside if self._is_known_inside else ()
         is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
         culprits = list(inside) if is_inside else [unexplained]
-        is_unknown = len(culprits[-1].nodes) > 1 and not (is_inside and group.is_said)
+        is_unknown = len(culprits[-1].nodes) > 1 and not (is_inside and group.states_change)
         return culprits, is_unknown
 
     @property
