@@ -107,7 +107,7 @@ class ChangeSearch:
         """Return whether the part computes the expected values without a change."""
         return self._is_right(None)
 
-    def matching(self, candidates: Iterable[Variant]) -> Iterator[Variant]:
+    def select_matching(self, candidates: Iterable[Variant]) -> Iterator[Variant]:
         """Yield the candidates with which the part computes the expected values."""
         candidates = self.budget.take(candidates)
         return filter_in_subprocess(candidates, self._is_right, self.runners[-1], self._usual)
@@ -119,17 +119,21 @@ class ChangeSearch:
 
     def find_usual(self, position: int) -> Iterator[Variant]:
         """Yield variants of a node by common mistakes."""
-        return self.matching(usual_variants(self.graph, position))
+        return self.select_matching(usual_variants(self.graph, position))
 
     def find_borrowed(
         self, position: int, donor: Graph, donor_nodes: Collection[int]
     ) -> Iterator[Variant]:
         """Yield variants of a node with weights or attributes from nodes of another model."""
-        return self.matching(variants_from_donor(self.graph, position, donor, [*donor_nodes]))
+        return self.select_matching(
+            variants_from_donor(self.graph, position, donor, [*donor_nodes])
+        )
 
     def find_weights(self, position: int, output: Any, goal: Any) -> Iterator[Variant]:
         """Yield variants of a node with a weight solved from the expected output."""
-        return self.matching(solve_weights(self.graph, position, self.part.feed, output, goal))
+        return self.select_matching(
+            solve_weights(self.graph, position, self.part.feed, output, goal)
+        )
 
     def find_numbers(self, position: int) -> Iterator[Variant]:
         """Yield variants of a node with one number solved: an attribute or a scalar weight."""
@@ -146,7 +150,7 @@ class ChangeSearch:
                 return
             number = self.try_runs(partial(self._nearest_number, make), MOST_NUMBERS)
             if number is not None:
-                yield from self.matching([make(number)])
+                yield from self.select_matching([make(number)])
 
     def find_inputs(
         self,

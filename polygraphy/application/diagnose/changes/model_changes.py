@@ -138,7 +138,7 @@ class Change:
             return None
         self.budget.reserved = int(self.budget.runs * _RESERVED)
         return self._first_explanation(
-            lambda index: search.matching(bypass_variants(self._side, index)),
+            lambda index: search.select_matching(bypass_variants(self._side, index)),
             lambda index: search.find_borrowed(index, self._others, self._instead),
             search.find_usual,
         )
@@ -153,7 +153,7 @@ class Change:
         self.budget.reserved = 0
         for index in self._nodes:
             if self._search_all_nodes is not None and index in self._side.operations:
-                for variant in self._search_all_nodes.matching(
+                for variant in self._search_all_nodes.select_matching(
                     output_swaps(self._side.nodes[index])
                 ):
                     return Explanation(index, variant, self._places)

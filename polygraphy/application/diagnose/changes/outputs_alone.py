@@ -236,7 +236,7 @@ class _Guesses:
             for index, node in graph.operations.items()
             if names is None or node.label in names
         )
-        for variant in search.matching(
+        for variant in search.select_matching(
             variant for index in chosen for variant in variants(graph, index)
         ):
             notes.append(f"{variant.change}.")

@@ -64,7 +64,7 @@ def find_lost_inputs(
         for array in solve_missing_bias(node, at, start, output, goal)
         if np.isfinite(array).all()
     }
-    yield from search.matching(variant_with(name, array) for name, array in solved.items())
+    yield from search.select_matching(variant_with(name, array) for name, array in solved.items())
     others = {name: lost_values[at] for name, at in names.items() if name not in solved}
     yield from _fit_weight(search, goal, others, variant_with)
 
@@ -111,7 +111,7 @@ def _fit_weight(
         name, values = match
         start = np.asarray(starts[name])
         array = np.asarray(values).reshape(start.shape).astype(start.dtype)
-        yield from search.matching([variant(name, array)])
+        yield from search.select_matching([variant(name, array)])
 
 
 def _nearest(

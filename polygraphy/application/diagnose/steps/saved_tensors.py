@@ -326,7 +326,7 @@ class _SavedTensors:
             return "changed", [], None
         for number in computing:
             tried = variants(side, number) if number in side.operations else ()
-            for variant in search.matching(tried):
+            for variant in search.select_matching(tried):
                 self._changed.append(variant)
                 source = "program" if self._run.is_traced else "saved"
                 proof = evidence.undone_gives_expected(len(computing), source)
@@ -398,7 +398,7 @@ class _SavedTensors:
             sized = resize_variants(search.graph, index, first, np.shape(output), np.shape(goal))
             tried = chain(sized, usual_variants(search.graph, index))
         variant = chain(
-            search.matching(tried),
+            search.select_matching(tried),
             search.find_numbers(index),
             search.find_inputs(index, self._candidates(), search.part.feed),
         )
