@@ -452,7 +452,7 @@ class Trial:
             half_culprit.fault.cause == "rounding" for half_culprit in half_culprits
         )
         gains = after.excess * facts["allowance"] <= _GAINS * before.excess
-        if is_rounding and not gains and not self._amplify(in_order):
+        if is_rounding and not gains and not self._amplifies(in_order):
             verdict, half_culprits = "inconclusive", []
         facts |= {"culprits": half_culprits, "adds_up": not half_culprits}
         return HalfPrecision(verdict, before, after, in_order, **facts)
@@ -531,7 +531,7 @@ class Trial:
             loss.rounds(self._limits) for loss in self._losses
         )
 
-    def _amplify(self, names: Collection[str]) -> bool:
+    def _amplifies(self, names: Collection[str]) -> bool:
         """Return whether one of these nodes amplifies rounding."""
         return any(loss.amplifies(self._limits) for loss in self._losses if loss.name in names)
 
