@@ -232,7 +232,7 @@ def _ask_jurors(
         votes_of: dict[str, list[Vote]] = {}
         for place in places:
             known_votes = votes_of.setdefault(case.model.nodes[place.region[-1]].operator, [])
-            if len(known_votes) >= _MOST_VOTES and _agree(known_votes):
+            if len(known_votes) >= _MOST_VOTES and _blame_same_backend(known_votes):
                 opinion = known_votes[-1]
             else:
                 opinion = vote(case, place, party, trace)
@@ -262,6 +262,6 @@ def _inconclusive_result(
     return DiagnosisResult(INCONCLUSIVE, [*candidates, *wrong], reason=reason)
 
 
-def _agree(votes: Sequence[Vote]) -> bool:
+def _blame_same_backend(votes: Sequence[Vote]) -> bool:
     """Return whether all opinions blame the same backend."""
     return len({(opinion.party, opinion.reference) for opinion in votes}) == 1
