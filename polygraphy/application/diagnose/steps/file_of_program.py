@@ -116,8 +116,8 @@ class _File:
 
     def _find_training(self) -> Culprit | None:
         """Return the nodes that compute as in training, if only the file has them."""
-        trained = [node for node in self._graph.nodes if _trains(node, self._graph)]
-        if not trained or any(_trains(node, self._twin) for node in self._nodes):
+        trained = [node for node in self._graph.nodes if _is_in_training_mode(node, self._graph)]
+        if not trained or any(_is_in_training_mode(node, self._twin) for node in self._nodes):
             return None
         ops = ", ".join(dict.fromkeys(node.op for node in trained))
         facts = [
@@ -613,7 +613,7 @@ def _negate(array: Any) -> Any:
     return -array if is_float(array) else np.flip(array) // 3 if array.dtype.kind in "iu" else array
 
 
-def _trains(node: Node, graph: Graph) -> bool:
+def _is_in_training_mode(node: Node, graph: Graph) -> bool:
     """Return whether a node runs in training mode."""
     if node.op in _RANDOM:
         return True
