@@ -135,7 +135,7 @@ def diagnose_invalid_model(
     broken = _without_followers(case, [one for one in _find_broken(case, None) if one.is_known])
     if not broken:
         return None
-    facts = [evidence.refusal(_refusing(case, error), str(error))]
+    facts = [evidence.refusal(_refusing_backend(case, error), str(error))]
     culprits, find_remedy = [], _sanitizing(case, feeds)
     for number, (one, others) in enumerate(_group_by_rule(case, broken)):
         culprit = _describe(case, one, facts if number == 0 else [], find_remedy)
@@ -198,7 +198,7 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     return Found(DiagnosisResult(FAULT, culprits), case) if culprits else found
 
 
-def _refusing(case: Case, error: PolygraphyException | str) -> str:
+def _refusing_backend(case: Case, error: PolygraphyException | str) -> str:
     """Return the name of the backend that refused the model."""
     return str(getattr(error, "backend", "") or case.parties[0].name)
 
