@@ -99,7 +99,7 @@ def blame_model(found: Found, request: Request) -> Found:
     if not broken:
         return found
     culprits: list[Culprit] = []
-    find_remedy = _sanitizing(case, feeds)
+    find_remedy = _remedy_finder(case, feeds)
     unknown: list[_ModelViolation] = []
     for culprit in found.result.culprits:
         nodes = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
@@ -136,7 +136,7 @@ def diagnose_invalid_model(
     if not broken:
         return None
     facts = [evidence.refusal(_refusing_backend(case, error), str(error))]
-    culprits, find_remedy = [], _sanitizing(case, feeds)
+    culprits, find_remedy = [], _remedy_finder(case, feeds)
     for number, (one, others) in enumerate(_group_by_rule(case, broken)):
         culprit = _describe(case, one, facts if number == 0 else [], find_remedy)
         if others:
@@ -193,7 +193,7 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     _add_values(case, case.parties[0], requested_indices, values)
     broken = [index for index in _find_broken(case, indexed, values) if index.is_known]
     runs = [evidence.accepts_more(case.parties[0].name)]
-    find_remedy = _sanitizing(case, request.feeds)
+    find_remedy = _remedy_finder(case, request.feeds)
     culprits = [_describe(case, index, runs, find_remedy) for index in broken]
     return Found(DiagnosisResult(FAULT, culprits), case) if culprits else found
 
@@ -261,7 +261,7 @@ def _describe(
     return Culprit([node.label], tensor, party, cause, None, notes, remedy, node.operator)
 
 
-def _sanitizing(case: Case, feeds: Sequence[Feed]) -> Callable[[], Remedy]:
+def _remedy_finder(case: Case, feeds: Sequence[Feed]) -> Callable[[], Remedy]:
     """Return a function that looks for a remedy once, however many nodes are invalid."""
     return cache(lambda: _sanitize_remedy(case, feeds))
 
