@@ -309,7 +309,9 @@ def _find_broken(
         node = on_data.get(index) or stated[index]
         is_stated = index in stated
         is_of_data = not is_stated and _is_of_data(case, nodes, node)
-        depends = not is_stated and node.kind in (VALUE, SHAPE) and _depends(case, nodes, node)
+        depends = (
+            not is_stated and node.kind in (VALUE, SHAPE) and _depends_on_data(case, nodes, node)
+        )
         is_open = node.kind == SHAPE and case.are_shapes_open and _has_open_inputs(case)
         is_known = not (depends and (is_open or (is_of_data and case.is_made_up)))
         broken.append(_ModelViolation(node, is_of_data, is_known))
@@ -323,7 +325,7 @@ def _has_open_inputs(case: Case) -> bool:
     )
 
 
-def _depends(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
+def _depends_on_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
     """Return whether the tensor that breaks a rule depends on the data."""
     if broken.tensor in case.model.constants:
         return broken.kind == SHAPE
