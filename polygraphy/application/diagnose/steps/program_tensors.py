@@ -353,8 +353,8 @@ class _ProgramTensors:
         moves = [
             self._program.run_operation(
                 node.label,
-                ChainMap(_move_all(read, seed), reference_values),
-                _move_all(feed, seed),
+                ChainMap(_perturb_arrays(read, seed), reference_values),
+                _perturb_arrays(feed, seed),
             )
             for seed in _MOVES
         ]
@@ -526,7 +526,7 @@ class _ProgramTensors:
         return "wrong" if self._found.differing_outputs(own_values) else "right"
 
 
-def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _perturb_arrays(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return arrays perturbed by rounding errors."""
     return {
         name: move_by_epsilons(array, seed + number)
