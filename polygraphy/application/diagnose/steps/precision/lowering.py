@@ -34,7 +34,7 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
     try:
         answer = _diagnose_lowering(case, lowering, request)
         if isinstance(answer, Found):
-            return _allow(answer)
+            return _qualify_result(answer)
     except BackendError as error:
         refused = error
     except ModelError:
@@ -61,7 +61,7 @@ def try_lowering_last(case: Case, request: Request) -> StepOutcome:
     narrow = _exchange(lowering_last.case, wide, lowering)
     try:
         answer = _diagnose_lowering(narrow, lowering, evolve(request, data_loader=data_loader))
-        lowered = _allow(answer) if isinstance(answer, Found) else None
+        lowered = _qualify_result(answer) if isinstance(answer, Found) else None
     except BackendError as error:
         lowered = _describe_refusal(narrow, wide, error, data_loader)
         if lowering_last.result.verdict != AGREE:
@@ -92,7 +92,7 @@ def _describe_refusal(
     return Found(DiagnosisResult(FAULT, [half_refusal(case, wide, str(error))]), case)
 
 
-def _allow(lowered: Found) -> Found:
+def _qualify_result(lowered: Found) -> Found:
     """Return the result, valid for a backend that was compared with float32."""
     lowered.case.record_comparison("float32")
     return evolve(lowered, result=lowered.case.evidence.qualify_result(lowered.result))
