@@ -40,7 +40,7 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
     except ModelError:
         pass  # The float32 diagnosis says why the model is invalid.
     wide = lowering.in_float32()
-    case = _exchange(case, lowering, wide).choose_data_again()
+    case = _replace_backend(case, lowering, wide).choose_data_again()
     lowering_first = request.diagnose(case, request)
     if refused is not None and lowering_first.result.verdict == AGREE:
         return _describe_refusal(lowering_first.case, wide, refused, request.data_loader)
@@ -54,11 +54,11 @@ def try_lowering_last(case: Case, request: Request) -> StepOutcome:
     if lowering is None:
         return Skip("no backend computes in half precision")
     wide = lowering.in_float32()
-    lowering_last = request.diagnose(_exchange(case, lowering, wide), request)
+    lowering_last = request.diagnose(_replace_backend(case, lowering, wide), request)
     if lowering_last.result.verdict == FAULT:
         return lowering_last
     data_loader = data_of_steps(lowering_last.case, data_loader, wide)
-    narrow = _exchange(lowering_last.case, wide, lowering)
+    narrow = _replace_backend(lowering_last.case, wide, lowering)
     try:
         answer = _diagnose_lowering(narrow, lowering, evolve(request, data_loader=data_loader))
         lowered = _qualify_result(answer) if isinstance(answer, Found) else None
@@ -98,7 +98,7 @@ def _qualify_result(lowered: Found) -> Found:
     return evolve(lowered, result=lowered.case.evidence.qualify_result(lowered.result))
 
 
-def _exchange(case: Case, party: SuspectedParty, other: SuspectedParty) -> Case:
+def _replace_backend(case: Case, party: SuspectedParty, other: SuspectedParty) -> Case:
     """Return a case with one backend replaced by another."""
     case.unload()
     return evolve(case, parties=[other if each is party else each for each in case.parties])
