@@ -263,7 +263,7 @@ def _run_versions(
                     values = known_environments[version].run(
                         case.model.proto, case.feed, party.settings
                     )
-                    tried[version] = _match(case, values, expected)
+                    tried[version] = _matches_expected(case, values, expected)
                 except (*REFUSALS, PolygraphyException) as error:
                     refusals[version], tried[version] = str(error), False
             return tried[version]
@@ -300,7 +300,7 @@ def _correct_outputs(case: Case) -> Values | None:
     return None
 
 
-def _match(case: Case, values: Values, expected: Values) -> bool:
+def _matches_expected(case: Case, values: Values, expected: Values) -> bool:
     """Return whether each output matches, has small errors, or differs in less than 1% of its
     elements.
     """
