@@ -74,7 +74,7 @@ def choose_feeds(
     return feeds
 
 
-def in_type(value: Any, metadata: MetadataTuple | None) -> Any:
+def cast_floats(value: Any, metadata: MetadataTuple | None) -> Any:
     """Return an array of floating-point numbers in the floating-point type of an input; other
     arrays are unchanged."""
     dtype = None if metadata is None else metadata.dtype

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
-from polygraphy.application.diagnose.data import in_type
+from polygraphy.application.diagnose.data import cast_floats
 from polygraphy.application.diagnose.oracle import Compared
 from polygraphy.application.diagnose.outcome import StepOutcome
 from polygraphy.binding import resolve
@@ -65,7 +65,7 @@ class ModelPair:
         """Return data by the input names, and in the floating-point types, of the reference."""
         named = {self.pairing.tensors.get(name, name): value for name, value in feed.items()}
         inputs = self.reference.inputs
-        return {name: in_type(value, inputs.get(name)) for name, value in named.items()}
+        return {name: cast_floats(value, inputs.get(name)) for name, value in named.items()}
 
     def rename_outputs(self, case: Case, values: Values) -> dict[str, Any]:
         """Return outputs of the reference by the model's names."""
