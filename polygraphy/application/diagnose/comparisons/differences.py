@@ -118,7 +118,7 @@ def prove_differences(
     if pairing is pair.pairing:
         chosen = list(needed)
 
-        repaired = cache(lambda: open_model(pair.mend(model, pairing, chosen)))
+        repaired = cache(lambda: open_model(pair.repair(model, pairing, chosen)))
     else:
         needed = trace_suspects(needed, pairing, pair.pairing.model, differing)
     side = pair.pairing.model

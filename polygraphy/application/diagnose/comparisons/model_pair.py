@@ -86,7 +86,7 @@ class ModelPair:
             is_declared or models.narrow_nodes(case.model.proto) is not None
         ) and models.narrow_nodes(self.reference.proto) is None
 
-    def mend(self, model: Any, pairing: Pairing, chosen: Sequence[Suspect]) -> Any:
+    def repair(self, model: Any, pairing: Pairing, chosen: Sequence[Suspect]) -> Any:
         """Return a model with some of its differences copied from the reference."""
         return apply_copies(model, self.reference.proto, plan_copies(pairing, chosen))
 
@@ -101,7 +101,7 @@ class ModelPair:
     ) -> bool:
         """Return whether all outputs match with some differences copied from the reference."""
         try:
-            compute = self.party.load(lambda: self.mend(model, pairing, chosen))
+            compute = self.party.load(lambda: self.repair(model, pairing, chosen))
         except (PolygraphyException, KeyError):
             return False
         pairs = ((feed, expected), *self.also)
