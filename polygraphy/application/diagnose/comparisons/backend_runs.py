@@ -43,7 +43,7 @@ class BackendRuns:
             case, self.outputs[index][number], is_only_backend=len(self.outputs) == 1
         )
 
-    def able(self, case: Case) -> Case:
+    def with_able_backends(self, case: Case) -> Case:
         """Return a case with only the backends that run the unchanged model."""
         parties = [case.parties[index] for index in self.outputs]
         return evolve(case.of(case.whole), is_given=case.is_given, parties=parties)

@@ -42,7 +42,7 @@ def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
     refused = diagnose_refusals(case, request.arbiter, runs.refusals, feed, feeds)
     if len(runs.outputs) < 2 or not runs.compared.differs:
         return refused
-    result = runs.diagnose(runs.able(case), request).result
+    result = runs.diagnose(runs.with_able_backends(case), request).result
     if result.verdict in (FAULT, ILL_CONDITIONED):
         culprits = [*refused.result.culprits, *result.culprits]
         return evolve(refused, result=evolve(result, culprits=culprits))
