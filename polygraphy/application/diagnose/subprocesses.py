@@ -168,7 +168,7 @@ class WarmParty:
         """Load a model in the process, and return its handle."""
         return self._name_in_errors(
             lambda: self._process.keep(
-                _call_method, self._party_there(), "load", how, _load_model(model)
+                _call_method, self._party_handle(), "load", how, _load_model(model)
             )
         )
 
@@ -179,10 +179,10 @@ class WarmParty:
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the result of a function called with the backend in its process."""
         return self._name_in_errors(
-            lambda: self._process.call(function, self._party_there(), *arguments)
+            lambda: self._process.call(function, self._party_handle(), *arguments)
         )
 
-    def _party_there(self) -> KeptObject:
+    def _party_handle(self) -> KeptObject:
         """Return the handle of the backend in its process; create it in a new process."""
         if self._party is None or not self._party.is_there:
             self._party = self._process.keep(_identity, self._source)
