@@ -116,13 +116,13 @@ class WarmParty:
 
     def on_host(self) -> WarmParty | None:
         """Return the same backend on the CPU, in the same process; see the port."""
-        return self._twin("on_host")
+        return self._related_party("on_host")
 
     def with_exact_products(self) -> WarmParty | None:
         """Return the same backend without saturation, in the same process; see the port."""
-        return self._twin("with_exact_products")
+        return self._related_party("with_exact_products")
 
-    def _twin(self, name: str) -> WarmParty | None:
+    def _related_party(self, name: str) -> WarmParty | None:
         """Return what a method of the party returns, in the same process; None if it returns None
         or the party has no such method.
         """
