@@ -669,8 +669,9 @@ def write_report(
     verdict = VERDICTS[code]
     problems = []
     if failed_tests:
-        text = f"{count_text(len(failed_tests), 'test')} failed: {list_some(failed_tests, _MOST_TESTS)}."
-        problems.append(Problem("TestsFailed", text))
+        count = count_text(len(failed_tests), "test")
+        names = list_some(failed_tests, _MOST_TESTS)
+        problems.append(Problem("TestsFailed", f"{count} failed: {names}."))
     elif exit_status:
         problems.append(Problem("SessionFailed", f"pytest exited with status {exit_status}."))
     elif missing:

@@ -312,8 +312,9 @@ class Iterations:
             lengths = {len(sets) for _, sets in saved}
             if count is not None and count not in lengths:
                 sets_text = count_text(max(lengths), "input set")
+                now = _count_with_verb(count)
                 raise UsageError(
-                    f"{path} contains results of {sets_text}, but there {_count_with_verb(count)} now.",
+                    f"{path} contains results of {sets_text}, but there {now} now.",
                     hint="Use the data of these results (--load-inputs, --iterations).",
                 )
 

@@ -264,7 +264,7 @@ def _failure(runner: Runner, data_loader: Any, seen_names: set[str]) -> str | No
         with runner:
             feeds = Feeds(data_loader, console, seen_names)
             feeds.describe_model_inputs([runner])
-            feeds.tell_if_more()
+            feeds.report_unused_data()
             runner.infer(InputAdapter(runner, console)(feeds.current))
     except (InputError, FileError, UnknownNameError, MissingDependencyError) as error:
         if isinstance(error, ModelError):

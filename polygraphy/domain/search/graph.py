@@ -68,8 +68,8 @@ def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
     are tested together.
 
     Args:
-        reach: each node together with all that it depends on; see `dependency_sets`. The whole is bad: that
-            is not tested.
+        reach: each node together with all that it depends on; see `dependency_sets`. The whole is
+            bad: that is not tested.
         test: answers about the part with these last nodes, none of which depends on another.
     """
     search = _Search(reach)

@@ -73,7 +73,9 @@ def select_names(
 
 
 def select_any_names(words: Iterable[str], known_names: Collection[str]) -> set[str]:
-    """Return the known names that match some words like `select_names`, but a word may match none."""
+    """Return the known names that match some words. Unlike in `select_names`, a word may match
+    none.
+    """
     return {
         name for name in known_names for word in words if name == word or fnmatchcase(name, word)
     }
