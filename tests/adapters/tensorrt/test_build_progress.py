@@ -138,7 +138,7 @@ def test_without_monitors_the_log_says_what_is_done() -> None:
 GIVEN_UP = """
 import os, signal, sys
 from types import SimpleNamespace
-from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.library.module import use_module
 from polygraphy.adapters.tensorrt.engine.build import build_watched
 
 def build():
@@ -148,7 +148,7 @@ def build():
 old = SimpleNamespace(__version__="8.6.0")
 signal.signal(signal.SIGTERM, lambda number, frame: print("asked") or {action})
 try:
-    with using(old):
+    with use_module(old):
         build_watched(SimpleNamespace(), build)
 finally:
     print("after")
@@ -179,7 +179,7 @@ from types import SimpleNamespace
 from polygraphy import program
 from polygraphy.adapters.tensorrt.engine import build as build_progress
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.library.module import use_module
 
 def build():
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # Half an hour, in which nothing is called.
@@ -197,7 +197,7 @@ def main():
     module = Module(__version__="1") if {can_stop} else SimpleNamespace(__version__="8.6.0")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     build_progress._PATIENCE = 0.1
-    with using(module):
+    with use_module(module):
         print(capabilities().has("progress_monitor"))
         threading.Thread(target=send, daemon=True).start()
         build_progress.build_watched(SimpleNamespace(progress_monitor=None), build)
