@@ -52,7 +52,7 @@ LINES: dict[str, tuple[tuple[str, str], ...]] = {
         ("-v, -q", "Print more, or less"),
     ),
     "diagnose": (
-        ("MODEL", "Path of the ONNX model that is wrong"),
+        ("MODEL", "Path of the ONNX model to diagnose"),
         ("--onnxrt", "Run it in ONNX Runtime"),
         ("--onnx", "Run it in the reference evaluator of onnx"),
         ("--openvino", "Run it in OpenVINO"),

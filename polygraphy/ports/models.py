@@ -169,7 +169,9 @@ def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
 
 
 class ModelTrial(Protocol):
-    """Loads small models and runs them once; bound once per backend, with its name as the key."""
+    """Loads small models and runs them once. Backends are bound with their name as the key; without
+    a key, it is the backend that lint uses.
+    """
 
     def with_settings(
         self,
@@ -217,8 +219,8 @@ def open_to_lint(source: ModelSource) -> Lint:
 
 @port
 def support_problems(model: Any) -> list[Problem]:
-    """Return the reasons why a backend (the key is its name) does not support an
-    ``onnx.ModelProto``, which is not changed; nothing is built. Empty if it supports the model.
+    """Return the reasons why a backend (the key is its name; TensorRT without a key) does not
+    support an ``onnx.ModelProto``; empty if it supports the model. Nothing is built or changed.
 
     Raises:
         BackendError: the backend is missing, or cannot be asked.

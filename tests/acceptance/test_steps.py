@@ -202,7 +202,7 @@ def test_outputs_without_names_that_change_places_are_seen_beside_a_reference(
     onnx.save(decoder(names=names, fault="crossed"), "wrong.onnx")
     done = polygraphy("polygraphy diagnose wrong.onnx --onnxrt --steps 4 --reference right.onnx")
     assert done.code == 1
-    assert "'a' according to the reference: the outputs are wired wrongly" in done.out
+    assert "'a' according to the reference: the outputs are wired incorrectly" in done.out
 
 
 def test_an_integer_cache_and_scores_of_the_last_position_are_no_fault(
@@ -237,7 +237,10 @@ def test_an_integer_cache_and_scores_of_the_last_position_are_no_fault(
     graph.output[0].CopyFrom(helper.make_tensor_value_info("final", 1, [1, 1, 32]))
     onnx.save(model, "m.onnx")
     done = polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6 --reference right.onnx")
-    assert (done.code, "Within what these explain: a cache quantized to int8" in done.out) == (0, 1)
+    assert (done.code, "These explain the differences: a cache quantized to int8" in done.out) == (
+        0,
+        1,
+    )
     assert polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6").code == 0
 
 
@@ -254,7 +257,7 @@ def test_weights_rounded_to_float16_are_no_fault(
     onnx.save(model, "rounded.onnx")
     done = polygraphy("polygraphy diagnose rounded.onnx --onnxrt --steps 6 --reference right.onnx")
     assert done.code == 0
-    assert "Within what these explain: weights rounded to float16." in done.out
+    assert "These explain the differences: weights rounded to float16." in done.out
     wrong = decoder(layers=2, fault="weight")
     onnx.save(wrong, "rounded.onnx")
     assert (

@@ -168,7 +168,7 @@ class OpenedChain:
 def chain(reports: Recorded) -> Iterator[tuple[Chain, dict[str, str]]]:
     made, files = Chain(), dict[str, str]()
     with (
-        bind(support_problems, made.problems, key="trt"),
+        bind(support_problems, made.problems),
         bind(group_by_support, made.groups),
         bind(open_model, opened),
         bind(save_to_file, made.save),

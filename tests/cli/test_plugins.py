@@ -306,6 +306,6 @@ def test_packages_that_extend_another_command_line_are_named(
     monkeypatch.syspath_prepend(str(install(tmp_path, groups, name="theirs")))
     assert main(words) == 0
     assert capsys.readouterr().err == (
-        "[W] theirs 1.0: entry points of the group polygraphy.run.plugins are not read here; those"
-        " of polygraphy.backends are.\n"
+        "[W] theirs 1.0: Polygraphy ignores entry points of the group polygraphy.run.plugins; it"
+        " reads those of polygraphy.backends.\n"
     )

@@ -306,7 +306,7 @@ def test_what_cannot_be_meant_is_refused(words: str, message: str) -> None:
     ("words", "message"),
     [
         ("run m.onnx --onnxrt --fp16 --workspace 1G", "--fp16, --workspace: has no effect"),
-        ("run m.plan --trt --fp16", "--fp16: has no effect, because the engine is built already"),
+        ("run m.plan --trt --fp16", "--fp16: has no effect, because the engine is already built"),
         ("run m.onnx --onnxrt --cuda-graph on", "--cuda-graph: has no effect"),
         ("run m.onnx --onnxrt --device 1", "--device: has no effect"),
         ("run m.onnx --trt --calibration-cache c", "--calibration-cache: has no effect without"),

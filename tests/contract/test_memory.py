@@ -164,7 +164,7 @@ def test_leaks_are_listed(host: HostMemory) -> None:
 def test_capacity_is_a_limit_and_freeing_gives_it_back() -> None:
     host = HostMemory(capacity=10)
     address = host.allocate(8)
-    with pytest.raises(BackendError, match="3 bytes were asked for, but 8 of 10"):
+    with pytest.raises(BackendError, match="3 bytes were requested, but 8 of 10"):
         host.allocate(3)
     host.free(address)
     host.allocate(10)

@@ -111,7 +111,7 @@ class Cuda:
 
     def device_count(self) -> int:
         """Return the number of GPUs."""
-        return int(value_of(cudart().cudaGetDeviceCount(), "look for GPUs"))
+        return int(value_of(cudart().cudaGetDeviceCount(), "count the GPUs"))
 
     def get_device(self) -> int:
         """Return the index of the GPU that the calling thread uses."""
@@ -128,7 +128,7 @@ class Cuda:
     def memory_info(self) -> tuple[int, int]:
         """Return the free and the total memory of the GPU, in bytes."""
         result = cudart().cudaMemGetInfo()
-        check_result(result, "ask for free memory")
+        check_result(result, "query the free memory")
         return int(result[1]), int(result[2])
 
     # Memory.

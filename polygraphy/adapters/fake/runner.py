@@ -188,7 +188,7 @@ class HostMemory:
         in_use = sum(self.outstanding.values())
         if self._capacity is not None and in_use + nbytes > self._capacity:
             raise BackendError(
-                f"Out of memory: {nbytes} bytes were asked for, but {in_use} of {self._capacity}"
+                f"Out of memory: {nbytes} bytes were requested, but {in_use} of {self._capacity}"
                 " are in use.",
                 backend="fake",
             )

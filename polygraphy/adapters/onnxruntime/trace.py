@@ -239,7 +239,7 @@ def profile_runs(
     has_kernels = any(node.clock == DEVICE for node in nodes)
     notes = []
     if waits and any(node.clock == LAUNCH for node in nodes):
-        notes.append("The host waited for each kernel: times are those of launch and device.")
+        notes.append("The host waited for each kernel, so times include the launch and the device.")
         nodes = [evolve(node, clock=HOST) if node.clock == LAUNCH else node for node in nodes]
     if has_kernels:  # A node without a kernel did nothing on the device.
         nodes = [

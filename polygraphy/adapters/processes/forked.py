@@ -43,7 +43,7 @@ def call_isolated(
 ) -> T:
     """Return the result of a function called in a new process; see the port."""
     if not hasattr(os, "fork"):
-        raise UsageError("Runners in subprocesses require an operating system with fork.")
+        raise UsageError("Runners in subprocesses require an operating system that supports fork.")
     sys.stdout.flush()  # What is buffered now would be written by both processes.
     sys.stderr.flush()
     with tempfile.TemporaryFile() as exchange:

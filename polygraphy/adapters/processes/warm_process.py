@@ -202,7 +202,7 @@ class WarmProcess:
             self.close()
             raise BackendError(
                 f"{self._what} cannot exchange data with its subprocess: {error.strerror}.",
-                hint="The data need memory: use a smaller batch, or a smaller model.",
+                hint="There may not be enough memory: use a smaller batch, or a smaller model.",
             ) from error
         except BaseException:  # Ctrl-C, of which a process in a group of its own hears nothing.
             self.close()

@@ -95,8 +95,8 @@ def _converter() -> Any:
         raise BackendError(
             f"TensorFlow {tf.__version__} was built without TensorRT, so --tftrt cannot be used.",
             backend="tensorflow",
-            hint="Use TensorFlow 2.17 with CUDA or earlier, or convert the model to ONNX and use"
-            " --trt.",
+            hint="Use TensorFlow 2.17 or earlier, built with CUDA, or convert the model to ONNX"
+            " and use --trt.",
         )
     from tensorflow.python.compiler.tensorrt.trt_convert import TrtGraphConverter
 

@@ -393,7 +393,7 @@ class Iterations:
         if started.error is not None:
             G_LOGGER.verbose(str(started.error))
             self.unmade.append(started.error)
-            return Checked(unmade, f"cannot be made: {started.error}", str(started.error))
+            return Checked(unmade, f"cannot be created: {started.error}", str(started.error))
         if started.running is not None:
             return started.running.wait()
         checked = optional_method(self._check, AskUser.check)

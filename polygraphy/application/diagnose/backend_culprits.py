@@ -14,7 +14,7 @@ from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import Place
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.regions import nodes_around
 from polygraphy.domain.rounding import LARGE, deviation
@@ -68,7 +68,7 @@ def culprit_at(
             ],
             op=op,
         )  # fmt: skip
-    with case.attempt(f"rewrites, {party.name}") as result:
+    with case.attempt(titles.rewrites(party.name)) as result:
         passes = guilty_passes(case, party, place, trace, likely_rewrites)
         result.append(" and ".join(passes) or steps.NO_REWRITE)
     facts = [

@@ -134,7 +134,7 @@ def _external(name: str, suffix: str | None) -> str | None:
 
 def _report_on_whole(model: Any) -> SupportReport:
     """Return the support report for the model as a whole."""
-    problems = function_for(support_problems, "trt")(model)
+    problems = support_problems(model)
     operators = open_model(model, as_it_is=True).operators
     return SupportReport(not problems, tuple(map(ModelNode, operators)), tuple(problems))
 
@@ -214,7 +214,7 @@ def _add_reasons(model: Any, part: ModelPart, known_problems: tuple[Problem, ...
         return part
     problems = [problem for problem in known_problems if problem.node in part.nodes]
     if not problems:
-        single_problems = function_for(support_problems, "trt")(_part(model, part.nodes))
+        single_problems = support_problems(_part(model, part.nodes))
         problems = [
             evolve(problem, node=None if problem.node is None else problem.node + part.start)
             for problem in single_problems

@@ -98,7 +98,7 @@ def check_lint(
     if output is not None and len(paths) > 1:
         raise UsageError("A report in this format describes one model.", hint="Use --report.")
     reports = resolve(ModelReports)
-    trial = resolve(ModelTrial, "onnxrt").with_settings(
+    trial = resolve(ModelTrial).with_settings(
         providers, graph_optimization_level, provider_libraries
     )
     passed = True

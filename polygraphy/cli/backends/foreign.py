@@ -80,8 +80,8 @@ def warn_of_unsupported_packages() -> None:
     packages = list(dict.fromkeys(package_of(entry) for entry in entry_points_of(OTHERS_BACKENDS)))
     if packages:
         warn(
-            f"{', '.join(packages)}: entry points of the group {OTHERS_BACKENDS} are not read here;"
-            f" those of {BACKENDS} are."
+            f"{', '.join(packages)}: Polygraphy ignores entry points of the group"
+            f" {OTHERS_BACKENDS}; it reads those of {BACKENDS}."
         )
 
 

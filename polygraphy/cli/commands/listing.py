@@ -120,7 +120,7 @@ COMMANDS = {name: row for name, row in _ALL.items() if _ROOMS.get(row[0].partiti
 GROUPS = {
     "check": "Check models and saved results.",
     "data": "Work with saved inputs and outputs.",
-    "debug": "Find the cause of a wrong model or engine.",
+    "debug": "Find the cause of failures in a model or engine.",
     "inspect": "Inspect models and saved data.",
     "multi-device": "Split models over several devices.",
     "plugin": "Use plugins in ONNX models.",

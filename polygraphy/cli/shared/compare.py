@@ -462,8 +462,9 @@ class LayerwiseOptions(Options):
     memory_budget: int | None = memory_budget_option(
         "Comparator.run_layerwise.memory_budget",
         when="when every tensor is compared",
-        how="Layers run in groups that fit into the budget, each layer once. With --trt, only if"
-        " set: each group requires its own build, and is fused differently than in the full model.",
+        how="Layers run in groups that fit into the budget, each layer once. With --trt, groups are"
+        " used only if this option is set, because each group requires its own build and is fused"
+        " differently than in the full model.",
     )
     no_unmarked: bool = option(
         "--no-unmarked",

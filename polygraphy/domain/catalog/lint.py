@@ -4,8 +4,8 @@ from __future__ import annotations
 
 RULES = {
     "graph/cycle": "Nodes depend on each other in a cycle.",
-    "graph/duplicate-name": "Two nodes share one name, so tools confuse them.",
-    "graph/duplicate-tensor": "Two nodes, inputs or weights define a tensor with one name.",
+    "graph/duplicate-name": "Two nodes share the same name, so tools confuse them.",
+    "graph/duplicate-tensor": "Two nodes, inputs or weights define a tensor with the same name.",
     "graph/order": "A node reads a tensor that a later node computes.",
     "graph/states": "The graph and the name of a state disagree about the input that it continues.",
     "graph/undefined-input": "A node reads a tensor that does not exist.",
@@ -17,7 +17,7 @@ RULES = {
     "model/checker": "The onnx checker rejects a node or the model.",
     "model/lfs-pointer": "The file is a Git LFS pointer file instead of the model.",
     "model/shapes": "The shapes or data types of a node contradict its operator.",
-    "model/unreadable": "The file is not an ONNX model, or too large for other programs.",
+    "model/unreadable": "The file is not an ONNX model, or is too large for other programs.",
     "runtime/fails": "ONNX Runtime cannot run a node or the model.",
     "runtime/not-tried": "A node or the model was not run, for the given reason.",
     "runtime/unusual": "A node that is known to crash ONNX Runtime was skipped.",

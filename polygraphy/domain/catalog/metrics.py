@@ -163,7 +163,7 @@ THRESHOLDS = {
             threshold_doc="Smallest acceptable cosine, from -1 to 1.",
             result_doc="Cosine of the angle between the outputs, from -1 to 1; ignores a common"
             " factor.",
-            function_doc="Require a smallest cosine of the angle between the outputs.",
+            function_doc="Require a minimum cosine of the angle between the outputs.",
         ),
         _metric(
             function="psnr",
@@ -178,7 +178,7 @@ THRESHOLDS = {
             result_doc="Peak signal-to-noise ratio in dB; the peak is the largest element of"
             " the first"
             " run.",
-            function_doc="Require a smallest peak signal-to-noise ratio; for images.",
+            function_doc="Require a minimum peak signal-to-noise ratio; for images.",
         ),
         _metric(
             function="snr",
@@ -191,7 +191,7 @@ THRESHOLDS = {
             group="quality_metrics",
             threshold_doc="Smallest acceptable signal-to-noise ratio, in dB.",
             result_doc="Signal-to-noise ratio in dB; the first run is the signal.",
-            function_doc="Require a smallest signal-to-noise ratio; the first run is the signal.",
+            function_doc="Require a minimum signal-to-noise ratio; the first run is the signal.",
         ),
         _metric(
             function="sqnr",
@@ -204,7 +204,7 @@ THRESHOLDS = {
             result_doc="Signal-to-quantization-noise ratio in dB; the second run is the signal."
             " About 6 dB"
             " for each correct bit.",
-            function_doc="Require a smallest signal-to-quantization-noise ratio; the second run"
+            function_doc="Require a minimum signal-to-quantization-noise ratio; the second run"
             " is the"
             " signal.",
         ),
@@ -258,11 +258,11 @@ THRESHOLDS = {
             minimum=0,
             maximum=1,
             threshold_doc="Smallest acceptable share of lists that agree, from 0 to 1.",
-            result_doc="The share of lists of scores whose highest entries are the same, or as"
+            result_doc="The share of lists of scores whose highest entries are equal, or equally"
             " good.\n\nDetails: ``k``, the ``margin`` that was allowed, the ``needed_margin``"
             " with which all would agree, ``lists``, and ``first_disagreement``, the position"
             " of a list.",
-            function_doc="Require a smallest share of lists (the last dimension) whose highest"
+            function_doc="Require a minimum share of lists (the last dimension) whose highest"
             " entries agree.",
             details=("k", "margin", "needed_margin", "lists", "first_disagreement"),
         ),
@@ -317,8 +317,8 @@ THRESHOLDS = {
             " ``max``, ``mean``, ``std``, ``median``, ``p90`` and ``p95`` of the absolute"
             " error, how many errors are ``nan``, and their ``histogram`` (``bin_edges`` and"
             " ``counts``).",
-            function_doc="Describes how the absolute error is distributed, and holds its 99th"
-            " percentile to a largest value.",
+            function_doc="Report the distribution of the absolute error, and limit its 99th"
+            " percentile.",
             details=("min", "max", "mean", "std", "median", "p90", "p95", "nan"),
         ),
     )

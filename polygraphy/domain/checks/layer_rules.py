@@ -95,7 +95,7 @@ def check_convolution(call: OperatorCall) -> Iterator[Violation]:
         return
     kernel, is_transposed = weight.shape, call.op == "ConvTranspose"
     if data is not None and len(kernel) != len(data):
-        yield wrong_rank(call, weight, f"weights of rank {len(data)}, as its input")
+        yield wrong_rank(call, weight, f"weights of rank {len(data)}, like its input")
         return
     if len(kernel) < 2:
         return
@@ -121,7 +121,7 @@ def check_convolution(call: OperatorCall) -> Iterator[Violation]:
     stated = call.attributes.get("kernel_shape")
     if stated is not None and not is_shape(kernel[2:], list(stated)):
         wanted = shape_text(kernel[2:])
-        yield wrong_attribute(call, "kernel_shape", f"kernel_shape {wanted}, as its weights have")
+        yield wrong_attribute(call, "kernel_shape", f"kernel_shape {wanted}, like its weights")
     if call.op != "ConvInteger":
         yield from require_shape(call, 2, (filters,), "the bias")
     yield from _check_spatial(call, len(kernel) - 2)

@@ -26,7 +26,9 @@ def _length_rule(names: Sequence[str], text: str) -> Rule:
         for name in names:
             values = call.attributes.get(name)
             if values and size is not None and len(values) not in (1, size):
-                yield wrong_attribute(call, name, f"1 or {size} {text}, as its input has features")
+                yield wrong_attribute(
+                    call, name, f"1 or {size} {text} (the input has {size} features)"
+                )
                 return
 
     return check
@@ -137,7 +139,7 @@ def _check_grams(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_attribute(call, "min_gram_length", f"a min_gram_length in [1, {high}]")
     weights, indices = call.attributes.get("weights"), call.attributes.get("ngram_indexes")
     if weights and indices and len(weights) != len(indices):
-        text = f"one of weights for each of {len(indices)} ngram_indexes"
+        text = f"one weight for each of the {len(indices)} ngram_indexes"
         yield Violation(call.op, text, f"it has {len(weights)}", ATTRIBUTE)
 
 

@@ -151,7 +151,7 @@ def _check_reshape(call: OperatorCall) -> Iterator[Violation]:
     if sizes.count(-1) > 1 or min(sizes, default=0) < -1:
         bad = [size for size in sizes if size < 0]
         if operand is not None:
-            yield wrong_values(call, operand, "one -1 at most, and no other negative size", bad)
+            yield wrong_values(call, operand, "at most one -1, and no other negative size", bad)
         return
     if data is None or None in data or operand is None:
         return
@@ -169,7 +169,7 @@ def _check_reshape(call: OperatorCall) -> Iterator[Violation]:
         else None
     )
     if not (total == known_product if fits is None else fits):
-        count = f"a shape of {total} elements, as its input {shape_text(data)} has"
+        count = f"a shape of {total} elements, like its input {shape_text(data)}"
         yield wrong_values(call, operand, count, sizes)
 
 
@@ -272,7 +272,7 @@ def _check_element_indices(call: OperatorCall) -> Iterator[Violation]:
     if data is None or indices is None or indices.shape is None:
         return
     if len(indices.shape) != len(data):
-        yield wrong_rank(call, indices, f"indices of rank {len(data)}, as its input")
+        yield wrong_rank(call, indices, f"indices of rank {len(data)}, like its input")
         return
     if not -len(data) <= axis < len(data):
         return
@@ -350,7 +350,7 @@ def _check_concat(call: OperatorCall) -> Iterator[Violation]:
     for operand in inputs[1:]:
         first, shape = inputs[0].shape or (), operand.shape or ()
         if len(shape) != len(first):
-            yield wrong_rank(call, operand, f"inputs of one rank, as {shape_text(first)}")
+            yield wrong_rank(call, operand, f"inputs of equal rank, as in {shape_text(first)}")
             return
         differing = [
             i
@@ -500,7 +500,7 @@ def _check_grid_sample(call: OperatorCall) -> Iterator[Violation]:
     if data is None or grid is None or grid.shape is None:
         return
     if len(grid.shape) != len(data):
-        yield wrong_rank(call, grid, f"a grid of rank {len(data)}, as its input")
+        yield wrong_rank(call, grid, f"a grid of rank {len(data)}, like its input")
     elif not fits(grid.shape[-1], len(data) - 2) or not fits(grid.shape[0], data[0]):
         expected = (data[0], *[None] * (len(data) - 2), len(data) - 2)
         yield wrong_shape(call, grid, f"a grid of shape {shape_text(expected)}")

@@ -55,7 +55,7 @@ def _check_frames(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations of the window and frames of an STFT."""
     window, length, size = call.input(2), _number(call, 3), dim_of(call, 2, 0)
     if window is not None and length is not None and not fits(size, int(length)):
-        yield wrong_shape(call, window, f"a window of {length:g} elements, as frame_length says")
+        yield wrong_shape(call, window, f"a window of {length:g} elements, like frame_length")
         return
     data, signal = call.input(0), dim_of(call, 0, 1)
     frame = size if length is None else int(length)
@@ -123,9 +123,9 @@ def _check_attention(call: OperatorCall) -> Iterator[Violation]:
     _, keys, values = operands
     assert keys is not None and values is not None
     if not fits(key[2], query[2]):
-        yield wrong_shape(call, keys, f"heads of {query[2]} elements, as its query")
+        yield wrong_shape(call, keys, f"heads of {query[2]} elements, like its query")
     elif not fits(value[1], key[1]) or not fits(value[0], key[0]):
-        yield wrong_shape(call, values, f"{key[0]} heads and {key[1]} positions, as its key")
+        yield wrong_shape(call, values, f"{key[0]} heads and {key[1]} positions, like its key")
     elif query[0] is not None and key[0] and query[0] % key[0]:
         yield wrong_shape(call, keys, f"a number of heads that divides {query[0]}")
     else:
@@ -160,7 +160,7 @@ def _check_rotation(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_attribute(call, "rotary_embedding_dim", text)
         return
     if size is not None and size % 2:
-        yield wrong_shape(call, data, "an even size of its heads")
+        yield wrong_shape(call, data, "an even head size")
         return
     half = part // 2 if part else None if size is None else size // 2
     rank = 2 if call.input(3) is not None else 3

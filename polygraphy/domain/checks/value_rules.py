@@ -185,7 +185,9 @@ def _check_reflection(call: OperatorCall) -> Iterator[Violation]:
         if not size:
             text = f"an element on axis {axis} for mode {mode}"
         elif mode == "reflect" and max(before, after) >= size:
-            text = f"pads of at most {size - 1} in mode reflect, as axis {axis} has size {size}"
+            text = (
+                f"pads of at most {size - 1} in mode reflect, because axis {axis} has size {size}"
+            )
         if text and operand is not None:
             yield wrong_values(call, operand, text, [before, after])
         elif text:

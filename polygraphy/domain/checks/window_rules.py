@@ -152,7 +152,7 @@ def _check_transposed(call: OperatorCall) -> Iterator[Violation]:
             continue
         whole = (size - 1) * window.stride + window.width + extra[axis - 2]
         if whole - window.before - window.after < 1:
-            text = f"pads that remove less than the {whole} elements of axis {axis}"
+            text = f"pads that remove fewer than the {whole} elements of axis {axis}"
             yield wrong_attribute(call, "pads", text)
             return
 
@@ -166,7 +166,7 @@ def _check_blocks(call: OperatorCall) -> Iterator[Violation]:
         return
     _, rows, columns = data.shape
     if rows is not None and rows % prod(block):
-        yield wrong_shape(call, data, f"a multiple of {prod(block)} on axis 1, as block_shape has")
+        yield wrong_shape(call, data, f"a multiple of {prod(block)} on axis 1, the size of a block")
         return
     windows = _windows(call, block)
     counts = [window.count(size) for window, size in zip(windows, image) if window is not None]

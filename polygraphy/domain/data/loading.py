@@ -169,7 +169,7 @@ def _check_array(name: str, array: Any) -> None:
         )
     if not getattr(array.dtype, "isnative", True):
         raise InputError(
-            f"The data for input {name!r} are in the byte order of another machine"
+            f"The data for input {name!r} are not in the byte order of this machine"
             f" ({array.dtype}).",
             hint="Convert them with array.astype(array.dtype.newbyteorder('=')).",
         )

@@ -497,7 +497,7 @@ def _metadata_by_turn(
     if given_metadata is None or isinstance(given_metadata, TensorMetadata):
         return [TensorMetadata(given_metadata or {})]
     if not given_metadata:
-        raise UsageError("Metadata for at least one iteration are required.")
+        raise UsageError("Metadata for at least one iteration is required.")
     return list(map(TensorMetadata, given_metadata))
 
 

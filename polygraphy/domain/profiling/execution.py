@@ -207,7 +207,9 @@ class ExecutionProfile:
             evolve(node, times=[max(time - added * node.events, 0.0) for time in node.times])
             for node in self.nodes
         ]
-        note = f"{added:.3g} us were subtracted from each node: the device takes them to measure."
+        note = (
+            f"{added:.3g} us were subtracted from each node: the device needs that time to measure."
+        )
         return evolve(self, nodes=nodes, event_cost=added, notes=[*self.notes, note])
 
     def _times_inside(self) -> list[float]:

@@ -309,13 +309,13 @@ def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> S
         )
     if any(node.clock == LAUNCH for node in profile.nodes):
         notes.append(
-            "Times of nodes on the device are those of launching kernels, because the profile has"
-            " no events of the device. With CUDA_LAUNCH_BLOCKING=1, each node waits for the device."
+            "Times of nodes on the device cover only the launch of kernels, because the profile has"
+            " no device events. With CUDA_LAUNCH_BLOCKING=1, each node waits for the device."
         )
     if profile.is_disturbed:
         notes.append(
-            f"The machine was busy: a run took {time_text(median(profile.run_times))} in the"
-            f" median, and its parts {time_text(profile.run_time)}."
+            f"The machine was busy: the median run took {time_text(median(profile.run_times))},"
+            f" and its parts {time_text(profile.run_time)} in total."
         )
     reasons = Counter(join.gone.values())
     return Side(

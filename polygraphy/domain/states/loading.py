@@ -205,8 +205,8 @@ class StepLoader:
         unreached = describe_unreached(plan.roles.limits, total, first)
         if self._unused_tokens:
             unreached.append(
-                f"{self._unused_tokens} tokens of {self._tokens_file}:"
-                f" --steps {self.iterations + self._unused_tokens} reads all"
+                f"the last {self._unused_tokens} tokens of {self._tokens_file}"
+                f" (--steps {self.iterations + self._unused_tokens} reads all)"
             )
         if unreached:
             self._add_note(f"Not reached: {'; '.join(unreached)}.")

@@ -284,7 +284,7 @@ def _read_known_failure(number: int, row: Mapping[str, Any]) -> Known:
             until = datetime.date.fromisoformat(str(until)).isoformat()
         except ValueError:
             raise _entry_error(
-                text, f"has a date {until!r} as until", "as in until = 2026-12-31"
+                text, f"has an invalid date {until!r}", "as in until = 2026-12-31"
             ) from None
     return Known(row["cell"], row["reason"], until)
 

@@ -89,7 +89,7 @@ def tables(op: str, outputs: Collection[str] = ("changed",), **attributes: Any) 
         (tables("PRelu"), tables("PRelu", places=[2]), "weight", "the weight 'w0' of prelu differs"),
         (tables("PRelu"), tables("PRelu", places=[1, 4]), "weight", "the weight 'w0' of prelu differs"),
         (tables("Clip"), tables("Clip", bounds=[-0.1, 0.3]), "weight", "is -0.1 instead of -0.2"),
-        (tables("Clip"), tables("Clip", bounds=[-0.2]), "structure", "clip has one input less"),
+        (tables("Clip"), tables("Clip", bounds=[-0.2]), "structure", "clip has one input too few"),
     ],
 )  # fmt: skip
 def test_wires_sizes_enumerations_and_weights_are_tried(

@@ -665,7 +665,9 @@ def test_data_that_end_early_and_tokens_that_are_left_are_noted(tmp_path: Path) 
     (tmp_path / "t.txt").write_bytes(b"\xef\xbb\xbf1 2 3 4 5 6 7\r\n")
     loader = StepLoader(decoder(), steps=2, tokens=str(tmp_path / "t.txt"))
     list(loader)
-    assert any("2 tokens of" in note and "--steps 4 reads all" in note for note in loader.notes)
+    assert any(
+        "the last 2 tokens of" in note and "--steps 4 reads all" in note for note in loader.notes
+    )
     with pytest.raises(UsageError, match="at most 10000000"):
         StepLoader(decoder(), steps=10**11)
 

@@ -75,7 +75,7 @@ def test_what_cannot_be_meant_is_one_clear_line(change: dict[str, Any], said: st
     ("row", "said"),
     [
         ({"cell": "a"}, "has no reason"),
-        ({"cell": "a", "reason": "r", "until": "soon"}, "a date 'soon' as until"),
+        ({"cell": "a", "reason": "r", "until": "soon"}, "an invalid date 'soon'"),
         ({"cell": "a", "reason": "r", "since": ""}, "the key 'since' does not exist"),
     ],
 )

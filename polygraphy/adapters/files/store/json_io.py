@@ -119,7 +119,7 @@ class _FileText(DeferredText):
         start, stop, _ = part.indices(len(self))
         text = self._file.read(self._start + start, self._start + stop)
         if len(text) != stop - start:
-            raise ContentError("the file became shorter while it was read")
+            raise ContentError("the file was truncated while it was read")
         return text
 
 

@@ -82,7 +82,7 @@ class CachedTactics:
             raise BackendError(
                 "No tactics were recorded: the timing cache of the build contains none.",
                 backend="tensorrt",
-                hint="TensorRT needs none for networks without alternatives.",
+                hint="TensorRT records none for networks without alternatives.",
             )
         if self._cache is not None:
             save_timing_cache(config, self._cache)

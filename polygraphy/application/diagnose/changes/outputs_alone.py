@@ -239,7 +239,7 @@ class _Guesses:
         for variant in search.select_matching(
             variant for index in chosen for variant in variants(graph, index)
         ):
-            notes.append(f"{variant.change}.")
+            notes.append(str(evidence.change_of_node(variant.change)))
             yield self._culprit(graph.computed[output_name(variant)], variant)
         notes.append(steps.variants_tried(budget.taken, "variant", budget.is_cut_short))
         if budget.is_cut_short:
@@ -287,7 +287,7 @@ class _Guesses:
         search = self._search()
         scaled = ScaledNumbers(search, names, self._values, self._deviations)
         for variant in scaled.find_matches():
-            notes.append(f"{variant.change}.")
+            notes.append(str(evidence.change_of_node(variant.change)))
             yield self._culprit(self._side.computed[output_name(variant)], variant)
         notes.append(steps.variants_tried(scaled.tried, "weight", search.budget.is_cut_short))
         if search.budget.is_cut_short:

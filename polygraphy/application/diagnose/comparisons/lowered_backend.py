@@ -25,7 +25,7 @@ from polygraphy.application.diagnose.precision.half import (
 from polygraphy.application.diagnose.subprocesses import try_alone
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
-from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import USUAL, LoweringParty, SuspectedParty
@@ -110,7 +110,7 @@ def compare_lowering(
         notes.append(steps.is_error_tolerable(worst.is_tolerable, worst))
     if worst.is_tolerable:
         return Found(DiagnosisResult(AGREE), case)
-    with case.attempt(f"float32, {party.name}") as notes:
+    with case.attempt(titles.in_float32(party.name)) as notes:
         is_lowering = tolerance.worst(exact, map(party.load(proto, plain=True), feeds)).is_tolerable
         notes.append(steps.MATCHES if is_lowering else steps.WRONG_IN_FLOAT32)
     if not is_lowering:

@@ -302,7 +302,7 @@ class Judge:
         precision = coarsest(types)
         coarse = [
             *(titles.rounded_weights(dtype) for dtype in weights),
-            *(f"a {dtype} cache" for dtype in dict.fromkeys(states)),
+            *map(titles.half_cache, dict.fromkeys(states)),
             *map(titles.integer_cache, dict.fromkeys(integer_types(sides))),
             *([titles.COARSE_ACTIVATIONS] if 4 in {*levels[0], *levels[1]} else []),
         ]

@@ -21,7 +21,7 @@ def against_versions(case: Case, request: Request) -> StepOutcome:
     oracle.
     """
     if request.versions is None or not request.compares_versions_first(case):
-        return Skip("something else is right, or there are no other versions")
+        return Skip("another comparison comes first, or there are no other versions")
     return compare_versions(case, request.versions, request.feeds)
 
 

@@ -392,7 +392,7 @@ def diagnose_saved_outputs(
         is_right = tolerance.error(goal, wide).is_tolerable
         notes.append(steps.matches_saved(titles.FLOAT32_MODEL, is_right))
     if not is_right:
-        return Skip("the model differs from the saved results in float32, too")
+        return Skip("the model also differs from the saved results in float32")
     answer = diagnose_half_model(case, half, [[values]], third)
     if not isinstance(answer, Found) or answer.result.verdict != AGREE:
         return answer

@@ -14,5 +14,5 @@ def explain_by_accumulated_rounding(case: Case, runs: BackendRuns) -> StepOutcom
     """Return whether accumulated rounding explains the difference, so that no node must be
     examined."""
     if runs.has_nan or not rounding_accumulates(case, runs.request.feeds, runs.outputs):
-        return Skip("rounding does not add up to the difference")
+        return Skip("accumulated rounding does not explain the difference")
     return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)

@@ -188,7 +188,7 @@ def _find_places(
     on them.
     """
     is_hidden = any(relative_error(case, name, off) > SMALL for name, off in differing.items())
-    with case.attempt(f"marked, {party.name}") as notes:
+    with case.attempt(titles.marked_tensors(party.name)) as notes:
         try:
             first = describe_first_error(case, party, trace)
             if first is not None:

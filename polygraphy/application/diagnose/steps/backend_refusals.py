@@ -24,7 +24,7 @@ def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
     """
     last = len(case.parties) - 1
     if not runs.unexplained or last not in runs.refusals:
-        return Skip("the arbiter was not asked besides, or runs the model")
+        return Skip("there is no additional arbiter, or it runs the model")
     reason = join_statements(runs.unexplained, str(runs.refusals[last]))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 

@@ -104,7 +104,7 @@ class _File:
         spots = [spot for spot in differences.spots if spot not in weights]
         apart = self._find_example_changes(spots, differences.has_other_nodes)
         if differences.has_other_nodes and (apart.has_other_nodes or self._is_chosen(differences)):
-            return Skip("the example decides which nodes there are")
+            return Skip("the example decides which nodes exist")
         frozen_spots = example_dependent(spots, apart)
         culprits = []
         if frozen_spots:

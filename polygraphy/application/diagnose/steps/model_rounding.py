@@ -18,7 +18,7 @@ def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
     runs = {0: comparison.values, 1: comparison.expected}
     if most <= LARGE and rounding_accumulates(case, comparison.feeds, runs):
         if len(case.parties) > 1:
-            return Skip("rounding adds up; the backends are compared with each other")
+            return Skip("rounding accumulates; the backends are compared with each other")
         return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
     if is_quantized(comparison.pair.pairing):
         return Unexplained(reasons.quantization_alone(most))

@@ -49,7 +49,7 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
             op=nodes[makers[-1]].operator,
         )
         return Found(DiagnosisResult(FAULT, [culprit]), case)
-    return Skip("every backend computes the same twice")
+    return Skip("each backend gives the same results twice")
 
 
 def _is_rounding(case: Case, name: str, outputs: tuple[Any, Any]) -> bool:

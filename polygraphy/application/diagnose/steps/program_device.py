@@ -79,6 +79,6 @@ def _on_host(program: SourceProgram) -> SourceProgram | None:
 def _agree(case: Case, program: str, relative: float) -> StepOutcome:
     """Return "agree" if the difference of two devices is small."""
     if relative > _SMALL:
-        return Skip("the program computes something else on its device")
+        return Skip("the program gives different results on its device")
     reason = program_evidence.agrees_with_program_on_cpu(program, relative)
     return Found(DiagnosisResult(AGREE, reason=reason), case)

@@ -507,23 +507,24 @@ class _ProgramTensors:
                 if tried >= max(_EXPORTED_NODES // nodes, _FEWEST_EXPORTS):
                     notes.append(steps.EXPORTS_SKIPPED)
                     break
-                name = self._right_export(make)
-                notes.append(f"{words}: {name}.")
-                if name == "right":
+                try:
+                    is_right = self._is_right_export(make)
+                except PolygraphyException as error:
+                    notes.append(steps.twin_fails(words, type(original_error(error)).__name__))
+                    continue
+                notes.append(steps.twin_is(words, is_right))
+                if is_right:
                     return words, command
         return "", ""
 
-    def _right_export(self, make: Any) -> str:
-        """Return a short note if another export is correct; empty if it is not."""
-        try:
-            with foreign_errors():
-                opened = open_model(make(self._feed))
-                names = dict(zip(opened.inputs, self._feed.values()))
-                values = self._party.load(opened.given)(names)
-        except PolygraphyException as error:
-            return f"fails ({type(original_error(error)).__name__})"
+    def _is_right_export(self, make: Any) -> bool:
+        """Return whether another export is correct; raise its error if it fails."""
+        with foreign_errors():
+            opened = open_model(make(self._feed))
+            names = dict(zip(opened.inputs, self._feed.values()))
+            values = self._party.load(opened.given)(names)
         own_values = dict(zip(self._case.model.outputs, values.values()))
-        return "wrong" if self._found.differing_outputs(own_values) else "right"
+        return not self._found.differing_outputs(own_values)
 
 
 def _perturb_arrays(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome
 def explain_outputs_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return whether rounding explains the outputs, if no intermediate tensors are known."""
     if comparison.fitted.inner:
-        return Skip("tensors before the outputs are asked first")
+        return Skip("tensors before the outputs are checked first")
     return explain_by_precision(case, comparison)
 
 
@@ -38,7 +38,7 @@ def explain_by_nan(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return the node that creates NaN absent from the saved results, and its possible changes."""
     broken = find_first_nan(case, comparison)
     if broken is None:
-        return Skip("no node makes NaN that was not saved")
+        return Skip("no node creates NaN that is not in the saved results")
     run = (comparison.feed, comparison.saved, comparison.outputs)
     culprit = add_change(case, run, broken, comparison.arbiter)
     return Found(DiagnosisResult(FAULT, [culprit]), case)

@@ -90,7 +90,7 @@ def _warn(values: Values, chosen: Collection[str], kind: str) -> None:
     tftrt = "tf" in chosen  # Its engines are built as the options of TensorRT say.
     if not (tftrt and loads):
         builds = "trt" in chosen and kind != _ENGINE
-        because = "the engine is built already" if loads else "nothing runs in TensorRT: see --trt"
+        because = "the engine is already built" if loads else "nothing runs in TensorRT: see --trt"
         warn_about_groups(values, builds=builds or tftrt, loads=loads or tftrt, because=because)
 
 

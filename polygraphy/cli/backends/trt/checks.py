@@ -98,7 +98,7 @@ def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
     calibrating = non_default_flags_for_calls(values, ["Calibrator"])
     if values[TrtScriptOptions].trt_config_script is not None:
         feeding = non_default_flags_for_calls(values, CONFIG_CALLS)
-        yield ", because --trt-config-script makes the configuration", feeding
+        yield ", because --trt-config-script creates the configuration", feeding
         return
     build, tactics, tensors = (
         values[TrtConfigOptions],
@@ -106,14 +106,14 @@ def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
         values[TrtTensorOptions],
     )
     if build.workspace is not None and "workspace" in (build.pool_limit or {}):
-        yield ", because --pool-limit workspace: outranks it", ["--workspace"]
+        yield ", because --pool-limit workspace: overrides it", ["--workspace"]
     if tactics.timing_cache is not None and tactics.load_timing_cache and tactics.save_timing_cache:
-        outranking = "--load-timing-cache and --save-timing-cache outrank it"
+        outranking = "--load-timing-cache and --save-timing-cache override it"
         yield f", because {outranking}", ["--timing-cache"]
     if tensors.all_tensor_dtypes is not None and tensors.tensor_dtypes is not None:
-        yield ", because --all-tensor-dtypes outranks it", ["--tensor-dtypes"]
+        yield ", because --all-tensor-dtypes overrides it", ["--tensor-dtypes"]
     if tensors.all_tensor_formats is not None and tensors.tensor_formats is not None:
-        yield ", because --all-tensor-formats outranks it", ["--tensor-formats"]
+        yield ", because --all-tensor-formats overrides it", ["--tensor-formats"]
     if not is_calibrated(values[TrtPrecisionOptions]):
         yield " without --int8 or --fp8", calibrating
     elif values[TrtCalibrationOptions].calib_base_cls != "IInt8LegacyCalibrator":

@@ -34,7 +34,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     path, kind = model.model_file or "", model_type(model)
     is_script = kind == "trt-network-script"
     if kind == "engine":
-        _warn_about(values, _SHOWN_GROUPS, "the network was built already")
+        _warn_about(values, _SHOWN_GROUPS, "the network was already built")
         return Inspected(path, [], load_engine_model(values).load_call(RunnerModel.path))
     if not is_script and not is_converted:
         flags = ", ".join(non_default_flags(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))

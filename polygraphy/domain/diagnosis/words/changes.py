@@ -189,14 +189,14 @@ def in_subgraph(change: Fact, op: str, node: str) -> str:
 
 @fact
 def missing_input(op: str) -> str:
-    """Return the fact that an operator has one input less than expected."""
-    return f"{op} has one input less"
+    """Return the fact that an operator has one input too few than expected."""
+    return f"{op} has one input too few"
 
 
 @fact
 def extra_input(op: str) -> str:
-    """Return the fact that an operator has one input more than expected."""
-    return f"{op} has one input more"
+    """Return the fact that an operator has one input too many than expected."""
+    return f"{op} has one input too many"
 
 
 @fact

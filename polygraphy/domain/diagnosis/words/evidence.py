@@ -150,7 +150,7 @@ def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
 @fact
 def change_elsewhere(nodes: Sequence[str]) -> str:
     """Return the fact that a change of other nodes has the same effect."""
-    return f"A change of {list_some(nodes)} instead does the same."
+    return f"A change of {list_some(nodes)} instead has the same effect."
 
 
 @fact

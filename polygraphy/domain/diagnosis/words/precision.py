@@ -129,7 +129,7 @@ def error_by_kept_nodes(
     """Return the fact that says how large the error is with and without some nodes in float32."""
     text = f"With all nodes in {dtype}, {before}. With {count_text(nodes, 'node')} in fp32, {after}"
     if allowance > 1:
-        text += f", which is {allowance:.2g} times the usual, because rounding errors accumulate"
+        text += f", {allowance:.2g} times the usual limit, because rounding errors accumulate"
         text += "" if is_enough else "; that is too much by itself"
     return f"{text}.{'' if is_fewest else ' The search was cut short: fewer nodes may be enough.'}"
 

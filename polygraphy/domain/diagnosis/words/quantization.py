@@ -60,7 +60,7 @@ _NAME_NODES = (
 
 def metric_value(name: str, value: float, within: float, count: int) -> str:
     """Return the sentence with the metric before any change."""
-    few = " A single input is too few to rank nearly equal nodes." if count == 1 else ""
+    few = " A single input is not enough to rank nearly equal nodes." if count == 1 else ""
     return f"{name} {value:.3g}, target {within:g}, {count_text(count, 'input')}.{few}"
 
 
@@ -143,7 +143,8 @@ def sites_measured(measured: MeasuredPowers, inputs: int, every: int) -> str:
 def differs_without_quantization(exact: float) -> str:
     """Return the sentence that the models differ even without quantization."""
     return (
-        f"With all sites in float the outputs still differ by {exact:.2g} x RMS: not quantization."
+        f"With all sites in float, the outputs still differ by {exact:.2g} x RMS, so quantization"
+        " is not the cause."
     )
 
 
@@ -295,7 +296,7 @@ def metric_after_quantizing_again(value: float | None, why: str) -> str:
     return f"{value:.3g} with the printed line." if value is not None else f"Not tried: {why}."
 
 
-SEVERAL_QUANTIZERS = "several quantizers made this model"
+SEVERAL_QUANTIZERS = "several quantizers created this model"
 """The reason that a model is not quantized again."""
 
 
@@ -349,7 +350,7 @@ def keep_in_float(
     else:
         tried = f"Quantized again: {again:.3g}"
         tried += ", above the target." if again > within else "."
-    unknown = "" if is_known else " The model does not say which quantizer made it."
+    unknown = "" if is_known else " The model does not say which quantizer created it."
     save = "" if is_saved else " Add --save PATH to write the mixed model."
     naming = f" {_NAME_NODES}" if is_unnamed else ""
     return f"Quantize again without {which}: {line}.{naming} {tried}{unknown}{save}"

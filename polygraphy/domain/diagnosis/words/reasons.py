@@ -411,7 +411,7 @@ def nodes_to_restore_together(count: int) -> str:
     """Return the sentence that the fault is among nodes that can only be restored together."""
     return (
         f"The fault is in one or more of {count_text(count, 'node')}: the parts of the reference"
-        " that explain it stand for all of these nodes."
+        " that explain it correspond to all of these nodes."
     )
 
 
@@ -469,9 +469,9 @@ def right_in_float32(dtype: str, error: object) -> str:
 
 @statement
 def tf32_adds_up(why: Fact, command: str) -> str:
-    """Return the sentence that the errors of TF32 add up."""
+    """Return the sentence that TF32 errors accumulate."""
     how = f" Run it in float32: {command}" if command else ""
-    return f"{why}. No single node loses that much: the errors of TF32 add up.{how}"
+    return f"{why}. No single node loses that much: TF32 errors accumulate.{how}"
 
 
 @statement
@@ -487,7 +487,7 @@ def tf32_changes_codes(why: Fact, count: int, share: float) -> str:
 def right_in_float32_by(command: str, why: str) -> str:
     """Return the sentence that all outputs match in float32, by a command."""
     how = f" ({command})" if command else ""
-    return f"All outputs match in float32{how}. Which nodes need it is unknown: {why}"
+    return f"All outputs match in float32{how}. The nodes that need float32 are unknown: {why}"
 
 
 @statement
@@ -536,8 +536,8 @@ def more_allowed(factor: float) -> str:
     accumulates.
     """
     return (
-        f"That is {factor:.2g} times the usual, because rounding accumulates and no node stands"
-        " out. To accept it, set --rtol and --atol."
+        f"That is {factor:.2g} times the usual limit, because rounding accumulates and no node"
+        " stands out. To accept it, set --rtol and --atol."
     )
 
 
@@ -626,7 +626,9 @@ def _with(command: str) -> str:
     return f": {command}" if command else "."
 
 
-NO_PREFILL_STREAM = constant("no_prefill_stream", "a stream cannot take all of its inputs at once")
+NO_PREFILL_STREAM = constant(
+    "no_prefill_stream", "a stream cannot process all of its inputs at once"
+)
 ONE_STEP = constant("one_step", "one step has nothing to compare with; add --steps 8")
 NO_FEEDBACK = constant("no_feedback", "no state is fed back from one step to the next")
 
@@ -653,7 +655,7 @@ def states_differ_in_kind(step: int, position: int) -> str:
     """
     return (
         f"Step {step} (position {position}) is the first that differs. The states of the model and"
-        " of the reference differ in shape or data type, so that this step cannot be searched on"
+        " of the reference differ in shape or data type, so this step cannot be searched on"
         " equal states."
     )
 
@@ -663,7 +665,7 @@ def equal_states_agree(step: int, position: int) -> str:
     """Return the sentence that every step agrees on equal states."""
     return (
         f"Step {step} (position {position}) is the first that differs, but on equal states every"
-        " step agrees: rounding adds up over the steps."
+        " step agrees: rounding accumulates over the steps."
     )
 
 
@@ -671,8 +673,8 @@ def equal_states_agree(step: int, position: int) -> str:
 def rounding_over_steps(step: int, position: int) -> str:
     """Return the sentence that steps differ by rounding alone."""
     return (
-        f"Step {step} (position {position}) is the first that differs, but only by rounding, also"
-        " on equal states and in later steps."
+        f"Step {step} (position {position}) is the first that differs, but only by rounding. The"
+        " same holds on equal states and in later steps."
     )
 
 

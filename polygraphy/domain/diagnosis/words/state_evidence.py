@@ -67,7 +67,7 @@ def continues_another(output: str, source: str, expected: str, by: str) -> str:
         return f"Output {output!r} returns input {source!r} unchanged, unlike other states."
     return (
         f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
-        f" {by}: the outputs are wired wrongly."
+        f" {by}: the outputs are wired incorrectly."
     )
 
 

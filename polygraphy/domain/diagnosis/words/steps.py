@@ -399,7 +399,7 @@ def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
 @statement
 def not_counted(causes: Sequence[str]) -> str:
     """Return the sentence with the known causes of differences that are not counted."""
-    return f"Within what these explain: {', '.join(causes)}."
+    return f"These explain the differences: {', '.join(causes)}."
 
 
 @statement

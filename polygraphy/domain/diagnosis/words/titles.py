@@ -67,6 +67,11 @@ def integer_cache(dtype: str) -> str:
     return f"a cache quantized to {dtype}"
 
 
+def half_cache(dtype: str) -> str:
+    """Return the description of a cache that holds numbers in half precision."""
+    return f"a {dtype} cache"
+
+
 def rounded_weights(dtype: str) -> str:
     """Return the description of weights that are rounded to a data type."""
     return f"weights rounded to {dtype}"
@@ -80,6 +85,21 @@ def node_by_node(party: str) -> str:
 def rewritten_graph(party: str) -> str:
     """Return the title of the graph that a backend rewrites."""
     return f"rewritten graph, {party}"
+
+
+def rewrites(party: str) -> str:
+    """Return the title of the search for the rewrites of a backend that cause an error."""
+    return f"rewrites, {party}"
+
+
+def marked_tensors(party: str) -> str:
+    """Return the title of running a backend with all tensors marked as outputs."""
+    return f"marked, {party}"
+
+
+def in_float32(party: str) -> str:
+    """Return the title of running a backend in float32."""
+    return f"float32, {party}"
 
 
 def other_versions(party: str) -> str:

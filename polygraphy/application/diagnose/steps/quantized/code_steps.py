@@ -111,7 +111,7 @@ def _compare_codes(
             if culprit is not None and culprit.nodes not in [one.nodes for one in culprits]:
                 culprits.append(culprit)
         if not culprits:
-            return Skip("codes differ by several steps, and nobody can decide")
+            return Skip("codes differ by several steps, and nothing available can decide")
         return Found(DiagnosisResult(FAULT, culprits), case)
     if any(
         step_difference.share > _share_limit(step_difference.tensor.op) for step_difference in every

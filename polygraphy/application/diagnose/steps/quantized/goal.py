@@ -33,6 +33,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.errors import BackendError, ModelError
@@ -95,7 +96,7 @@ def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome
     the models differ in more than quantization.
     """
     if comparison.pair.goal is None:
-        return Skip("no goal is given")
+        return Skip("no target is set")
     return _GoalSearch(case, comparison, comparison.pair.goal).outcome()
 
 
@@ -172,7 +173,8 @@ class _GoalSearch:
             return Skip("the search can begin")
         weights = describe_weights(self._case, self._comparison.pair, *missing)
         value = words.goal_missed(goal.name, before, goal.within)
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=f"{value} {weights}"), self._case)
+        reason = join_statements(value, weights)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), self._case)
 
     def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
         """Return the diagnosis of the floating-point model if it also differs from its

@@ -40,7 +40,7 @@ def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
     """Return the culprit in the model of the first step, if that step is incorrect."""
     candidate, output = comparison.judge.own, comparison.output
     if comparison.at > 0 or candidate.first is None:
-        return Skip("the first step is right, or no other model runs it")
+        return Skip("the first step is correct, or no other model runs it")
     facts = [*comparison.facts, state_evidence.first_model_differs(output)]
     culprit = Culprit(candidate.maker_of(output), output, MODEL, "output", facts=facts)
     return Found(DiagnosisResult(FAULT, [culprit]), case)
@@ -127,7 +127,7 @@ def explain_by_growth(
     if not errors or next_step_to_examine(errors, examined) is not None:
         return Skip("steps differ that were not examined")
     if not is_accumulation(judge, errors):
-        return Skip("the differences of single steps do not add up to that")
+        return Skip("the differences of single steps do not accumulate to that")
     step = judge.own.feeds[comparison.wrong.at].step
     rounding = reasons.rounding_over_steps(step.index, comparison.wrong.position)
     return Found(DiagnosisResult(AGREE, reason=rounding), case)
