@@ -158,7 +158,8 @@ def _could_run(facts: Mapping[str, Any]) -> str:
 def _sparse(facts: Mapping[str, Any]) -> str:
     """Return the sentence with the number of sparse weights."""
     sparse = sum(weight["is_sparse"] for weight in facts["weights"])
-    return f"{sparse} of {len(facts['weights'])} weights are 2:4 sparse."
+    total = count_text(len(facts["weights"]), "weight")
+    return f"{sparse} of {total} {'is' if sparse == 1 else 'are'} 2:4 sparse."
 
 
 def _consists_of(facts: Mapping[str, Any]) -> str:

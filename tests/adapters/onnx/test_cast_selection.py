@@ -147,7 +147,7 @@ def test_the_log_says_what_weights_lost(
     )
     convert_to_bf16(model, copy=True)
     said = capsys.readouterr().out
-    assert "Converted 1 weights to bfloat16; the largest error is 0.001, in 'W'." in said
+    assert "Converted 1 weight to bfloat16; the largest error is 0.001, in 'W'." in said
     model.graph.initializer[0].CopyFrom(
         onnx.numpy_helper.from_array(np.ones((4, 4), np.float32), "W")
     )

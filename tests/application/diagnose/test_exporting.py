@@ -333,7 +333,7 @@ def unlike(shape: tuple[int, int]) -> FakeProgram:
 
 @pytest.mark.parametrize("names", [None, LOST])
 def test_a_program_of_another_network_is_told_rather_than_paired_in_order(names: Any) -> None:
-    said = "The model was not exported from this program: .* 1 of 1 weights differ in size"
+    said = "The model was not exported from this program: .* 1 of 1 weight differs in size"
     with pytest.raises(UsageError, match=said):
         found(exported(names), unlike((6, 9)))
     assert found(exported(names), unlike((6, 6))).culprits, "it may be the same of another state"

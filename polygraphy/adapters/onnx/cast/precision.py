@@ -117,7 +117,9 @@ class NarrowedWeights:
         worst = max(self._narrowed, key=lambda narrowed: narrowed.loss.error)
         error = worst.loss.error
         cost = f"the largest error is {error:.5g}, in {worst.name!r}" if error else "all exact"
-        G_LOGGER.info(f"Converted {len(self._narrowed)} weights to {self._dtype}; {cost}.")
+        G_LOGGER.info(
+            f"Converted {count_text(len(self._narrowed), 'weight')} to {self._dtype}; {cost}."
+        )
         clipped = [narrowed for narrowed in self._narrowed if narrowed.loss.clamped]
         flushed = [
             narrowed

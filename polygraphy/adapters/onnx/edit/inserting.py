@@ -25,6 +25,7 @@ from polygraphy.adapters.onnx_common.messages import (
     weight_names,
 )
 from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class RemoveNodes(BaseLoader):
                 raise UnknownNameError("Operator type", kind, sorted(present))
         count = _remove(model.graph, frozenset(self._types))
         clean_model(model)
-        G_LOGGER.info(f"Removed {count} nodes of type {', '.join(self._types)}.")
+        G_LOGGER.info(f"Removed {count_text(count, 'node')} of type {', '.join(self._types)}.")
         return model
 
 
@@ -268,7 +269,9 @@ class CleanUp(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         """Remove the nodes on which no output depends, and return the model."""
-        G_LOGGER.verbose(f"Removed {clean_model(model)} nodes on which no output depends.")
+        G_LOGGER.verbose(
+            f"Removed {count_text(clean_model(model), 'node')} on which no output depends."
+        )
         return model
 
 

@@ -31,7 +31,7 @@ from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import is_pattern, select_names
+from polygraphy.domain.tensors.naming import count_text, is_pattern, select_names
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import evaluate_constants
 
@@ -386,5 +386,7 @@ class ObserveShapes(BaseLoader):
         graph.value_info.extend(
             value_info(name, metadata[name]) for name in tensors if name not in described
         )
-        G_LOGGER.info(f"Determined the shapes of {len(metadata)} tensors by running the model.")
+        G_LOGGER.info(
+            f"Determined the shapes of {count_text(len(metadata), 'tensor')} by running the model."
+        )
         return model

@@ -40,6 +40,7 @@ from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameEr
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.sparsity import dense_groups, prunable_weights, prune_array
 from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import cores
 
@@ -202,7 +203,7 @@ class StripWeights(BaseLoader):
                     _strip_tensor(tensor, axes.get(tensor.name))
         if count and STRIPPED not in model.doc_string:
             model.doc_string = "-".join(filter(None, [model.doc_string, STRIPPED]))
-        G_LOGGER.info(f"Removed {count} weights of {size} bytes.")
+        G_LOGGER.info(f"Removed {count_text(count, 'weight')} ({size} bytes).")
         return model
 
 
@@ -306,7 +307,7 @@ class ReconstructWeights(BaseLoader):
             )
             return model
         _remove_mark(model)
-        G_LOGGER.info(f"Replaced {count} weights by random numbers.")
+        G_LOGGER.info(f"Replaced {count_text(count, 'weight')} by random numbers.")
         return model
 
 
@@ -366,7 +367,7 @@ class PruneWeights(BaseLoader):
                 array = prune_array(elements(tensor), axes[name], threads=threads)
                 replace_elements(tensor, array, in_file=is_stored(tensor))
         if axes:
-            G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")
+            G_LOGGER.info(f"Pruned {count_text(len(axes), 'weight')}: {', '.join(axes)}")
         else:
             G_LOGGER.warning("The model has no weight that can be pruned.")
         return model

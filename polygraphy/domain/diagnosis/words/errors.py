@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from polygraphy.domain.errors import FileError, InputError, UsageError
-from polygraphy.domain.tensors.naming import in_bytes
+from polygraphy.domain.tensors.naming import count_text, in_bytes
 
 _OTHER_PROGRAM = "Pass the program from which the model was exported."
 
@@ -153,7 +153,7 @@ def different_program(lost: int, weights: int) -> UsageError:
     """Return the error that the model was not exported from the program."""
     return UsageError(
         "The model was not exported from this program: they have no tensor in common, and"
-        f" {lost} of {weights} weights differ in size.",
+        f" {lost} of {count_text(weights, 'weight')} differ{'s' if lost == 1 else ''} in size.",
         hint=_OTHER_PROGRAM,
     )
 
