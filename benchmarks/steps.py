@@ -151,7 +151,7 @@ def summaries(steps: int) -> float:
         results = dict.fromkeys(("logits", *states), True)
         row = step_row(facts, ({"logits": scores}, {"logits": other}), results)
         figures.add(facts, row, results)
-    figures.compared()
+    figures.comparison()
     taken = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
     return taken

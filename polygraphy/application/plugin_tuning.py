@@ -207,7 +207,7 @@ class _Tuning:
             loader = DataLoader() if self.data_loader is None else self.data_loader
             self._feeds = Feeds(loader, resolve(Console))
             self._feeds.describe_model_inputs([runner])
-            self._feeds.tell_if_more()
+            self._feeds.report_unused_data()
         return self._feeds.current
 
 

@@ -463,7 +463,7 @@ def test_lines_are_kept_until_it_is_known_whether_they_are_shown(
         (screen.WARNINGS, ["warned"]),
     ):
         gate = screen.Screen(screen.WAITING, 30)
-        with gate.hiding():
+        with gate.hide_lines():
             assert gate([("told", 20)]) == []
         assert gate([("said", 20), ("warned", 30), ("bad", 40)]) == [("bad", 40)]
         gate.settle(form)

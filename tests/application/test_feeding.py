@@ -201,7 +201,7 @@ def test_all_data_are_copied(console: RecordingConsole) -> None:
     reused = feed(1)
     feeds = Feeds([reused, reused], console)
     feeds.advance()
-    first, second = feeds.all_copied()
+    first, second = feeds.copy_remaining()
     reused["x"][...] = 7
     assert first["x"].tolist() == second["x"].tolist() == feed(1)["x"].tolist()
     assert not feeds.advance()

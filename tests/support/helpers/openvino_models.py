@@ -37,4 +37,4 @@ def conv_relu() -> onnx.ModelProto:
 
 def lowers() -> bool:
     compiled = compiled_model_from_onnx(conv_relu(), precision_hint="bf16")
-    return any(each.lowered for each in layers_of(compiled))
+    return any(each.is_lowered for each in layers_of(compiled))
