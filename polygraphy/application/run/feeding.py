@@ -32,7 +32,7 @@ from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.states.memory import StepFeed
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import one_line, typeable
+from polygraphy.domain.tensors.naming import escape_command, one_line
 from polygraphy.domain.tensors.shapes import command_line_shape, quote_name
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Promise, Runner, RunnerExtras
@@ -82,7 +82,7 @@ def explain_assumptions(data_loader: Any) -> Iterator[None]:
             )
             larger: Mapping[str, Sequence[int]] = getattr(data_loader, "larger", None) or assumed
             example = " ".join(
-                typeable(shlex.quote(f"{quote_name(name)}:{command_line_shape(shape)}"))
+                escape_command(shlex.quote(f"{quote_name(name)}:{command_line_shape(shape)}"))
                 for name, shape in larger.items()
             )
             chosen = (

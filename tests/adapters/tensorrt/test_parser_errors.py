@@ -45,7 +45,7 @@ def test_an_error_without_a_node_is_said_as_it_is(node: int) -> None:
 @pytest.mark.parametrize("text", ["DLA validation failed", "no way"])
 def test_advice_about_dla_is_for_errors_of_dla_only(text: str) -> None:
     parser = refusing(node=-1, desc=text)
-    said = str(parsing_failed(parser, "m.onnx", Reasons(), lambda: MODEL))
+    said = str(parsing_error(parser, "m.onnx", Reasons(), lambda: MODEL))
     assert ("on a machine without DLA" in said) == (text != "no way")
 
 
