@@ -146,7 +146,7 @@ class Rounding:
         return self.with_accumulation_by_part([share] * max(1, len(self.parts)))
 
     def with_accumulation_by_part(self, errors: Sequence[float]) -> Rounding:
-        """Return the same as `with_accumulation`, from a factor for each part."""
+        """Return the limit of `with_accumulation`, from a factor for each part."""
         shares = [allowance(share, self.rtol) for share in errors]
         if max(shares) <= 1:
             return self

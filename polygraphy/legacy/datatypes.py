@@ -22,10 +22,12 @@ def _of(title: str, library: str, name: str | None = None) -> SimpleNamespace:
         return dtype
 
     from_datatype.__doc__ = (
-        f"Return what {title} calls a data type; DataTypeConversionException if it has none."
+        f"Return the data type of {title} for one of Polygraphy; raise DataTypeConversionException"
+        " if there is none."
     )
     from_library.__doc__ = (
-        "Return the data type; DataTypeConversionException if it has no counterpart here."
+        "Return the data type of Polygraphy for one of the library; raise"
+        " DataTypeConversionException if there is none."
     )
     from_library.__name__ = f"from_{name}"
     return SimpleNamespace(

@@ -439,7 +439,7 @@ class QuantizedModel(Protocol):
         """
 
     def proto_with_schemes(self, schemes: Mapping[int, Scheme | None]) -> Any:
-        """Return the ``onnx.ModelProto`` of the same, which takes less time."""
+        """Return the ``onnx.ModelProto`` of `with_schemes`, which takes less time."""
 
 
 class CodeTensors(Protocol):
@@ -466,7 +466,7 @@ class CodeTensors(Protocol):
         """
 
     def split_into_pairs(self, codes: Mapping[str, Any], marked: Sequence[str] = ()) -> Any:
-        """Return the same as `split`, with Q/DQ pairs instead of operators on quantized tensors."""
+        """Return the model of `split`, with Q/DQ pairs for operators on quantized tensors."""
 
     def float_nodes(self, name: str) -> Sequence[FloatNode]:
         """Return the nodes in floating point between quantized tensors and a QuantizeLinear that

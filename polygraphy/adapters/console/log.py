@@ -202,7 +202,7 @@ def _spread(runtimes: Sequence[float]) -> str:
     one-time costs.
     """
     percentiles = _percentiles(runtimes[1:])
-    return f"Inference time: first={runtimes[0] * 1000:.4g} ms; of the others {percentiles} ms."
+    return f"Inference time: first={runtimes[0] * 1000:.4g} ms; others: {percentiles} ms."
 
 
 def _device_spread(times: Sequence[DeviceTimes]) -> str:

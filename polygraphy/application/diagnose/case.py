@@ -248,7 +248,8 @@ class Case:
     def load(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
     ) -> Compute:
-        """Return the model loaded by a backend (cached), first in a subprocess if it may crash.
+        """Return a function that runs the model in a backend (cached). A backend that may crash
+        runs it in a subprocess first.
 
         Raises:
             BackendError: it refuses it, or crashes.

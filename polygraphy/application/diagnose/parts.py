@@ -54,7 +54,8 @@ class Part:
         return run
 
     def load_first(self, parties: Sequence[SuspectedParty]) -> Compute:
-        """Return the part, loaded without rewrites by the first backend that accepts it.
+        """Return a function that runs the part without rewrites, in the first backend that accepts
+        it.
 
         Raises:
             BackendError: none does.

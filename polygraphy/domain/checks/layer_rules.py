@@ -24,7 +24,7 @@ from polygraphy.domain.checks.requirements import (
 
 
 def check_slope(call: OperatorCall) -> Iterator[Violation]:
-    """Yield that the slope of PRelu does not broadcast to the data."""
+    """Yield a violation if the slope of PRelu does not broadcast to the data."""
     data, slope = call.shape(0), call.input(1)
     if data is None or slope is None or slope.shape is None or broadcasts_to(slope.shape, data):
         return
@@ -71,7 +71,7 @@ _GROUPS_PER_CHANNEL = 21
 
 
 def check_normalization(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a scale or a bias that does not fit the normalized axes."""
+    """Yield a violation if a scale or a bias does not fit the normalized axes."""
     data, axis = call.shape(0), call.attributes.get("axis", -1)
     if data is None or not -len(data) <= axis < len(data):
         return  # `_axis_attribute` reports the axis.
@@ -110,8 +110,7 @@ def check_convolution(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_shape(
             call,
             weight,
-            f"as many input channels in its weights (axis {axis}{many}) as its input has:"
-            f" {channels}",
+            f"weights with {channels} input channels (axis {axis}{many}), like its input",
         )
     filters = kernel[1] if is_transposed else kernel[0]
     if kernel[0] is not None and kernel[0] % group:
@@ -128,7 +127,7 @@ def check_convolution(call: OperatorCall) -> Iterator[Violation]:
 
 
 def check_pooling(call: OperatorCall) -> Iterator[Violation]:
-    """Yield attributes that do not fit the spatial axes of the data."""
+    """Yield a violation for each attribute that does not fit the spatial axes of the data."""
     data = call.shape(0)
     if data is not None and len(data) > 2:
         yield from _check_spatial(call, len(data) - 2)
@@ -149,7 +148,7 @@ def _check_spatial(call: OperatorCall, dims: int) -> Iterator[Violation]:
 
 
 def check_gemm(call: OperatorCall) -> Iterator[Violation]:
-    """Yield inputs of Gemm with sizes that do not match."""
+    """Yield a violation if the sizes of the inputs of Gemm do not match."""
     a, b = call.shape(0), call.shape(1)
     if a is None or b is None or len(a) != 2 or len(b) != 2:
         return  # `require_ranks` reports those.
@@ -174,7 +173,7 @@ BROADCASTS = 7
 
 
 def check_matmul(call: OperatorCall) -> Iterator[Violation]:
-    """Yield inputs of MatMul with sizes that do not match."""
+    """Yield a violation if the sizes of the inputs of MatMul do not match."""
     a, second = call.shape(0), call.input(1)
     if a is None or second is None or second.shape is None or not a or not second.shape:
         return

@@ -175,7 +175,9 @@ def _check_rotation(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _window_shape(axis: int) -> Callable[[OperatorCall], tuple[int | None, ...] | None]:
-    """Return the shape of one vector for each index of an axis of the first input."""
+    """Return a function that returns the shape of one vector for each index of an axis of the
+    first input.
+    """
     return lambda call: None if call.shape(0) is None else (dim_of(call, 0, axis),)
 
 

@@ -62,12 +62,12 @@ def values_rule(
 
 
 def _lower_limit(least: int) -> Callable[[OperatorCall], Range]:
-    """Return the limits of elements that only have a smallest value."""
+    """Return a function that returns the limits of elements that only have a smallest value."""
     return lambda call: (least, None)
 
 
 def _index_limits(position: int, axis: int) -> Callable[[OperatorCall], Range | None]:
-    """Return the limits of indices of an axis that counts from 0 only."""
+    """Return a function that returns the limits of indices that count from 0 along an axis."""
 
     def limits(call: OperatorCall) -> Range | None:
         size = dim_of(call, position, axis)
@@ -86,7 +86,8 @@ def _sequence_length_limits(call: OperatorCall) -> Range | None:
 
 
 def _member_limits(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
-    """Return the limits of positions in a sequence; an inserted member may be one beyond."""
+    """Return a function that returns the limits of positions in a sequence; an inserted member may
+    be one beyond."""
 
     def limits(call: OperatorCall) -> Range | None:
         sequence = call.input(0)

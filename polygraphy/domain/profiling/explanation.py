@@ -152,7 +152,7 @@ def _uncertainty(first: Side, last: Side) -> float:
 
 
 def _uncertainty_of_rows(table: ProfileTable) -> float:
-    """Return the same from the spread of the rows of nodes."""
+    """Return three standard errors of the difference, by the spread of the rows of nodes."""
     squares = 0.0
     for at in (0, -1):
         runs = max(table.sides[at].runs, 1)

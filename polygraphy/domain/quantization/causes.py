@@ -164,7 +164,7 @@ def _is_scaled(site: Site, scheme: Scheme) -> bool:
 
 
 def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
-    """Return the cause of a wrong range, such as a wrong zero point, clipped or too wide."""
+    """Return the cause of a wrong range: a wrong zero point, clipping, or excess width."""
     assert loss.best is not None
     low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
     least, most = loss.spread

@@ -86,7 +86,7 @@ def _is_fixed(tensor: Tensor) -> bool:
 def counter_pairs(
     graph: Graph, outputs: Collection[str], inputs: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of whole numbers that a step adds to, such as how many frames were read."""
+    """Yield output and input of each counter, such as the number of frames read so far."""
     free = {tensor.name: tensor for tensor in graph.inputs if tensor.name not in inputs}
     makers = graph.makers
     for output in graph.outputs:

@@ -407,7 +407,7 @@ def _disagreements(
 
 
 def _type_conflicts(call: OperatorCall, schema: Any) -> Iterator[Violation]:
-    """Yield inputs whose data type differs from that of an input that must have the same one."""
+    """Yield a violation for each input whose data type must equal that of another, and differs."""
     formal = list(schema.inputs)
     operands: dict[str, Operand] = {}
     for position, operand in enumerate(call.inputs):
@@ -426,7 +426,7 @@ def _type_conflicts(call: OperatorCall, schema: Any) -> Iterator[Violation]:
 
 
 def _forbidden_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
-    """Yield the first input whose data type the operator does not accept."""
+    """Yield a violation for the first input whose data type the operator does not accept."""
     formal = list(schema.inputs)
     allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
     for position, operand in enumerate(call.inputs):

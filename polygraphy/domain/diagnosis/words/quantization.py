@@ -191,7 +191,7 @@ def products_saturate(metric: str, before: float, after: float) -> str:
 
 
 AVOID_SATURATION = (
-    "Quantize with reduce_range=True (weights of 7 bits), or set the session option"
+    "Quantize with reduce_range=True (7-bit weights), or set the session option"
     " 'session.x64quantprecision' to '1', which is slower. A CPU with VNNI is not affected."
 )
 
