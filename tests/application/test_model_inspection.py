@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from polygraphy.adapters.onnx.describe.reading import describe_file as describe_onnx
-from polygraphy.application.models.capability import _not_run
+from polygraphy.application.models.capability import _nodes_refused_at_run_time
 from polygraphy.application.models.model_inspection import inspect_model
 from polygraphy.binding import bind, resolve
 from polygraphy.domain.errors import UsageError
@@ -103,5 +103,5 @@ def test_a_check_of_compatibility_names_the_nodes_that_a_backend_refuses(tmp_pat
     """)
     model.graph.node[1].name = "sinh"
     onnx.save(model, tmp_path / "m.onnx")
-    [node] = _not_run(str(tmp_path / "m.onnx"), "onnxrt")
+    [node] = _nodes_refused_at_run_time(str(tmp_path / "m.onnx"), "onnxrt")
     assert (node.name, node.op) == ("sinh", "Sinh")

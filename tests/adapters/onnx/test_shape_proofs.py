@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import parser
 
-from polygraphy.adapters.onnx.fold.shape_values import Element, plus
+from polygraphy.adapters.onnx.fold.shape_values import Element, add_elements
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from tests.adapters.onnx.running import copied
 
@@ -162,4 +162,4 @@ def test_broadcast_dimensions_are_not_taken_for_equal() -> None:
 def test_sums_of_lengths_are_known_if_both_are_or_one_is_zero(
     left: Element, right: Element, total: Element
 ) -> None:
-    assert plus(left, right) == total
+    assert add_elements(left, right) == total
