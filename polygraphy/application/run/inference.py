@@ -94,7 +94,7 @@ def _side_by_side(lanes: Sequence[Iterator[Step]], known_names: list[list[str]])
 
 
 def _kinds(names: Sequence[str]) -> list[str]:
-    """Return the kinds of runners."""
+    """Return the runners' names without their numbers and times."""
     return [kind_of_runner(name) for name in names]
 
 

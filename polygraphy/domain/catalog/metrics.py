@@ -221,7 +221,7 @@ THRESHOLDS = {
             flags=("--lpips-threshold", "--lpips-tolerance"),
             minimum=0,
             threshold_doc="Largest acceptable perceptual distance.",
-            result_doc="Perceptual distance of two images: LPIPS (Zhang et al., 2018), 0 for"
+            result_doc="Perceptual distance between two images: LPIPS (Zhang et al., 2018), 0 for"
             " identical"
             " images.",
             function_doc="Limit the perceptual distance of two images.\n\nRaises BackendError if"

@@ -694,5 +694,5 @@ class DifferenceStream(Stream[DifferenceReader]):
 
 
 def _channel_vectors(kernel: Kernel, names: Sequence[Channel]) -> tuple[Floats, ...]:
-    """Return the differences of a block, by channel."""
+    """Return the absolute or relative differences that a kernel computed, one array per channel."""
     return tuple(kernel.absolute if name == "absolute" else kernel.relative() for name in names)

@@ -24,7 +24,7 @@ def no_backend() -> UsageError:
 def environments_without_backend() -> UsageError:
     """Return the error that --environments has no backend to compare."""
     return UsageError(
-        "--environments has no backend whose versions it could compare.",
+        "--environments has no backend whose versions can be compared.",
         hint="Add one, such as --onnxrt.",
     )
 

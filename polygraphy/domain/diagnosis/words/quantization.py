@@ -135,7 +135,7 @@ def sites_measured(measured: MeasuredPowers, inputs: int, every: int) -> str:
     if measured.together:
         text += (
             f" The time limit ended before {measured.together} of"
-            f" {count_text(len(measured.values), 'site')} were measured by themselves."
+            f" {count_text(len(measured.values), 'site')} were measured individually."
         )
     return text
 
