@@ -375,10 +375,10 @@ all = _make_function("all", np.all, "whether no element is zero", _number)
 max = _make_function("max", np.max, "the largest element", _number)
 min = _make_function("min", np.min, "the smallest element", _number)
 argmax = _make_function(
-    "argmax", np.argmax, "the position of the largest element, through all dimensions", _number
+    "argmax", np.argmax, "the position of the largest element, over all dimensions", _number
 )
 argmin = _make_function(
-    "argmin", np.argmin, "the position of the smallest element, through all dimensions", _number
+    "argmin", np.argmin, "the position of the smallest element, over all dimensions", _number
 )
 sum = _make_function("sum", _sum, "the sum, in float64 or whole numbers of any size", _number)
 mean = _make_function("mean", np.mean, "the mean, in float64", _number, _wide)

@@ -222,10 +222,9 @@ THRESHOLDS = {
             minimum=0,
             threshold_doc="Largest acceptable perceptual distance.",
             result_doc="Perceptual distance between two images: LPIPS (Zhang et al., 2018), 0 for"
-            " identical"
-            " images.",
-            function_doc="Limit the perceptual distance of two images.\n\nRaises BackendError if"
-            " no adapter is bound to the port `PerceptualDistance`.",
+            " identical images.",
+            function_doc="Limit the perceptual distance between two images.\n\nRaises BackendError"
+            " if no adapter is bound to the port `PerceptualDistance`.",
         ),
         _metric(
             function="ulp",

@@ -490,7 +490,7 @@ class Room:
             self._said.add(label)
             G_LOGGER.warning(
                 f"The {node.op_type} node {label!r} is not folded: its {nbytes:,.0f} bytes would"
-                f" bring the constants above the limit of {self._limit:,.0f}. {LIFTED_BY}"
+                f" push the constants over the limit of {self._limit:,.0f}. {LIFTED_BY}"
             )
         return False
 

@@ -25,12 +25,12 @@ KEEP_NUMBER = constant(
 EXPORT_AGAIN = constant(
     "export_again",
     "The file was exported from a different program or checkpoint, or changed after the export."
-    " Export the program that --torch names again.",
+    " Re-export the program that --torch names.",
 )
 EXPORT_AGAIN_IN_EVAL = constant(
     "export_again_in_eval",
     "The file was exported from a different program or checkpoint, or changed after the export."
-    " Export the program that --torch names again. Only running statistics of BatchNorm differ: a"
+    " Re-export the program that --torch names. Only running statistics of BatchNorm differ: a"
     " forward pass in training mode changes them.",
 )
 EXPORT_IN_EVAL = constant("export_in_eval", "Call model.eval(), and export without training=.")
