@@ -46,6 +46,8 @@ _USUALLY = 0.1
 """Largest mean share of elements in which such a table differs; few elements scatter around it."""
 _STEPPING = MOVES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 """Operators that compute nothing but steps."""
+_QUANTIZING = {"DynamicQuantizeLinear", "QGemm", "QuantizeLinear"}
+"""Operators that compute codes, besides those whose names begin with QLinear."""
 _WHOLE = 128
 """A region with more nodes is not named: its nodes pass on values that are rounded differently."""
 _A_STEP = 1.01
@@ -84,6 +86,8 @@ class Place:
         fused: whether it shows only where they are run together, in a graph that was rewritten.
         explained: whether rounding between the nodes can do the same, so that it is no matter of
             what they mean, but of how they round.
+        is_step: whether they compute codes that are at most one quantization step off, which is no
+            fault.
     """
 
     region: Sequence[int]
@@ -91,6 +95,7 @@ class Place:
     deviation: Deviation
     fused: bool
     explained: bool = False
+    is_step: bool = False
 
 
 @frozen
@@ -201,8 +206,10 @@ def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
         region = region_before(case.model.graph, name, surviving)
         if any(place.region == region for place in places):
             continue  # Another output of the same.
-        if not _is_flip(new_deviation, [nodes[index] for index in region]):
-            places.append(Place(region, name, new_deviation, fused=len(region) > 1))
+        within = [nodes[index] for index in region]
+        if not _is_flip(new_deviation, within):
+            is_step = _is_one_step(case, new_deviation, within, trace.values[name])
+            places.append(Place(region, name, new_deviation, len(region) > 1, is_step=is_step))
     return places
 
 
@@ -213,22 +220,26 @@ def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Place
     Raises:
         BackendError: it cannot run that graph in parts.
     """
+    every = _wrong_regions(case, party, trace, None)
+    one_step = [place for place in every if place.is_step]
     places = [
         recheck_place(case, party, trace, narrow)
-        for place in _wrong_regions(case, party, trace, None)
+        for place in every
+        if not place.is_step
         for narrow in _find_between_steps(case, party, trace, place)
     ]
     if all(len(place.region) <= _FEW for place in places):
-        return places
+        return [*places, *one_step]
     if not party.levels:
-        return [_shrink_place(case, party, trace, place) for place in places]
+        return [*(_shrink_place(case, party, trace, place) for place in places), *one_step]
     for level in party.levels:
         try:
             narrow = _wrong_regions(case, party, trace, level)
         except PolygraphyException:
             continue
+        narrow = [place for place in narrow if not place.is_step]
         places = [_narrowest_place(place, narrow) for place in places]
-    return places
+    return [*places, *one_step]
 
 
 def _narrowest_place(place: Place, places: Sequence[Place]) -> Place:
@@ -276,6 +287,8 @@ def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place)
             tensor = nodes[-1].makes[0]
             if _is_flip(new_deviation, nodes) or _is_step(case, new_deviation, nodes):
                 continue
+            if _is_one_step(case, new_deviation, nodes, trace.values[tensor]):
+                continue
             if not is_explained_by_rounding(case, run, tensor, value, trace):
                 return Place(run, tensor, new_deviation, fused=True)
     return place
@@ -314,7 +327,8 @@ def _find_between_steps(
             return [place]
         off = deviation(value, trace.values[name])
         within = [nodes[index] for index in region]
-        if off.is_wrong and not _is_flip(off, within) and not _is_step(case, off, within):
+        is_step = _is_step(case, off, within) or _is_one_step(case, off, within, trace.values[name])
+        if off.is_wrong and not _is_flip(off, within) and not is_step:
             places.append(Place(region, name, off, fused=True))
     after = deviation(own_values[place.tensor], trace.values[place.tensor])
     is_all = after.is_wrong and _A_STEP * after.largest >= place.deviation.largest
@@ -350,6 +364,9 @@ def _wrong_regions(
         if _is_cut_off(case, name, isolated.values[name], trace):
             continue
         taking_part = missing_nodes(graph, region, rewritten.graph, name)
+        if _is_one_step(case, new_deviation, within, trace.values[name]):
+            places.append(Place(taking_part, name, new_deviation, fused=True, is_step=True))
+            continue
         explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
             is_explained_by_rounding(case, region, name, isolated.values[name], trace)
         )
@@ -361,7 +378,8 @@ def _wrong_regions(
         )
         if explained and not (jumps and new_deviation.share > _EVERYWHERE):
             continue
-        if not any(set(taking_part) <= set(place.region) for place in places):
+        known = [place for place in places if not place.is_step]
+        if not any(set(taking_part) <= set(place.region) for place in known):
             places.append(Place(taking_part, name, new_deviation, fused=True, explained=explained))
     return places
 
@@ -402,6 +420,15 @@ def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[Node]) -> boo
     return new_deviation.largest <= _A_STEP * step and new_deviation.share <= many
 
 
+def _is_one_step(
+    case: Case, new_deviation: Deviation, nodes: Sequence[Node], expected: Any
+) -> bool:
+    """Return whether nodes quantize their output to integers, and differ by at most one step from
+    the expected values, in any share of the elements."""
+    step = 0.0 if is_float_code(expected) else _quantization_step(case, nodes)
+    return bool(step) and new_deviation.largest <= _A_STEP * step
+
+
 def _table_share(new_deviation: Deviation) -> float:
     """Return the share of elements in which a lookup table may differ by a step; larger for few
     elements."""
@@ -415,7 +442,7 @@ def _quantization_step(case: Case, nodes: Sequence[Node]) -> float:
     """Return the step by which the last of some nodes quantizes its output; 0 if it does not, or
     has several scales."""
     for node in reversed(nodes):
-        if node.operator == "QuantizeLinear":
+        if node.op in _QUANTIZING or node.op.startswith("QLinear"):
             return 1.0
         if node.operator == "DequantizeLinear":
             weights = case.model.graph.constants

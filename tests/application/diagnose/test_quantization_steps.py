@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -12,11 +13,15 @@ from attrs import evolve
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.code_tensors import find_code_tensors
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.steps.quantized import code_steps
 from polygraphy.application.diagnose.steps.quantized.code_steps import report_code_steps
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.application.diagnose.wrong_nodes import wrong_nodes
 from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
@@ -32,15 +37,15 @@ FEEDS = [{"x": np.random.default_rng(1).standard_normal((8, SIZE)).astype(np.flo
 
 
 class Shifting(OnnxrtParty):
-    """Computes the third product with a constant added, as a kernel that rounds differently does.
+    """Computes products with a constant added, as a kernel that rounds differently does.
 
     Args:
-        steps: the constant, in quantization steps of the tensor behind.
+        steps: the constant of each product, in quantization steps of the tensor behind.
     """
 
     backend = "shifting"
 
-    def __init__(self, steps: float) -> None:
+    def __init__(self, steps: Mapping[int, float]) -> None:
         super().__init__()
         self.name = self.backend
         self._steps = steps
@@ -48,21 +53,20 @@ class Shifting(OnnxrtParty):
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
-        scale = next(
-            (numpy_helper.to_array(one) for one in copy.graph.initializer if one.name == "r2_s"),
-            None,
-        )
-        for node in [*copy.graph.node]:
-            if node.op_type == "MatMul" and node.output[0] == "p2" and scale is not None:
-                node.output[0] = "p2//plain"
-                shift = numpy_helper.from_array(np.float32(self._steps * scale), "shift")
-                copy.graph.initializer.append(shift)
-                at = [*copy.graph.node].index(node) + 1
-                copy.graph.node.insert(at, helper.make_node("Add", ["p2//plain", "shift"], ["p2"]))
+        scales = {one.name: numpy_helper.to_array(one) for one in copy.graph.initializer}
+        for number, steps in self._steps.items():
+            name, scale = f"p{number}", scales.get(f"r{number}_s")
+            for node in [*copy.graph.node] if scale is not None else ():
+                if node.op_type == "MatMul" and node.output[0] == name:
+                    node.output[0] = f"{name}//plain"
+                    shift = numpy_helper.from_array(np.float32(steps * scale), f"shift{number}")
+                    copy.graph.initializer.append(shift)
+                    add = helper.make_node("Add", [node.output[0], shift.name], [name])
+                    copy.graph.node.insert([*copy.graph.node].index(node) + 1, add)
         return super().load(copy, plain=plain, without=without)
 
 
-def found(steps: float) -> Kept:
+def found(steps: Mapping[int, float]) -> Kept:
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
         diagnose(build_quantized(), [OnnxrtParty(), Shifting(steps)], FEEDS)
@@ -70,14 +74,69 @@ def found(steps: float) -> Kept:
 
 
 def test_one_quantization_step_is_no_fault() -> None:
-    kept = found(0.01)
+    kept = found({2: 0.01})
     assert (kept.verdict, kept.culprits) == ("agree", [])
     assert "at most one quantization step in 1 tensor" in kept.summary
     assert "of the elements ('relu2')" in kept.summary
 
 
+def test_one_step_in_many_elements_is_no_fault() -> None:
+    kept = found({2: 0.5})
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+    share = float(kept.summary.split("in at most ")[1].split("%")[0])
+    assert 10 < share < 90
+
+
+def test_one_step_is_reported_beside_larger_differences() -> None:
+    kept = found({1: 0.5, 2: 9})
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["product2"]]
+    assert "at most one quantization step in 1 tensor" in kept.summary
+
+
+class Truncating(OnnxrtParty):
+    """Rounds down in QuantizeLinear."""
+
+    backend = "truncating"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        half = numpy_helper.from_array(np.float32(0.5), "half")
+        for node in [*copy.graph.node]:
+            if node.op_type == "QuantizeLinear" and node.input[0].startswith("r"):
+                name = f"{node.output[0]}//down"
+                before = [
+                    helper.make_node("Mul", [node.input[1], "half"], [f"{name}1"]),
+                    helper.make_node("Sub", [node.input[0], f"{name}1"], [name]),
+                ]
+                at = [*copy.graph.node].index(node)
+                node.input[0] = name
+                for one in reversed(before):
+                    copy.graph.node.insert(at, one)
+                if half.name not in [one.name for one in copy.graph.initializer]:
+                    copy.graph.initializer.append(half)
+        return super().load(copy, plain=plain, without=without)
+
+
+def test_isolated_nodes_one_step_off_are_marked() -> None:
+    case = Case(open_model(build_quantized()), "m.onnx", [], resolve(DiagnosisReports))
+    trace = trace_tensors(case, OnnxParty(), FEEDS[0])
+    places = wrong_nodes(case, Truncating(), trace)
+    assert places
+    assert all(place.is_step for place in places)
+
+
+def test_nodes_one_step_off_are_reported_and_not_accused(monkeypatch: Any) -> None:
+    monkeypatch.setattr(code_steps, "find_code_tensors", lambda _: Mock(tensors=[]))
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(build_quantized(), [OnnxrtParty(), Truncating()], FEEDS)
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+    assert "at most one quantization step in" in kept.summary
+
+
 def test_larger_differences_of_codes_name_the_node_and_the_backend() -> None:
-    kept = found(9)
+    kept = found({2: 9})
     [culprit] = kept.culprits
     assert (kept.verdict, culprit["party"], culprit["cause"]) == ("fault", "shifting", "kernel")
     assert culprit["nodes"] == [
@@ -102,7 +161,7 @@ def test_nodes_run_on_the_codes_that_they_are_given() -> None:
 def test_codes_of_outputs_that_match_are_compared() -> None:
     model = build_quantized()
     case = Case(
-        open_model(model), "m.onnx", [OnnxrtParty(), Shifting(3)], resolve(DiagnosisReports)
+        open_model(model), "m.onnx", [OnnxrtParty(), Shifting({2: 3})], resolve(DiagnosisReports)
     )
     agreed = Found(DiagnosisResult(AGREE), evolve(case, feed=FEEDS[0]))
     answer = report_code_steps(agreed, Request(None, lambda *_: agreed)).result

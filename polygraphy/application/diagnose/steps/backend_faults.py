@@ -46,7 +46,8 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import evidence, quantization, reasons, steps, titles
+from polygraphy.domain.quantization.code_tensors import CodeTensor, StepDifference
 from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -83,10 +84,12 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
     culprits: list[Culprit] = []
     mistaken: list[Culprit] = []
     unclear: list[Culprit] = []
+    one_step: list[StepDifference] = []
     for party in case.parties:
         if party is tensors.party:
             continue
-        places, votes = _find_places(case, party, tensors, differing)
+        places, votes, stepping = _find_places(case, party, tensors, differing)
+        one_step += [_step_difference(case, place) for place in stepping]
         jurors = {id(place): opinion.juror for place, opinion in votes if not opinion.reference}
         own_culprits: dict[int, Culprit] = {}
         for index in sorted(range(len(places)), key=lambda index: len(places[index].region)):
@@ -110,6 +113,7 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
         open_places = [place for place, opinion in votes if not opinion.juror]
         unclear += culprits_without_decision(case, open_places, party, tensors)
     result = _conclude(case, runs, tensors, culprits, mistaken, unclear)
+    result = _with_steps(result, one_step)
     return Found(result, case, ends=result.verdict == FAULT)
 
 
@@ -149,6 +153,26 @@ def _conclude(
     return result
 
 
+def _with_steps(result: DiagnosisResult, one_step: Sequence[StepDifference]) -> DiagnosisResult:
+    """Return a result with the codes that are one quantization step apart, which explain what
+    nothing else does."""
+    if not one_step:
+        return result
+    reason = quantization.steps_apart(one_step)
+    if result.verdict == INCONCLUSIVE and not result.culprits:
+        return evolve(result, verdict=AGREE, reason=reason)
+    return evolve(result, reason=join_statements(result.reason, reason))
+
+
+def _step_difference(case: Case, place: Place) -> StepDifference:
+    """Return the difference of codes that are one quantization step apart."""
+    node, off = case.model.nodes[place.region[-1]], place.deviation
+    values = (0, 1) if off.value is None or off.expected is None else (off.expected, off.value)
+    codes = int(values[0]), int(values[1])
+    tensor = CodeTensor(place.tensor, node.label, node.op, 0.0, 0.0)
+    return StepDifference(tensor, off.share, 1, tuple(off.where or ()), codes)
+
+
 def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
     """Return all tensors computed by the arbiter or, if it cannot, by a backend."""
     with case.attempt(titles.ALL_TENSORS) as notes:
@@ -183,9 +207,9 @@ def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[
 
 def _find_places(
     case: Case, party: SuspectedParty, trace: Trace, differing: Mapping[str, Deviation]
-) -> tuple[list[Place], list[tuple[Place, Vote]]]:
-    """Return the places where a backend differs from the arbiter, and the votes of a third backend
-    on them.
+) -> tuple[list[Place], list[tuple[Place, Vote]], list[Place]]:
+    """Return the places where a backend differs from the arbiter, the votes of a third backend on
+    them, and the places where codes are at most one quantization step apart.
     """
     is_hidden = any(relative_error(case, name, off) > SMALL for name, off in differing.items())
     with case.attempt(titles.marked_tensors(party.name)) as notes:
@@ -200,9 +224,10 @@ def _find_places(
         except REFUSALS as error:
             notes.append(steps.cannot_return_tensors(error))
     single: list[Place] = []
+    stepping: list[Place] = []
     with case.attempt(titles.node_by_node(party.name)) as notes:
         try:
-            single = wrong_nodes(case, party, trace)
+            single, stepping = _without_steps(wrong_nodes(case, party, trace))
             notes.append(steps.wrong_nodes(len(single), len(case.model.nodes)))
         except REFUSALS as error:
             notes.append(steps.cannot_run_nodes(party.name, error))
@@ -210,15 +235,24 @@ def _find_places(
     votes = [*zip(single, _ask_jurors(case, single, party, trace))]
     single = [place for place, opinion in votes if opinion.party]
     if not party.rewrites:
-        return single, votes
+        return single, votes, stepping
     with case.attempt(titles.rewritten_graph(party.name)) as notes:
         try:
-            fused = wrong_regions(case, party, trace)
+            fused, stepping_regions = _without_steps(wrong_regions(case, party, trace))
+            known = {index for place in stepping for index in place.region}
+            stepping += [place for place in stepping_regions if not known & {*place.region}]
             notes.append(steps.wrong_regions(len(fused)))
         except REFUSALS as error:
             fused = []
             notes.append(steps.cannot_run_parts(error))
-    return [*single, *(place for place in fused if not wrong & {*place.region})], votes
+    places = [*single, *(place for place in fused if not wrong & {*place.region})]
+    return places, votes, stepping
+
+
+def _without_steps(places: Sequence[Place]) -> tuple[list[Place], list[Place]]:
+    """Return the places with larger differences, and those where codes are one step apart."""
+    larger = [place for place in places if not place.is_step]
+    return larger, [place for place in places if place.is_step]
 
 
 def _ask_jurors(

@@ -16,18 +16,14 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.wrong_nodes import COARSELY, ONE_STEP
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
-from polygraphy.domain.model.regions import BOUNDED
 from polygraphy.domain.quantization.code_tensors import CodeTensor, StepDifference, step_differences
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import CodeTensors, SuspectedParty, find_code_tensors
 
-_FUNCTIONS = BOUNDED | {"Gelu", "LayerNormalization", "QLinearSigmoid", "QLinearSoftmax", "Sqrt"}
-"""Functions that backends compute by a table, or approximate."""
 _MOST_OF_ERROR = 0.25
 """The first node with this share of the error of the last one has computed it; the nodes after it
 pass it on.
@@ -112,21 +108,14 @@ def _compare_codes(
                 culprits.append(culprit)
         if not culprits:
             return Skip("codes differ by several steps, and nothing available can decide")
-        return Found(DiagnosisResult(FAULT, culprits), case)
-    if any(
-        step_difference.share > _share_limit(step_difference.tensor.op) for step_difference in every
-    ):
-        return Skip("codes differ too often for a function that is exact")
+        one_step = [difference for difference in every if difference.steps == 1]
+        reason = words.steps_apart(one_step) if one_step else ""
+        return Found(DiagnosisResult(FAULT, culprits, reason=reason), case)
     if search.has_float_differences:
         return Skip("float nodes differ on equal codes")
     if not every or not all(search.is_exact(*step_difference) for step_difference in outputs):
         return Skip("marking codes changes the outputs")
     return Found(DiagnosisResult(AGREE, reason=words.steps_apart(every)), case)
-
-
-def _share_limit(op: str) -> float:
-    """Return the share of elements that may differ by one step, by operator."""
-    return COARSELY if op in _FUNCTIONS else ONE_STEP
 
 
 def _relative_error(value: Any, expected: Any) -> float:
