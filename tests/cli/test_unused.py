@@ -41,6 +41,8 @@ def test_what_no_call_of_the_program_takes_is_named(
         "inspect data a.json -n 3",
         "check accuracy a.json --l2-threshold 3",
         "surgeon extract m.onnx --inputs x --outputs y --shape-inference",
+        "diagnose m.onnx --onnxrt --within 0.1",  # An error says what is missing.
+        "diagnose m.onnx --onnxrt --metric kl --save n.onnx --budget 9",
     ],
 )
 def test_what_is_used_or_is_the_default_is_not(

@@ -259,7 +259,8 @@ def _goal(
     """Return the accuracy goal for a quantized model; None if none is set.
 
     Raises:
-        UsageError: there is no reference, no such metric, or an option without `within`.
+        UsageError: there is no reference, no such metric, a target that the metric never reaches,
+            or an option without `within`.
     """
     if within is None:
         if metric is not None or save is not None or budget is not None:
@@ -272,6 +273,8 @@ def _goal(
         return QuantizedGoal(within, metric, name, save, budget)
     if metric not in (None, "rms", *BUILT_IN):
         raise errors.unknown_metric(metric, BUILT_IN)
+    if within < 0 and metric != "sqnr":  # The noise in dB is negative.
+        raise errors.negative_goal(within, metric or "rms")
     if metric in (None, "rms"):
         return QuantizedGoal(within, save=save, seconds=budget)
     return QuantizedGoal(within, BUILT_IN[str(metric)], str(metric), save, budget)

@@ -155,7 +155,6 @@ class QuantizedOptions(Options):
     within: float | None = option(
         "--within",
         kind=Number(),
-        needs="--reference",
         feeds="diagnose.within",
         help="Target: largest acceptable value of --metric for a quantized model. Find the"
         " parameter that is wrong, or the smallest set of nodes that must stay in float.",
@@ -164,7 +163,6 @@ class QuantizedOptions(Options):
         "--metric",
         kind=MetricName(("rms", "sqnr", "top1", "kl")),
         reads="Script",
-        needs="--within",
         feeds="diagnose.metric",
         help="Metric, smaller is better: rms (error over reference, worst output), sqnr (noise in"
         " dB), top1 (share of rows with a different largest element), kl, or a function that takes"
@@ -174,7 +172,6 @@ class QuantizedOptions(Options):
     save: str | None = option(
         "--save",
         writes=True,
-        needs="--within",
         kind=Text("MODEL"),
         feeds="diagnose.save",
         help="Save the model that reaches --within: with corrected parameters, or with a few nodes"
@@ -182,7 +179,6 @@ class QuantizedOptions(Options):
     )
     budget: float | None = option(
         "--budget",
-        needs="--within",
         kind=Number(minimum=0),
         feeds="diagnose.budget",
         help="Time limit in seconds for the search of --within.",

@@ -57,16 +57,22 @@ class RmsRatio:
     def __init__(self, layouts: Callable[[str], Layout | None] = lambda name: None) -> None:
         """Set the function that returns the parts of an output."""
         self._layouts = layouts
+        self._reference: Outputs | None = None
+        self._sizes: dict[tuple[str, int], list[tuple[int, Any, float]]] = {}
+        self._masks: dict[tuple[str, tuple[int, ...]], list[tuple[int, Any]]] = {}
 
     def __call__(self, outputs: Outputs, reference: Outputs) -> float:
         """Return the ratio; infinite if outputs have infinities or NaN that the reference lacks."""
+        if reference is not self._reference:  # A search compares hundreds of sets with the same.
+            self._reference, self._sizes = reference, {}
         return max((self._of(name, outputs, reference) for name in reference), default=0.0)
 
     def _of(self, name: str, outputs: Outputs, reference: Outputs) -> float:
         """Return the largest error of a part of an output, relative to the RMS of that part."""
         errors: dict[int, float] = {}
         sizes: dict[int, float] = {}
-        for sample, expected_sample in zip(outputs.samples, reference.samples):
+        pairs = zip(outputs.samples, reference.samples)
+        for index, (sample, expected_sample) in enumerate(pairs):
             if name not in sample:
                 continue
             value, expected = np.asarray(sample[name]), np.asarray(expected_sample[name])
@@ -74,23 +80,38 @@ class RmsRatio:
                 if not np.array_equal(value, expected):
                     return inf
                 continue
-            value, expected = value.astype(np.float64), expected.astype(np.float64)
+            value = value.astype(np.float64)
             with np.errstate(all="ignore"):
-                error = np.square(value - expected)
+                error = np.square(value - expected.astype(np.float64))
                 total = float(np.sum(error))
             if not isfinite(total):  # Only then it matters which elements are not finite.
-                finite = np.isfinite(expected)
+                finite = np.isfinite(expected.astype(np.float64))
                 if not np.array_equal(np.isfinite(value), finite):
                     return inf
-                error, expected = np.where(finite, error, 0.0), np.where(finite, expected, 0.0)
+                error = np.where(finite, error, 0.0)
                 total = float(np.sum(error))
-            size = np.square(expected)
-            for number, at in self._parts(name, expected.shape):
+            for number, at, size in self._part_sizes(name, index, expected):
                 part = total if at is ... else float(np.sum(error[at]))
                 errors[number] = errors.get(number, 0.0) + part
-                sizes[number] = sizes.get(number, 0.0) + float(np.sum(size[at]))
+                sizes[number] = sizes.get(number, 0.0) + size
         ratios = [_ratio(errors[number], sizes[number]) for number in errors]
         return max(ratios, default=0.0)
+
+    def _part_sizes(self, name: str, index: int, expected: Any) -> list[tuple[int, Any, float]]:
+        """Return number, mask and sum of squares of each part of an expected output, given the
+        index of the input; elements that are not finite count as 0.
+        """
+        if (name, index) not in self._sizes:
+            key = name, expected.shape
+            if key not in self._masks:
+                self._masks[key] = [*self._parts(*key)]
+            exact = expected.astype(np.float64)
+            with np.errstate(all="ignore"):
+                size = np.square(np.where(np.isfinite(exact), exact, 0.0))
+            self._sizes[name, index] = [
+                (number, at, float(np.sum(size[at]))) for number, at in self._masks[key]
+            ]
+        return self._sizes[name, index]
 
     def _parts(self, name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, Any]]:
         """Yield number and mask of each part of an output."""

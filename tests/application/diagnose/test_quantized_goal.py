@@ -366,6 +366,12 @@ def test_the_metrics_that_are_built_in() -> None:
     assert BUILT_IN["sqnr"](right, right) == -np.inf
 
 
+def test_the_rms_ratio_follows_its_reference() -> None:
+    ratio, values = RmsRatio(), Outputs([{"y": np.array([1.0, 1])}])
+    references = [Outputs([{"y": np.array([size, size])}]) for size in (2.0, 4.0)]
+    assert [ratio(values, one) for one in (*references, *references)] == [0.5, 0.75] * 2
+
+
 @pytest.mark.parametrize("metric", ["top1", "kl", "sqnr"])
 def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
     model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.05))
@@ -390,6 +396,8 @@ def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
         ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
         ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
+        ({"within": -1.0}, UsageError, "--within -1 cannot be reached: rms is never negative"),
+        ({"within": -0.5, "metric": "kl"}, UsageError, "kl is never negative"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
         ({"reference": build_quantized()}, UsageError, "--within needs a quantized model"),
     ],

@@ -53,6 +53,14 @@ def no_float_model() -> UsageError:
     )
 
 
+def negative_goal(within: float, metric: str) -> UsageError:
+    """Return the error that a target is below the least value of its metric."""
+    return UsageError(
+        f"--within {within:g} cannot be reached: {metric} is never negative.",
+        hint="Pass a positive number, such as 0.1.",
+    )
+
+
 def unknown_metric(name: Any, known: Iterable[str]) -> UsageError:
     """Return the error that a metric does not exist."""
     return UsageError(
