@@ -207,9 +207,10 @@ def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
         if any(place.region == region for place in places):
             continue  # Another output of the same.
         within = [nodes[index] for index in region]
-        if not _is_flip(new_deviation, within):
-            is_step = _is_one_step(case, new_deviation, within, trace.values[name])
-            places.append(Place(region, name, new_deviation, len(region) > 1, is_step=is_step))
+        is_flip = _is_flip(new_deviation, within)
+        is_step = _is_one_step(case, new_deviation, within, trace.values[name])
+        if is_step or not is_flip:
+            places.append(Place(region, name, new_deviation, len(region) > 1, is_flip, is_step))
     return places
 
 

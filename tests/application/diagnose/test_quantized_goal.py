@@ -315,6 +315,15 @@ def test_products_that_saturate_are_not_a_sensitive_node() -> None:
     assert (kept.verdict, culprit["cause"], culprit["party"]) == ("fault", "saturation", "onnxrt")
 
 
+def test_products_that_saturate_are_named_between_two_backends() -> None:
+    kept, other = Kept(), OnnxrtParty(graph_optimization_level="DISABLE_ALL", name="other")
+    with bind(Findings, kept):
+        diagnose(build_quantized(), [SaturatingParty(), other], FEEDS)
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["cause"], culprit["party"]) == ("fault", "saturation", "onnxrt")
+    assert "the difference from the other backend, relative to the RMS, falls" in str(culprit)
+
+
 class RefusingParty(OnnxrtParty):
     """Refuses a quantized model without saturation, and without rewrites."""
 
@@ -430,7 +439,7 @@ def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs()
 
 
 def test_a_target_that_float_misses_is_reported() -> None:
-    kept = found(build_quantized(), within=-1.0, metric="rms")
+    kept = found(build_quantized(), within=0.1, metric=lambda values, right: 0.5)
     assert kept.verdict == "inconclusive"
 
 

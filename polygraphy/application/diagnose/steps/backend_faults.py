@@ -84,12 +84,12 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
     culprits: list[Culprit] = []
     mistaken: list[Culprit] = []
     unclear: list[Culprit] = []
-    one_step: list[StepDifference] = []
+    one_step: list[Place] = []
     for party in case.parties:
         if party is tensors.party:
             continue
         places, votes, stepping = _find_places(case, party, tensors, differing)
-        one_step += [_step_difference(case, place) for place in stepping]
+        one_step += stepping
         jurors = {id(place): opinion.juror for place, opinion in votes if not opinion.reference}
         own_culprits: dict[int, Culprit] = {}
         for index in sorted(range(len(places)), key=lambda index: len(places[index].region)):
@@ -113,7 +113,7 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
         open_places = [place for place, opinion in votes if not opinion.juror]
         unclear += culprits_without_decision(case, open_places, party, tensors)
     result = _conclude(case, runs, tensors, culprits, mistaken, unclear)
-    result = _with_steps(result, one_step)
+    result = _with_steps(case, result, one_step)
     return Found(result, case, ends=result.verdict == FAULT)
 
 
@@ -153,13 +153,14 @@ def _conclude(
     return result
 
 
-def _with_steps(result: DiagnosisResult, one_step: Sequence[StepDifference]) -> DiagnosisResult:
-    """Return a result with the codes that are one quantization step apart, which explain what
-    nothing else does."""
+def _with_steps(case: Case, result: DiagnosisResult, one_step: Sequence[Place]) -> DiagnosisResult:
+    """Return a result with the codes that are one quantization step apart. If more of them are than
+    rounding explains, they explain what nothing else does."""
     if not one_step:
         return result
-    reason = quantization.steps_apart(one_step)
-    if result.verdict == INCONCLUSIVE and not result.culprits:
+    reason = quantization.steps_apart([_step_difference(case, place) for place in one_step])
+    is_more = not all(place.explained for place in one_step)
+    if result.verdict == INCONCLUSIVE and not result.culprits and is_more:
         return evolve(result, verdict=AGREE, reason=reason)
     return evolve(result, reason=join_statements(result.reason, reason))
 

@@ -190,6 +190,8 @@ def products_saturate(metric: str, before: float, after: float) -> str:
     )
 
 
+DIFFERENCE = "the difference from the other backend, relative to the RMS,"
+"""What falls if the products of a backend are exact."""
 AVOID_SATURATION = (
     "Quantize with reduce_range=True (7-bit weights), or set the session option"
     " 'session.x64quantprecision' to '1', which is slower. A CPU with VNNI is not affected."

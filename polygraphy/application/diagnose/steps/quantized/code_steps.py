@@ -7,6 +7,7 @@ not cause the next. One run shows all nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
 from polygraphy.domain.quantization.code_tensors import CodeTensor, StepDifference, step_differences
+from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import CodeTensors, SuspectedParty, find_code_tensors
 
@@ -28,6 +30,12 @@ _MOST_OF_ERROR = 0.25
 """The first node with this share of the error of the last one has computed it; the nodes after it
 pass it on.
 """
+_CLOSER = 0.5
+"""Products saturate if exact ones leave at most this share of the difference between backends.
+Chosen, not measured.
+"""
+_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators whose products of eight bits may saturate."""
 _MOST = 8
 """At most this many nodes are named."""
 
@@ -49,6 +57,62 @@ def explain_by_quantization_steps(case: Case, runs: BackendRuns) -> StepOutcome:
         except REFUSALS as error:
             notes.append(words.codes_not_compared(error))
             return Skip("codes cannot be compared")
+
+
+def explain_by_saturated_products(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return the result that products of a backend saturate on this CPU, if with exact products its
+    outputs are much closer to those of all others.
+    """
+    if runs.has_nan or not runs.compared.differs or len(runs.outputs) < 2:
+        return Skip("outputs do not differ, or are not finite")
+    codes = find_code_tensors(case.model.proto)
+    if not codes.tensors:
+        return Skip("the model is not quantized")
+    number = runs.compared.number
+    feed, ratio = runs.request.feeds[number], RmsRatio()
+    for index, sets in runs.outputs.items():
+        party = case.parties[index]
+        exact = getattr(party, "with_exact_products", lambda: None)()
+        if exact is None:
+            continue
+        try:
+            values = exact.load(case.model.proto)(feed)
+        except REFUSALS:
+            continue
+        if not case.differing(values, sets[number]):
+            continue  # Products are exact, as on every CPU with VNNI.
+        others = [Outputs([one[number]]) for at, one in runs.outputs.items() if at != index]
+        before, after = (
+            max(ratio(Outputs([mine]), other) for other in others)
+            for mine in (sets[number], values)
+        )
+        if after > _CLOSER * before:
+            continue
+        node, op = _saturating_node(case, codes, party, exact, feed)
+        facts = [words.products_saturate(words.DIFFERENCE, before, after)]
+        remedy = Remedy(None, True, words.AVOID_SATURATION)
+        culprit = Culprit([node], None, party.name, "saturation", facts=facts, remedy=remedy, op=op)
+        return Found(DiagnosisResult(FAULT, [culprit]), case)
+    return Skip("products do not saturate")
+
+
+def _saturating_node(
+    case: Case, codes: CodeTensors, party: SuspectedParty, exact: SuspectedParty, feed: Feed
+) -> tuple[str, str]:
+    """Return name and operator of the node whose codes differ most from those of exact products;
+    of the first product if no codes differ.
+    """
+    differences: Sequence[StepDifference] = ()
+    with suppress(*REFUSALS):
+        differences = CodeSearch(case, codes, exact, feed).compare(party)
+    worst = max(differences, key=lambda difference: difference.steps, default=None)
+    if worst is not None:
+        for node in codes.float_nodes(worst.tensor.name):
+            if node.op in _PRODUCTS:
+                return node.name, node.op
+        return worst.tensor.node, worst.tensor.op
+    first = next((node for node in case.model.nodes if node.op in _PRODUCTS), case.model.nodes[0])
+    return first.label, first.op
 
 
 def report_code_steps(found: Found, request: Request) -> Found:
