@@ -112,7 +112,7 @@ def _trace_suspect(
             return evolve(suspect, nodes=last[:1], change=fact)
     ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
     same_op_indices = tuple(index for index in indices if model.nodes[index].op in ops)
-    return evolve(suspect, nodes=same_op_indices if len(same_op_indices) == 1 else indices)
+    return _traced(suspect, same_op_indices if len(same_op_indices) == 1 else indices)
 
 
 def _nodes_behind_weights(
@@ -221,10 +221,11 @@ def _reads_only(model: Graph, nodes: tuple[int, ...], kept_names: Iterable[str])
 
 
 def is_open_trace(suspect: Suspect, model: Graph) -> bool:
-    """Return whether a suspect is a folded weight of unknown origin; a weight that several nodes
-    read belongs to all of them."""
+    """Return whether a suspect is one of several nodes: an attribute or operator of what was fused,
+    or a folded weight of unknown origin. A weight that several nodes read belongs to all of them.
+    """
     is_folded = suspect.weights and not any(name in model.constants for name, _ in suspect.weights)
-    return bool(is_folded) and len(suspect.nodes) > 1
+    return suspect.is_any or (bool(is_folded) and len(suspect.nodes) > 1)
 
 
 def _trace_folded(
@@ -412,9 +413,12 @@ def _attribute(
         )
         if scaling:
             return evolve(suspect, nodes=scaling, cause="weight")
+    if name in _OF_ACTIVATION:
+        return _activation(suspect, pairing, model, indices)
+    narrowed = _nodes_behind_weights(suspect, pairing, model, indices)
     changed_indices = tuple(
         index
-        for index in indices
+        for index in narrowed
         if attribute is not None
         and any(
             attribute_of_twin.name == name
@@ -423,11 +427,45 @@ def _attribute(
         )
     )
     if changed_indices:
-        return evolve(suspect, nodes=changed_indices)
-    if name in _OF_ACTIVATION:
-        last = tuple(index for index in indices if model.nodes[index].op not in ("Conv", "Gemm"))
-        return evolve(suspect, nodes=last[-1:] or indices)
-    return evolve(suspect, nodes=indices)
+        return _traced(suspect, changed_indices)
+    return _traced(suspect, narrowed)
+
+
+def _activation(
+    suspect: Suspect, pairing: Pairing, model: Graph, indices: tuple[int, ...]
+) -> Suspect:
+    """Return a difference in the activation of a fused node as the model node that is this
+    activation, or after which it is missing."""
+    [(index, twin), *_] = suspect.twins
+    own, expected = (
+        str(node.attribute("activation", ""))
+        for node in (pairing.model.nodes[index], pairing.reference.nodes[twin])
+    )
+    narrowed = _nodes_behind_weights(suspect, pairing, model, indices)
+    weighed = [position for position in narrowed if model.nodes[position].op in _WEIGHED]
+    if len(weighed) != 1:
+        return _traced(suspect, narrowed)
+    norm = _norm_behind(model, weighed[0], indices)
+    last = weighed[0] if norm is None else norm
+    if expected and not own:
+        change = changes.missing_node(expected, [model.nodes[last].op])
+        return evolve(suspect, nodes=(last,), cause="structure", change=change, attribute="")
+    read = {
+        reader for name in model.nodes[last].outputs for reader, _ in model.readers.get(name, ())
+    }
+    if len(read) != 1:
+        return _traced(suspect, narrowed)
+    behind = tuple(read)
+    if own == expected:
+        return evolve(suspect, nodes=behind)
+    op = model.nodes[behind[0]].op
+    change = changes.other_operator(op, expected) if expected else changes.extra_node(op)
+    return evolve(suspect, nodes=behind, cause="structure", change=change, attribute="")
+
+
+def _traced(suspect: Suspect, nodes: tuple[int, ...]) -> Suspect:
+    """Return a suspect with the nodes that its own nodes replaced, of which one is at fault."""
+    return evolve(suspect, nodes=nodes, is_any=len(nodes) > len(suspect.nodes))
 
 
 def _single_element(model: Graph, name: str) -> float | None:

@@ -32,6 +32,8 @@ _DIGITS = 16
 """Epsilons by which folded weights may differ: the rounding limit of one operator."""
 _TINY = 1e-2
 """Largest number that counts as an epsilon, which keeps a denominator away from zero."""
+WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Operators whose bias may be missing."""
 _GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
 """Operators before which an epsilon is added."""
 
@@ -50,6 +52,7 @@ class Suspect:
         inner: the names of the nodes in the body of a node that have it, if it is in one.
         op: the operator of the last of these.
         attribute: the name of the attribute that differs, if one does.
+        is_any: whether only one of the nodes has it, and it is not known which.
     """
 
     nodes: tuple[int, ...]
@@ -60,6 +63,7 @@ class Suspect:
     inner: tuple[str, ...] = ()
     op: str = ""
     attribute: str = ""
+    is_any: bool = False
 
 
 def suspect_names(side: Graph, suspect: Suspect) -> list[str]:
@@ -509,6 +513,37 @@ def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> CopyPlan:
         else:
             plan.replace(index, twin_index)
     return CopyPlan(tuple(plan.nodes), plan.weights)
+
+
+def copies_more(pairing: Pairing, chosen: Sequence[Suspect]) -> bool:
+    """Return whether restoring structural differences also copies other weights, or other nodes
+    that have weights, so that these may be the fault."""
+    restored = {twins for suspect in chosen if suspect.weights for twins in suspect.twins}
+    constants = pairing.reference.constants
+    for suspect in chosen:
+        if suspect.cause != "structure" or not suspect.twins:
+            continue
+        new = [copy for copy in plan_copies(pairing, [suspect]).nodes if copy.replaces is None]
+        nodes = [pairing.reference.nodes[pairing.reference.computed[copy.twin]] for copy in new]
+        with_weights = [node for node in nodes if any(name in constants for name in node.inputs)]
+        if len(with_weights) > (suspect.change.kind == "missing_node"):
+            return True
+        replaced = {*suspect.twins} - restored
+        if any(_has_other_weights(pairing, *twins) for twins in replaced):
+            return True
+    return False
+
+
+def _has_other_weights(pairing: Pairing, index: int, twin_index: int) -> bool:
+    """Return whether two nodes have different weights at the same position."""
+    model, reference = pairing.model, pairing.reference
+    return any(
+        name in model.constants
+        and twin in reference.constants
+        and model.digest(name) != reference.digest(twin)
+        and not _is_rounding(model.constants[name].values, reference.constants[twin].values)
+        for name, twin in zip(model.nodes[index].inputs, reference.nodes[twin_index].inputs)
+    )
 
 
 class _Plan:

@@ -574,3 +574,37 @@ def test_a_model_that_copies_its_weights_is_searched_though_its_tensors_are_larg
     found = find_divergences(case, models[1], party, feed, feed, goal)
     assert found is not None
     assert [place.border.tensor for place in found.places] == ["y"]
+
+
+def convolutions(*, is_bias_apart: bool, lost: int | None = None) -> onnx.ModelProto:
+    """Return nine convolutions with activations; biases are inputs, or sums behind them."""
+    random, node = np.random.RandomState(0), helper.make_node
+    nodes, weights, read = [], {}, "x"
+    for layer in range(9):
+        names = [f"w{layer}", f"b{layer}"]
+        weights[names[0]] = (random.randn(4, 4, 1, 1) / 2).astype(np.float32)
+        bias = random.randn(4).astype(np.float32)
+        weights[names[1]] = bias.reshape(4, 1, 1) if is_bias_apart else bias
+        given = names[: 1 if is_bias_apart or layer == lost else 2]
+        made = f"c{layer}"
+        nodes.append(node("Conv", [read, *given], [f"p{layer}" if is_bias_apart else made], made))
+        if is_bias_apart:
+            nodes.append(node("Add", [names[1], f"p{layer}"], [made], f"sum{layer}"))
+        nodes.append(node("LeakyRelu", [made], [f"a{layer}"], f"leaky{layer}"))
+        read = f"a{layer}"
+    nodes.append(node("Identity", [read], ["y"], "end"))
+    used = {each for one in nodes for each in one.input}
+    held = {name: array for name, array in weights.items() if name in used}
+    shape = [1, 4, 3, 3]
+    return make("convolutions", nodes, [value("x", shape)], [value("y", shape)], weights=held)
+
+
+def test_a_lost_bias_is_named_by_its_convolution_and_not_by_the_node_behind() -> None:
+    kept = Kept()
+    feed = {"x": np.random.RandomState(1).randn(1, 4, 3, 3).astype(np.float32)}
+    with bind(Findings, kept):
+        model, reference = convolutions(is_bias_apart=False, lost=4), convolutions(
+            is_bias_apart=True
+        )
+        diagnose(model, [OnnxrtParty()], [feed], reference)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["c4"]]

@@ -172,6 +172,67 @@ def test_a_node_that_is_missing_behind_fused_nodes_is_missing_beside_the_last_of
     assert [model.nodes[index].name for index in suspect.nodes] == ["norm"]
 
 
+def activated(*activations: str) -> Graph:
+    """Convolutions with these activations; nothing stands behind one whose name is empty."""
+    nodes, held, read = [], [], "x"
+    for number, op in enumerate(activations):
+        held.append(
+            weight(f"w{number}", np.random.default_rng(number).standard_normal((4, 4, 1, 1)))
+        )
+        nodes.append(Node(f"conv{number}", "Conv", "", (read, f"w{number}"), (f"c{number}",)))
+        if op:
+            nodes.append(Node(f"act{number}", op, "", (f"c{number}",), (f"a{number}",)))
+        read = nodes[-1].outputs[0]
+    nodes.append(Node("last", "Flatten", "", (read,), ("y",)))
+    return Graph(
+        inputs=(Tensor("x"),), outputs=(Tensor("y"),), weights=tuple(held), nodes=tuple(nodes)
+    )
+
+
+def in_blocks(graph: Graph, *activations: str) -> Graph:
+    """The same with fused convolutions whose data have another layout, under other names."""
+    nodes, read = [], "x"
+    for number, op in enumerate(activations):
+        attributes = (Attribute("activation", "string", op),) if op else ()
+        made = f"reordered{number}"
+        nodes.append(
+            Node(f"f{number}", "Conv", "com.nchwc", (read, f"w{number}"), (made,), attributes)
+        )
+        read = made
+    nodes.append(Node("last", "Flatten", "", (read,), ("y",)))
+    return evolve(graph, nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize(
+    ("made", "right", "node", "change"),
+    [
+        (("", "Relu"), ("HardSwish", "Relu"), "conv0", "missing_node"),
+        (("Relu", ""), ("Relu", "HardSwish"), "conv1", "missing_node"),
+        (("Relu", "Relu"), ("Relu", ""), "act1", "extra_node"),
+        (("Relu", "Tanh"), ("Relu", "HardSwish"), "act1", "other_operator"),
+    ],
+)
+def test_an_activation_is_named_where_the_fused_nodes_have_no_tensor_in_common(
+    made, right, node, change
+):
+    model = activated(*made)
+    pairing = pair_graphs(in_blocks(model, *made), in_blocks(activated(*right), *right))
+    [suspect] = trace_suspects(suspects(pairing), pairing, model)
+    assert [model.nodes[index].label for index in suspect.nodes] == [node]
+    assert (suspect.cause, suspect.change.kind) == ("structure", change)
+    assert not is_open_trace(suspect, model)
+
+
+def test_an_activation_of_one_of_several_equal_convolutions_is_of_any_of_them():
+    model, right = activated("", "Relu"), activated("HardSwish", "Relu")
+    same = {one.name: evolve(one, values=model.weights[0].values) for one in model.weights}
+    model, right = (evolve(one, weights=tuple(same.values())) for one in (model, right))
+    pairing = pair_graphs(in_blocks(model, "", "Relu"), in_blocks(right, "HardSwish", "Relu"))
+    [suspect] = trace_suspects(suspects(pairing), pairing, model)
+    assert is_open_trace(suspect, model)
+    assert {"conv0", "conv1"} <= {model.nodes[index].label for index in suspect.nodes}
+
+
 def sequential_blocks(count: int, alike: bool, **fault: float) -> Graph:
     """Convolutions, each with a normalization and Relu; `fault` is in the second of them."""
     nodes, held = [], []

@@ -7,7 +7,12 @@ import pytest
 from attrs import evolve
 
 from polygraphy.domain.diagnosis.pairing import pair_graphs
-from polygraphy.domain.diagnosis.two_models import change_of_weight, plan_copies, suspects
+from polygraphy.domain.diagnosis.two_models import (
+    change_of_weight,
+    copies_more,
+    plan_copies,
+    suspects,
+)
 from polygraphy.domain.model.graph import (
     Attribute,
     Graph,
@@ -239,3 +244,27 @@ def test_exchanged_outputs_are_a_difference_of_the_nodes_that_compute_them(kind:
         assert [copy.outputs for copy in copies] == [("state", "other")]
     else:
         assert made == {"state": ("a",), "other": ("b",)}
+
+
+@pytest.mark.parametrize(("factor", "copies"), [(1.0, False), (2.0, True)])
+def test_a_missing_node_is_no_proof_if_another_weight_is_copied_with_it(
+    factor: float, copies: bool
+) -> None:
+    """A product behind the missing node is copied with its weight."""
+    held = weight("w", np.random.default_rng(0).standard_normal((4, 4)))
+    before = Node("relu", "Relu", "", ("x",), ("a",))
+    product = Node("product", "MatMul", "", ("a", "w"), ("y",))
+    model = Graph(
+        inputs=(Tensor("x"),), outputs=(Tensor("y"),), weights=(held,), nodes=(before, product)
+    )
+    halved = Node("halve", "Mul", "", ("a", "half"), ("h",))
+    reference = evolve(
+        model,
+        weights=(weight("w", held.values * factor), weight("half", [0.5])),
+        nodes=(before, halved, evolve(product, inputs=("h", "w"))),
+    )
+    pairing = pair_graphs(model, reference)
+    differing = suspects(pairing)
+    missing = [one for one in differing if one.change.kind == "missing_node"]
+    assert copies_more(pairing, missing) == copies
+    assert not copies_more(pairing, differing)

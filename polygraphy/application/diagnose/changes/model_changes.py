@@ -27,6 +27,7 @@ from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, is_quantized
+from polygraphy.domain.diagnosis.two_models import WEIGHTED
 from polygraphy.domain.diagnosis.variants import Variant, output_swaps
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
@@ -562,6 +563,24 @@ def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) 
     return node if read == {instead} else None
 
 
+def _without_bias(case: Case, variant: Variant) -> Node | None:
+    """Return the node with weights after which only an Add is missing; else None."""
+    if variant.change.kind != "missing_node" or variant.change.values["op"] != "Add":
+        return None
+    graph = case.model.graph
+    reader = graph.nodes[graph.computed[output_name(variant)]]
+    moved = [name for name, other in zip(reader.inputs, variant.node.inputs) if name != other]
+    # A bias of either operand of a sum has the same effect.
+    operands = reader.inputs if reader.op == "Add" else moved
+    makers = [
+        case.model.nodes[graph.producers[name]]
+        for name in operands
+        if name in graph.producers and len(graph.readers.get(name, ())) == 1
+    ]
+    weighted = [node for node in makers if node.operator in WEIGHTED]
+    return weighted[0] if len(weighted) == 1 else None
+
+
 def _culprit_of_change(
     case: Case, reason: Explanation, equal_tensors: Mapping[str, str]
 ) -> Culprit:
@@ -583,6 +602,12 @@ def _culprit_of_change(
         ]
         return Culprit([extra.label], extra.makes[0], MODEL, "structure", facts=[*facts, proof],
                        remedy=remedy, op=extra.operator)  # fmt: skip
+    if (maker := _without_bias(case, variant)) is not None:
+        change = changes.missing_node("Add", [maker.operator])
+        return Culprit([maker.label], maker.makes[0], MODEL, "structure",
+                       facts=[evidence.change_of_node(change), proof],
+                       remedy=Remedy(None, True, remedies.undo([change])),
+                       op=maker.operator)  # fmt: skip
     names = [case.model.nodes[index].label for index in reason.others]
     facts = [evidence.change_of_node(variant.change), proof]
     if names:

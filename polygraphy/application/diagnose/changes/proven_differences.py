@@ -18,8 +18,10 @@ class Differences:
         culprits: the nodes that differ.
         repaired: makes the model with these differences mended; None where that is not known.
         is_open: whether one of the culprits is several nodes, of which it is not known which it is.
+        is_mixed: whether copying the differences also copied more than they name.
     """
 
     culprits: Sequence[Culprit] = ()
     repaired: Callable[[], OpenModel | None] | None = None
     is_open: bool = False
+    is_mixed: bool = False

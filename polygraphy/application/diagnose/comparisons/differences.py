@@ -16,7 +16,12 @@ from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.fused import expand_replacement, is_open_trace, trace_suspects
 from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs
-from polygraphy.domain.diagnosis.two_models import Suspect, suspect_names, suspects
+from polygraphy.domain.diagnosis.two_models import (
+    Suspect,
+    copies_more,
+    suspect_names,
+    suspects,
+)
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.graph import Graph
@@ -49,14 +54,17 @@ def find_differences(
     is_plain = not is_folded and all(culprit.cause != "structure" for culprit in culprits)
     is_only = fused and len(culprits) == len(fused[3]) == 1 and len(culprits[0].nodes) == 1
     is_all = len(culprits) == len(differing) or is_only
-    if not differing or (is_all and not is_folded) or (is_one and is_plain):
+    is_certain = not is_folded and not proven.is_mixed
+    if not differing or (is_all and is_certain) or (is_one and is_plain):
         return proven
     from polygraphy.application.diagnose.changes.model_changes import find_changes
 
     feeds = (feed, pair.feed_reference(feed))
-    known = [] if is_folded else [*culprits]
+    known = [*culprits] if is_certain else []
     parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, known)
     by_values = parting.culprits
+    if proven.is_mixed:
+        return parting
     if is_folded and (parting.is_open or not by_values):
         return proven
     position = sum(1 if is_plain else len(culprit.nodes) for culprit in culprits)
@@ -113,6 +121,7 @@ def prove_differences(
         needed = _without_pairs(needed, test)
         notes.append(steps.explaining(len(needed), len(differing)))
     repaired = None
+    is_mixed = len(needed) < len(differing) and copies_more(pairing, needed)
     wider = [expand_replacement(suspect, pairing) for suspect in needed]
     is_open, needed = wider != needed, wider
     if pairing is pair.pairing:
@@ -126,7 +135,7 @@ def prove_differences(
     is_open |= pairing is not pair.pairing and any(
         is_open_trace(suspect, side) for suspect in needed
     )
-    return Differences(culprits, repaired, is_open)
+    return Differences(culprits, repaired, is_open, is_mixed)
 
 
 def _without_pairs(
