@@ -9,9 +9,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.run.half_precision import narrow_nodes, widen_model
+from polygraphy.adapters.onnx.run.half_precision import (
+    OnnxNarrowModels,
+    narrow_nodes,
+    widen_model,
+)
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.oracles import against_reference
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
@@ -314,6 +319,72 @@ def test_a_cast_that_a_converter_left_is_named_with_the_command_that_casts_its_r
     assert (culprit["party"], culprit["cause"]) == ("model", "refusal")
     assert culprit["remedy"]["command"].startswith("polygraphy convert ")
     assert culprit["remedy"]["proven"]
+
+
+def climbing(kind: Any, factor: float = 1e-3) -> onnx.ModelProto:
+    """Return products that leave the range of float16 and come back, and a bound."""
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    names, read = ["x", "b", "d", "e", "g"], ["up", "up", "down", "last"]
+    nodes = [helper.make_node("Mul", [a, c], [b], b) for a, b, c in zip(names, names[1:], read)]
+    nodes.append(helper.make_node("Tanh", ["g"], ["y"], "y"))
+    ends = [[helper.make_tensor_value_info(n, number, [2, 4])] for n in "xy"]
+    held = {"up": 1e3, "down": 1e-3, "last": factor}
+    weights = [numpy_helper.from_array(np.array(v, kind), n) for n, v in held.items()]
+    graph = helper.make_graph(nodes, "g", *ends, weights)
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def test_a_weight_is_named_and_not_an_overflow_that_the_backend_does_not_have() -> None:
+    """The backend computes the reference in half precision correctly."""
+    kept = Kept()
+    data = [{"x": np.linspace(0.2, 1, 8).reshape(2, 4).astype(np.float16)}]
+    with bind(Findings, kept), bind(command_line, command_of_fakes):
+        diagnose(climbing(np.float16, 3e-4), [OnnxrtParty()], data, climbing(np.float32))
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["g"], "weight")
+
+
+class Noisy(OnnxrtParty):
+    """Computes half precision less precisely than one rounding for each operator."""
+
+    def load(self, model: Any, **options: Any) -> Any:
+        compute = super().load(model, **options)
+        share = 0.0 if callable(model) or narrow_nodes(model) is None else 2e-3
+        return lambda feed: {n: a * np.float32(1 + share) for n, a in compute(feed).items()}
+
+
+def with_float32_tail(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with a last product in float32."""
+    last = next(node for node in model.graph.node if "y" in node.output)
+    last.output[0] = "before"
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(1.5), "factor"))
+    model.graph.node.append(helper.make_node("Mul", ["before", "factor"], ["y"], "tail"))
+    return model
+
+
+def test_outputs_within_the_tolerance_of_half_precision_are_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In float32, the models are equal, but rounding every operator loses less."""
+    monkeypatch.setattr(against_reference, "rounding_explains", lambda *args, **options: False)
+    model, right = half(network(None), cast_io=False), network(None)
+    kept = found(with_float32_tail(model), [Noisy()], with_float32_tail(right))
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+def test_a_weight_is_rounded_alike_although_only_its_shape_is_read_in_float32() -> None:
+    nodes = [
+        helper.make_node("Shape", ["w"], ["shape"], "shape"),
+        helper.make_node("Expand", ["x", "shape"], ["wide"], "expand"),
+        helper.make_node("MatMul", ["wide", "w"], ["y"], "product"),
+    ]
+    weights = {"w": np.full((4, 4), 0.1, np.float32)}
+    model = make("net", nodes, [value("x", [4])], [value("y", [4, 4])], weights=weights)
+    narrow = half(model)
+    [stored] = [one for one in narrow.graph.initializer if one.name == "w"]
+    assert stored.data_type == TensorProto.FLOAT16
+    [rounded] = OnnxNarrowModels().widen_model(model, like=narrow).graph.initializer
+    assert (numpy_helper.to_array(rounded) == np.float32(np.float16(0.1))).all()
 
 
 def test_an_overflow_that_a_backend_hides_is_reported_with_the_command_that_finds_it() -> None:

@@ -617,7 +617,8 @@ def _with_rounded_weights(
     it. Their range is kept; weights of nodes that are float32 in both are unchanged."""
     kept_names = _node_names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
-    for tensor in _weights(model, kept_names):
+    stored = {name for name, tensor in _named_weights(narrow) if tensor.data_type == dtype.onnx()}
+    for tensor in _weights(model, kept_names, stored):
         rounded = with_digits(elements(tensor), spacing)
         replace_elements(tensor, rounded, in_file=is_stored(tensor))
     return model
@@ -629,22 +630,26 @@ def _node_names(model: ModelProto) -> set[str]:
     return {name for node in nodes for name in names_of(node)[:1]}
 
 
-def _weights(model: ModelProto, kept_names: set[str]) -> Iterator[TensorProto]:
-    """Yield the float32 weights of a model, except those that certain nodes read."""
+def _weights(
+    model: ModelProto, kept_names: set[str], stored: Collection[str]
+) -> Iterator[TensorProto]:
+    """Yield the float32 weights of a model, except those that certain nodes read and the narrow
+    model does not store in its type."""
     wide = set()
     for graph in all_graphs(model.graph):
         for node in graph.node:
             if not kept_names.isdisjoint(names_of(node)[:1]):
                 wide.update(node.input)
+    for name, tensor in _named_weights(model):
+        if tensor.data_type == _FLOAT and (name not in wide or name in stored):
+            yield tensor
+
+
+def _named_weights(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """Yield the weights of a model with their names, including those in Constant nodes."""
     for graph in all_graphs(model.graph):
-        named = [(tensor.name, tensor) for tensor in graph.initializer]
+        yield from ((tensor.name, tensor) for tensor in graph.initializer)
         for node in graph.node:
             if node.op_type == "Constant":
-                named += [
-                    (node.output[0], attribute.t)
-                    for attribute in node.attribute
-                    if attribute.HasField("t")
-                ]
-        for name, tensor in named:
-            if tensor.data_type == _FLOAT and name not in wide:
-                yield tensor
+                tensors = (attr.t for attr in node.attribute if attr.HasField("t"))
+                yield from ((node.output[0], tensor) for tensor in tensors)

@@ -80,7 +80,7 @@ _NAMED = 4
 _MOST = 0.5
 """With this share of its nodes in half precision, a model counts as a half-precision model.
 Chosen, not measured."""
-_OBSERVED = 0.1
+OBSERVED = 0.1
 """Half precision explains why backends differ if they differ by at least this share of what it
 loses. Chosen, not measured."""
 _GONE = 4
@@ -153,8 +153,9 @@ def _cast_culprits(
 
 def diagnose_precision_loss(
     case: Case, reference: OpenModel, pairing: Pairing, feed: Feed, path: str
-) -> tuple[DiagnosisResult, Deviation]:
-    """Return the precision loss of a reference in half precision, and the output error.
+) -> tuple[DiagnosisResult, Deviation, Tolerance]:
+    """Return the precision loss of a reference in half precision, the output error and its
+    tolerance.
 
     Args:
         case: the model that computes in half precision.
@@ -182,7 +183,7 @@ def diagnose_precision_loss(
         culprits,
         reason=reason if precision_loss.verdict == ILL_CONDITIONED else "",
     )
-    return diagnosis, precision_loss.before
+    return diagnosis, precision_loss.before, half.tolerance.scale(precision_loss.allowance)
 
 
 def cast_model(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
@@ -418,7 +419,7 @@ def is_observed(outputs: Sequence[Sequence[Values]], loss: Deviation) -> bool:
         apart = max(
             [apart, *(float(np.max(abs(array - arrays[0]), initial=0)) for array in arrays)]
         )
-    return not loss.broken and apart >= _OBSERVED * loss.off
+    return not loss.broken and apart >= OBSERVED * loss.off
 
 
 def _are_tolerable(

@@ -6,12 +6,16 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
+from polygraphy.application.diagnose.oracle import Oracle
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.precision.half_verdict import (
+    OBSERVED,
+    cast_model,
     diagnose_precision_loss,
     is_observed,
     widen_models,
 )
+from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
@@ -24,6 +28,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.rounding import deviation_sentence
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, widen_array
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import OpenModel, open_model
@@ -37,22 +42,50 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     pair = comparison.pair
     narrow = pair.pairing.model.narrow
     feed = pair.feed_reference(comparison.feed)
-    half_precision, loss = diagnose_precision_loss(
+    half_precision, loss, tolerance = diagnose_precision_loss(
         case, pair.reference, pair.pairing, feed, pair.path
     )
     is_explained = bool(half_precision.culprits) or half_precision.verdict == ILL_CONDITIONED
     [name] = pair.rename_outputs(case, {loss.part: None})
     outputs = [[comparison.goal], [comparison.outputs]]
     is_much = comparison.compared.most > _MUCH
-    if is_explained and (is_much or is_observed(outputs, evolve(loss, part=name))):
+    is_shown = is_explained and (is_much or is_observed(outputs, evolve(loss, part=name)))
+    if is_shown and not _is_cast_correct(case, comparison, str(narrow)):
         return Found(half_precision, case)
     beside = _diagnose_in_float32(case, comparison)
     if isinstance(beside, Found) and beside.result.verdict == FAULT:
         return beside
     if is_explained:
         return Found(half_precision, case)
+    twins = pair.pairing.tensors
+    expected, computed = (
+        {twins.get(name, name): widen_array(values[name]) for name in comparison.goal}
+        for values in (comparison.goal, comparison.outputs)
+    )
+    error = tolerance.error(expected, computed)
+    if isinstance(beside, Found) and beside.result.verdict == AGREE and error.is_tolerable:
+        reason = reasons.rounding_only(str(narrow), error)
+        return Found(DiagnosisResult(AGREE, reason=reason), case)
     reason = reasons.more_than_rounding(str(narrow))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+
+
+def _is_cast_correct(case: Case, comparison: ModelComparison, dtype: str) -> bool:
+    """Return whether the backend computes the reference in half precision much more precisely than
+    the model, so that its half precision is not why the model differs.
+    """
+    pair = comparison.pair
+    with case.attempt(titles.CAST_REFERENCE) as notes:
+        try:
+            compute = CarefulParty(pair.party).load(cast_model(pair.reference.proto, HALF[dtype]))
+            values = pair.rename_outputs(case, compute(pair.feed_reference(comparison.feed)))
+        except PolygraphyException as error:
+            notes.append(steps.cannot_run(error))
+            return False
+        compared = Oracle(titles.REFERENCE, [comparison.goal], []).beside(case, [values])
+        outputs = len(comparison.goal)
+        notes.append(deviation_sentence(compared.differences, outputs))
+    return compared.most <= OBSERVED * comparison.compared.most
 
 
 def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutcome:
