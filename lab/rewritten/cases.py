@@ -20,6 +20,7 @@ from polygraphy.json import save_json
 
 from .planting import KINDS as OWN
 from .rewrites import REWRITES, half
+from .tool_chains import CHAINS, common_half
 
 SAME = 1e-3
 """How far a reference may be from the healthy model, relative to the spread of an output."""
@@ -27,6 +28,7 @@ HALF_SAME = 2e-2
 """The same in half precision."""
 TRIES = 12
 """Places that are tried for a fault that shows in the outputs."""
+HALVES = {"half": half, "common half": common_half}
 HOSTS = {"cnn": cnn, "encoder": encoder, "unet": unet}
 SHIPPED: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[float, float]]] = {
     "rapidocr cls": (
@@ -55,6 +57,14 @@ SHIPPED: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[float, float]]] 
         {"x": (1, 100, 64)},
         (-1, 1),
     ),
+    "swift f0": ("swift_f0/model.onnx", {"input_audio": (1, 4000)}, (-1, 1)),
+    "dnsmos": ("speechmos/dnsmos_models/model_v8.onnx", {"input_1": (1, 300, 120)}, (-1, 1)),
+    "jarvis": ("openwakeword/resources/models/hey_jarvis_v0.1.onnx", {}, (-3, 3)),
+    "echo": (
+        "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx",
+        {},
+        (-1, 1),
+    ),
     "bert_mlm": ("g2p_id/models/bert/bert_mlm.onnx", {"input_1": (2, 32)}, (1, 30)),
 }
 """Models in packages from PyPI: the file, shapes of inputs that have none, the range of data."""
@@ -80,7 +90,8 @@ class Plan(NamedTuple):
         seed: draws faults, data and ways.
         group: ``own``, ``large`` (exports of 100 to 400 MB) or ``public`` (models of libraries).
         ways: the number of references of each host besides that of the other exporter; None: all.
-        host: exported hosts have this in their names.
+        host: hosts have this in their names.
+        chains: whether the references are those of `tool_chains` alone.
     """
 
     folder: Path
@@ -89,6 +100,7 @@ class Plan(NamedTuple):
     group: str = "own"
     ways: int | None = None
     host: str = ""
+    chains: bool = False
 
 
 def hosts(plan: Plan) -> Iterator[Host]:
@@ -101,10 +113,12 @@ def small(plan: Plan) -> Iterator[Host]:
     that both exporters of PyTorch have exported.
     """
     for number, (name, build) in enumerate(HOSTS.items()):
+        if plan.host not in name:
+            continue
         net = Net(plan.seed * 100 + number, STYLES[number % 2], opset=17)
         yield _host(plan, name, net.model(build(net, lambda net, tensor: tensor, 0.5)), None)
     for name, (file, shapes, bounds) in SHIPPED.items():
-        if (plan.shipped / file).exists():
+        if (plan.shipped / file).exists() and plan.host in name:
             model = onnx.load(plan.shipped / file)
             yield _host(plan, name, model, _data(model, shapes, bounds))
     yield from learned(plan)
@@ -119,7 +133,10 @@ def exported(plan: Plan) -> Iterator[Host]:
         return
     for name, own, other, data in exporting.pairs(plan.folder, plan.group, plan.host):
         host = _host(plan, name, own, data)
-        yield host._replace(references={"other exporter": other, **host.references})
+        if plan.chains:
+            yield host
+        else:
+            yield host._replace(references={"other exporter": other, **host.references})
 
 
 def learned(plan: Plan) -> Iterator[Host]:
@@ -143,6 +160,8 @@ def learned(plan: Plan) -> Iterator[Host]:
         ),
         "gaussian": GaussianProcessRegressor(random_state=plan.seed),
     }.items():
+        if plan.host not in name:
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = make_pipeline(StandardScaler(), last).fit(x, y)
@@ -161,7 +180,7 @@ def cases(plan: Plan, per_pair: int, only_own: bool = False) -> Iterator[Case]:
     turn = 0
     for host in hosts(plan):
         for way, reference in host.references.items():
-            if not _is_same(host, reference, HALF_SAME if way == "half" else SAME):
+            if not _is_same(host, reference, HALF_SAME if way in HALVES else SAME):
                 continue
             for _ in range(per_pair * (3 if way == "other exporter" else 1)):
                 for _ in range(TRIES):
@@ -179,7 +198,7 @@ def healthy_cases(plan: Plan) -> Iterator[Case]:
     number = 0
     for host in hosts(plan):
         for way, reference in host.references.items():
-            if not _is_same(host, reference, HALF_SAME if way == "half" else SAME):
+            if not _is_same(host, reference, HALF_SAME if way in HALVES else SAME):
                 continue
             names = [one.name for one in reference.graph.input]
             renamed = dict(zip(names, host.data.values()))
@@ -198,8 +217,8 @@ def _case(
     faulty, found = made
     culprit = Culprit(found.nodes, found.beside, (found.party,), (*found.causes, "nan"))
     kind = f"{kind}: {host.name}, {way}"
-    if way == "half":
-        faulty, reference = half(faulty), host.model
+    if way in HALVES:
+        faulty, reference = HALVES[way](faulty), host.model
     return _write(folder, number, kind, (faulty, reference), host.data, (culprit,))
 
 
@@ -225,8 +244,9 @@ def _write(
 
 def _host(plan: Plan, name: str, model: onnx.ModelProto, data: Data | None) -> Host:
     rng = np.random.default_rng([plan.seed, *name.encode()])
-    ways, references = rng.permutation([*REWRITES])[: plan.ways], {}
-    for way, rewrite in REWRITES.items():
+    rewrites = CHAINS if plan.chains else REWRITES
+    ways, references = rng.permutation([*rewrites])[: plan.ways], {}
+    for way, rewrite in rewrites.items():
         if way not in ways:
             continue
         try:

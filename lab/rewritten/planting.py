@@ -150,7 +150,61 @@ def skipped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     return Planted(tuple(map(identity, (*before, *readers))), ("structure",))
 
 
+def concat_order(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A Concat joins its operands in another order."""
+    types = _types(model)
+    nodes = [
+        node
+        for node in model.graph.node
+        if node.op_type == "Concat"
+        and len({*node.input}) == len(node.input) > 1
+        and types.get(node.output[0], (0, []))[0] == onnx.TensorProto.FLOAT
+    ]
+    node = one_of(rng, nodes)
+    if node is None:
+        return None
+    at = int(rng.integers(len(node.input) - 1))
+    read = list(node.input)
+    read[at], read[at + 1] = read[at + 1], read[at]
+    node.input[:] = read
+    return Planted((identity(node),), ("structure",))
+
+
+def cast(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A tensor loses its fraction: it is cast to integers and back."""
+    node = one_of(rng, _inner(model, 2))
+    if node is None:
+        return None
+    planted = _behind(model, node, "Round")
+    inserted = next(each for each in model.graph.node if each.name == planted.nodes[0])
+    inserted.op_type = str(rng.choice(["Round", "Floor"]))
+    return planted
+
+
+def wrong_pads(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A convolution or pool has its padding on the other side."""
+    places = [
+        (node, attribute)
+        for node in model.graph.node
+        for attribute in node.attribute
+        if attribute.name == "pads" and any(attribute.ints)
+    ]
+    drawn = one_of(rng, places)
+    if drawn is None:
+        return None
+    node, attribute = drawn
+    pads = list(attribute.ints)
+    rank = len(pads) // 2
+    at = int(rng.choice([i for i, each in enumerate(pads) if each]))
+    pads[at], pads[(at + rank) % (2 * rank)] = pads[at] - 1, pads[(at + rank) % (2 * rank)] + 1
+    attribute.ints[:] = pads
+    return Planted((identity(node),), ("attribute",))
+
+
 KINDS: dict[str, Plant] = {
+    "concat order": concat_order,
+    "cast": cast,
+    "pads": wrong_pads,
     "columns": columns,
     "extra node": extra,
     "bounds": bounds,

@@ -97,7 +97,7 @@ def half(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model with Gemm, activations, powers and BatchNormalization as smaller operators."""
-    writer = _Writer(model)
+    writer = Writer(model)
     for node in model.graph.node:
         attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
         read, made = list(node.input), node.output[0] if node.output else ""
@@ -152,7 +152,7 @@ def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 def transposed_products(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model that computes x @ W as (W.T @ x.T).T."""
-    writer = _Writer(model)
+    writer = Writer(model)
     for node in model.graph.node:
         weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
         rank = writer.rank(node.input[0]) if node.input else 0
@@ -182,7 +182,7 @@ def channels_last(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model whose elementwise operators on images, and pools, work on channels-last data,
     as converters of other frameworks write them.
     """
-    writer = _Writer(model)
+    writer = Writer(model)
     for node in model.graph.node:
         is_image = bool(node.input) and writer.rank(node.input[0]) == 4
         if (
@@ -216,7 +216,7 @@ def channels_last(model: onnx.ModelProto) -> onnx.ModelProto | None:
     return writer.finished()
 
 
-class _Writer:
+class Writer:
     """Writes the nodes of a model anew, under other names."""
 
     def __init__(self, model: onnx.ModelProto) -> None:

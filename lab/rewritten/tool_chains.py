@@ -1,0 +1,190 @@
+"""More references with different nodes: chains of tools, and the spellings of other exporters."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from .rewrites import Rewrite, Writer, optimized, scripted, simplified, slim
+
+
+def chain(*rewrites: Rewrite) -> Rewrite:
+    """Return what tools make of a model one after the other."""
+
+    def rewrite(model: onnx.ModelProto) -> onnx.ModelProto | None:
+        made: onnx.ModelProto | None = model
+        for each in rewrites:
+            if made is None:
+                return None
+            made = each(made)
+        return made
+
+    return rewrite
+
+
+def transformer(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return what ONNX Runtime's optimizer for transformers makes of a model."""
+    from onnxruntime.transformers import optimizer
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        path = str(Path(folder) / "model.onnx")
+        onnx.save(model, path)
+        return optimizer.optimize_model(path, model_type="bert", opt_level=0).model
+
+
+def common_half(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model in float16 as onnxconverter-common makes it."""
+    try:
+        from onnxconverter_common import float16
+    except ImportError:
+        return None
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return float16.convert_float_to_float16(copy, keep_io_types=True)
+
+
+def einsums(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model whose products are Einsum nodes."""
+    writer = Writer(model)
+    for node in model.graph.node:
+        ranks = [writer.rank(name) for name in node.input]
+        if node.op_type == "MatMul" and ranks[0] >= 2 and ranks[1] in (2, ranks[0]):
+            batch = "bcdefg"[: ranks[0] - 2]
+            right = batch if ranks[1] == ranks[0] else ""
+            equation = f"{batch}ik,{right}kj->{batch}ij"
+            writer.add("Einsum", list(node.input), node.output[0], equation=equation)
+        else:
+            writer.keep(node)
+    return writer.finished()
+
+
+def apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model whose convolutions have Pad before and Add behind them, or are two halves."""
+    writer = Writer(model)
+    for number, node in enumerate(model.graph.node):
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
+        if (
+            node.op_type != "Conv"
+            or weight is None
+            or attributes.get("auto_pad", b"NOTSET")
+            not in (
+                b"NOTSET",
+                "NOTSET",
+            )
+        ):
+            writer.keep(node)
+            continue
+        read, rank = node.input[0], weight.ndim - 2
+        pads = list(attributes.pop("pads", [0] * (2 * rank)))
+        if any(pads) and writer.opset >= 11:
+            both = [0, 0, *pads[:rank], 0, 0, *pads[rank:]]
+            read = writer.add("Pad", [read, writer.integers(both)])
+        elif any(pads):
+            attributes["pads"] = pads
+        bias = writer.weights.get(node.input[2]) if len(node.input) > 2 else None
+        half = len(weight) // 2
+        if attributes.get("group", 1) == 1 and half and number % 2:
+            parts = [
+                writer.add("Conv", [read, writer.weight(np.ascontiguousarray(w))], **attributes)
+                for w in (weight[:half], weight[half:])
+            ]
+            made = writer.add("Concat", parts, axis=1)
+        else:
+            made = writer.add("Conv", [read, node.input[1]], **attributes)
+        if bias is None:
+            writer.add("Identity", [made], node.output[0])
+        else:
+            shaped = writer.weight(bias.reshape(-1, *[1] * rank))
+            writer.add("Add", [made, shaped], node.output[0])
+    return writer.finished()
+
+
+def products(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model whose convolutions with one tap are products of matrices."""
+    writer = Writer(model)
+    for node in model.graph.node:
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
+        if (
+            node.op_type != "Conv"
+            or weight is None
+            or weight.ndim != 4
+            or weight.shape[2:] != (1, 1)
+            or attributes.get("group", 1) != 1
+            or any(attributes.get("pads", [0]))
+            or max(attributes.get("strides", [1])) > 1
+        ):
+            writer.keep(node)
+            continue
+        turned = writer.add("Transpose", [node.input[0]], perm=[0, 2, 3, 1])
+        matrix = writer.weight(np.ascontiguousarray(weight[:, :, 0, 0].T))
+        made = writer.add("MatMul", [turned, matrix])
+        if len(node.input) > 2:
+            made = writer.add("Add", [made, node.input[2]])
+        writer.add("Transpose", [made], node.output[0], perm=[0, 3, 1, 2])
+    return writer.finished()
+
+
+def joined(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model in which products of the same tensor are one product that is split."""
+    writer, groups = Writer(model), dict[str, list[onnx.NodeProto]]()
+    for node in model.graph.node:
+        weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
+        if node.op_type == "MatMul" and weight is not None and weight.ndim == 2:
+            groups.setdefault(node.input[0], []).append(node)
+    first = {each[0].output[0]: each for each in groups.values() if len(each) > 1}
+    done = {node.output[0] for each in first.values() for node in each[1:]}
+    for node in model.graph.node:
+        name = node.output[0] if node.output else ""
+        if name in first:
+            arrays = [writer.weights[one.input[1]] for one in first[name]]
+            made = writer.add("MatMul", [node.input[0], writer.weight(np.concatenate(arrays, 1))])
+            start = 0
+            for one, array in zip(first[name], arrays):
+                ends = [start, start + array.shape[1]]
+                bounds = [writer.integers([value]) for value in (*ends, -1)]
+                writer.add("Slice", [made, *bounds], one.output[0])
+                start = ends[1]
+        elif name not in done:
+            writer.keep(node)
+    return writer.finished()
+
+
+def scaled_apart(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model that scales the data of its products instead of their weights."""
+    writer = Writer(model)
+    for node in model.graph.node:
+        weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
+        if (
+            node.op_type in ("MatMul", "Conv")
+            and weight is not None
+            and writer.is_float(node.input[0])
+        ):
+            attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+            halved = writer.add("Mul", [node.input[0], writer.number(0.5)])
+            twice = writer.weight(np.float32(2) * weight)
+            writer.add(node.op_type, [halved, twice, *node.input[2:]], node.output[0], **attributes)
+        else:
+            writer.keep(node)
+    return writer.finished()
+
+
+CHAINS: dict[str, Rewrite] = {
+    "slim, ort extended": chain(slim, optimized("EXTENDED")),
+    "onnxscript, ort all": chain(scripted, optimized("ALL")),
+    "ort basic, onnxsim": chain(optimized("BASIC"), simplified),
+    "transformer optimizer": transformer,
+    "common half": common_half,
+    "einsums": einsums,
+    "pads and halves apart": apart,
+    "products for taps": products,
+    "joined products": joined,
+    "scaled apart": scaled_apart,
+}
