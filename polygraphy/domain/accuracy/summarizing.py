@@ -194,8 +194,7 @@ def pass_sentence(comparisons: Sequence[Comparison]) -> str:
     if worst is not None and excess == 0:
         facts += "; every element is equal"
     elif worst is not None and excess is not None:
-        share = f"{'at most ' if excess == 1 else ''}{in_percent(excess)}"
-        facts += f"; largest error: {share} of the tolerance ({worst[1].name!r})"
+        facts += f"; largest error: {in_percent(excess)} of the tolerance ({worst[1].name!r})"
     return f"{facts}."
 
 

@@ -91,7 +91,7 @@ CASES = [
     (IMAGE, "y = ConvTranspose<output_padding=[2,2]>(x,w)", {"w": np.ones((6, 4, 2, 2), F)},
      "output_padding below"),
     (IMAGE, "y = ConvTranspose<pads=[5,5,0,0]>(x,w)", {"w": np.ones((6, 4, 2, 2), F)},
-     "less than the 5 elements of axis 2"),
+     "fewer than the 5 elements of axis 2"),
     (IMAGE, "y = MaxUnpool<kernel_shape=[1,1]>(x,i)", {"i": np.zeros((1, 6, 4, 4), INT)},
      "for the indices"),
     (IMAGE, "y = RoiAlign(x,r,b)", {"r": np.ones((2, 4), F), "b": np.zeros(1, INT)}, "(2,)"),
