@@ -95,7 +95,8 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
     judged = next(iter([*named, *tensors]), None)
     tokens = next((tensor for tensor in main if roles[tensor.name] == TOKENS), None)
     table = None if tokens is None else uses.table(tokens.name)
-    axis = _axis_of(main, has_past or tokens is not None)
+    is_decoder = has_past or tokens is not None
+    axis = _axis_of(main, is_decoder, _time_axis(main, states, uses))
     return Roles(
         of=roles,
         judged=None if judged is None else judged.name,
@@ -230,8 +231,15 @@ def _capacity(
 _SEQUENCE = frozenset({"seq", "sequence", "time", "frames", "steps"})
 
 
-def _axis_of(main: Sequence[Tensor], is_decoder: bool) -> int:
-    """Return the axis of positions: the first dynamic one after the batch, else axis 1."""
+def _axis_of(main: Sequence[Tensor], is_decoder: bool, fixed: int | None) -> int:
+    """Return the axis of positions: the first dynamic one after the batch, else the axis that the
+    graph implies, else axis 1.
+
+    Args:
+        main: the tokens, or the chunk.
+        is_decoder: whether the model has a past or reads tokens.
+        fixed: the axis that the nodes that read a chunk imply; None if unknown.
+    """
     for tensor in main:
         shape = tensor.shape or ()
         if len(shape) == 1:
@@ -241,7 +249,23 @@ def _axis_of(main: Sequence[Tensor], is_decoder: bool) -> int:
         open_axes = [at for at, dim in enumerate(shape) if at and not isinstance(dim, int)]
         if open_axes:
             return open_axes[0] if is_decoder else open_axes[-1]
-    return 1
+    return 1 if fixed is None else fixed
+
+
+_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
+
+
+def _time_axis(main: Sequence[Tensor], states: Collection[str], uses: Uses) -> int | None:
+    """Return the axis along which a node joins a chunk with a state, or a convolution moves over
+    it; None if no node that reads it implies an axis."""
+    for tensor in main:
+        rank = len(tensor.shape or ())
+        for node, _ in uses.readers.get(tensor.name, ()):
+            if node.op == "Concat" and {*states} & {*node.inputs}:
+                return int(node.attribute("axis", 1)) % max(1, rank)
+            if node.op in _CONVOLUTIONS and rank == 3:
+                return 2
+    return None
 
 
 def _static_length(main: Sequence[Tensor], axis: int) -> int | None:
