@@ -3,8 +3,10 @@ the summaries of many steps take.
 
     python benchmarks/steps.py [--steps 40] [--starts 3] [--summaries 20000]
 
-Times are seconds of the processor, in one thread: the least of several starts, in which the loop
-and the comparison take turns. So what else the machine does counts little.
+Times are seconds of the processor, in one thread: the least of several starts, in which the loops
+and the comparison take turns. So what else the machine does counts little. The loops by hand feed
+the states of two sessions back as arrays, or as bound values (`OrtValue`), and do nothing else, or
+compare the logits and the new slots of each state with NumPy.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import contextlib
 import io
 import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator, SimpleCompareFunc, StepLoader
 from polygraphy.domain.states.comparing import StepFigures, step_row
-from polygraphy.domain.states.memory import StateMemory, StepFacts
+from polygraphy.domain.states.memory import StepFacts
 from polygraphy.logger import G_LOGGER
 
 LAYERS, HEADS, SLOTS, DIM, WORDS = 24, 8, 1024, 64, 512
@@ -84,24 +87,85 @@ def decoder() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
 
 
-def raw(model: onnx.ModelProto, steps: int) -> float:
-    """Return the seconds per step of a loop over two sessions of ONNX Runtime."""
+def _sessions(model: onnx.ModelProto) -> list[onnxruntime.InferenceSession]:
+    """Return two sessions of ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    sessions = [
+    return [
         onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
         for _ in range(2)
     ]
+
+
+Times = tuple[float, float]
+"""Seconds per step: all, and in the backend."""
+
+
+def raw(model: onnx.ModelProto, steps: int, compares: bool = False) -> Times:
+    """Return the times of a loop over two sessions of ONNX Runtime, with arrays.
+
+    Args:
+        model: the model.
+        steps: number of steps.
+        compares: whether it compares logits and the new slots of states.
+    """
+    sessions, inside, whole = _sessions(model), [], []
     names = [each.name for each in sessions[0].get_outputs()]
-    memories, times = [StateMemory(), StateMemory()], []
+    memories: list[dict[str, Any]] = [{}, {}]
     for feed in StepLoader(model, steps=steps):
-        start = time.process_time()
-        for session, memory in zip(sessions, memories):
-            values = dict(zip(names, session.run(None, dict(memory.complete(feed)))))
-            memory.states = {pair.input: values[pair.output] for pair in feed.pairs}
-        times.append(time.process_time() - start)
-    return float(np.mean(times[1:]))
+        start, backend, outputs = time.process_time(), 0.0, []
+        for at, session in enumerate(sessions):
+            fed = {**memories[at], **feed}
+            before = time.process_time()
+            values = dict(zip(names, session.run(None, fed)))
+            backend += time.process_time() - before
+            memories[at] = {pair.input: values[pair.output] for pair in feed.pairs}
+            outputs.append(values)
+        if compares:
+            _compare_new_slots(feed, outputs)
+        whole.append(time.process_time() - start)
+        inside.append(backend)
+    return float(np.mean(whole[2:])), float(np.mean(inside[2:]))
+
+
+def _compare_new_slots(feed: Any, outputs: list[dict[str, Any]]) -> None:
+    """Compare the logits and the new slots of all states of two runs, as a script would."""
+    start, stop = feed.step.start, feed.step.start + feed.step.length
+    for name in ("logits", *(pair.output for pair in feed.pairs)):
+        value, expected = (each[name] for each in outputs)
+        if name != "logits":
+            value, expected = value[:, :, start:stop], expected[:, :, start:stop]
+        difference = np.abs(value - expected)
+        relative = difference / np.maximum(np.abs(expected), 1e-12)
+        for errors in (difference, relative):
+            assert errors.max() >= errors.mean() >= 0 <= np.median(errors)
+        assert np.allclose(value, expected, rtol=1e-5, atol=1e-5)
+
+
+def bound(model: onnx.ModelProto, steps: int) -> Times:
+    """Return the times of a loop over two sessions with bound values, which copies no states."""
+    sessions, inside, whole = _sessions(model), [], []
+    names = [each.name for each in sessions[0].get_outputs()]
+    states: list[dict[str, Any]] = [{}, {}]
+    for feed in StepLoader(model, steps=steps):
+        start, backend = time.process_time(), 0.0
+        for at, session in enumerate(sessions):
+            binding = session.io_binding()
+            for name, array in feed.items():
+                binding.bind_cpu_input(name, array)
+            for name, state in states[at].items():
+                binding.bind_ortvalue_input(name, state)
+            for name in names:
+                binding.bind_output(name, "cpu")
+            before = time.process_time()
+            session.run_with_iobinding(binding)
+            backend += time.process_time() - before
+            values = dict(zip(names, binding.get_outputs()))
+            states[at] = {pair.input: values[pair.output] for pair in feed.pairs}
+        whole.append(time.process_time() - start)
+        inside.append(backend)
+    return float(np.mean(whole[2:])), float(np.mean(inside[2:]))
 
 
 class TimedRunner(OnnxrtRunner):
@@ -166,17 +230,25 @@ def main() -> None:
     given = parser.parse_args()
     G_LOGGER.module_severity = G_LOGGER.ERROR
     model = decoder()
-    loops, wholes = [], []
+    loops: dict[str, Callable[[], Times]] = {
+        "a loop with arrays": lambda: raw(model, given.steps),
+        "a loop with bound values": lambda: bound(model, given.steps),
+        "a loop that compares with NumPy": lambda: raw(model, given.steps, compares=True),
+        "two runners and their comparison": lambda: compared(model, given.steps),
+    }
+    times: dict[str, list[Times]] = {name: [] for name in loops}
     for _ in range(given.starts):
-        loops.append(raw(model, given.steps))
-        with contextlib.redirect_stdout(io.StringIO()):
-            wholes.append(compared(model, given.steps))
-    loop, (whole, inside) = min(loops), min(wholes, key=lambda each: each[0] - each[1])
-    print(f"a loop over two sessions            {1000 * loop:8.1f} ms a step")
-    print(f"two runners and their comparison    {1000 * whole:8.1f} ms a step")
-    print(f"  of that in the backends           {1000 * inside:8.1f} ms")
-    print(f"  beyond the runs                   {100 * (whole - inside) / inside:8.1f} %")
-    print(f"  beyond the loop                   {100 * (whole - loop) / loop:8.1f} %")
+        for name, loop in loops.items():
+            with contextlib.redirect_stdout(io.StringIO()):
+                times[name].append(loop())
+    least = min(inside for every in times.values() for _, inside in every)
+    for name, every in times.items():
+        whole = min(each for each, _ in every)
+        beyond = min(whole - inside for whole, inside in every)
+        print(
+            f"{name:36}{1000 * whole:8.1f} ms a step, {1000 * beyond:5.2f} ms beyond the sessions,"
+            f" {100 * beyond / least:5.1f} %"
+        )
     print(f"figures of {given.summaries} steps            {summaries(given.summaries):8.1f} MB")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -106,6 +106,20 @@ class KeptDifferences:
                 differences._medians = pair_medians[0], pair_medians[1]
 
 
+def _keep_medians(differences: Sequence[tuple[Difference, Channel]], rows: Floats) -> None:
+    """Compute the median of each row, and keep it in the difference and channel of that row.
+
+    Args:
+        differences: whose medians they are.
+        rows: a matrix without NaN, which is reordered.
+    """
+    size = rows.shape[1]
+    low, high = (size - 1) // 2, size // 2
+    rows.partition((low, high), axis=1)
+    for (each, channel), (left, right) in zip(differences, rows[:, [low, high]].tolist()):
+        each._ordered[channel] = Ordered(size, midpoint(left, right), {})
+
+
 def _mean(vector: Floats) -> float:
     """Return the mean of a vector, which may have NaN or infinite elements."""
     with np.errstate(all="ignore"):
@@ -205,27 +219,35 @@ class Difference:
         for later.
         """
         by_size: dict[int, list[tuple[Difference, Channel, Floats]]] = {}
+        by_matrix: dict[int, tuple[Floats, list[int], list[tuple[Difference, Channel]]]] = {}
         for each in many:
-            if MOST_KEPT < each.size <= KEPT:
-                for channel, vector in each._channels_without_median():
-                    by_size.setdefault(each.size, []).append((each, channel, vector))
-        for size, alike in by_size.items():
-            low, high = (size - 1) // 2, size // 2
-            rows = np.array([vector for *_, vector in alike])
-            rows.partition((low, high), axis=1)
-            for (each, channel, _), (left, right) in zip(alike, rows[:, [low, high]].tolist()):
-                each._ordered[channel] = Ordered(size, midpoint(left, right), {})
-
-    def _channels_without_median(self) -> Iterator[tuple[Channel, Floats]]:
-        """Yield the channels without a median, each with its elements that are not NaN."""
-        for channel in CHANNELS:
-            extent = self._extents.get(channel)
-            if extent is None or extent.nan or extent.peak == 0:
+            if not MOST_KEPT < each.size <= KEPT:
                 continue
-            is_known = channel in self._ordered or channel in self._summaries
-            whole = None if is_known else self._pair.whole()
-            if whole is not None:
-                yield channel, whole.absolute if channel == "absolute" else whole.relative()
+            rows = each._pair.rows
+            for number, channel in enumerate(CHANNELS):
+                if not each._lacks_median(channel):
+                    continue
+                if rows is not None:
+                    matrix = rows[1] if number else rows[0]
+                    places = by_matrix.setdefault(id(matrix), (matrix, [], []))
+                    places[1].append(rows[2])
+                    places[2].append((each, channel))
+                elif (whole := each._pair.whole()) is not None:
+                    vector = whole.relative() if number else whole.absolute
+                    by_size.setdefault(each.size, []).append((each, channel, vector))
+        for matrix, numbers, alike in by_matrix.values():
+            _keep_medians(alike, matrix[numbers])
+        for found in by_size.values():
+            _keep_medians(
+                [(each, channel) for each, channel, _ in found], np.array([f[2] for f in found])
+            )
+
+    def _lacks_median(self, channel: Channel) -> bool:
+        """Return whether the median of a channel is neither known nor follows from its extent."""
+        extent = self._extents.get(channel)
+        if extent is None or extent.nan or extent.peak == 0:
+            return False
+        return channel not in self._ordered and channel not in self._summaries
 
     @property
     def arrays(self) -> tuple[Array, Array]:

@@ -558,7 +558,7 @@ class OutputCompareResult(CompareResult):
         """Compute the verdict and release the arrays; small differences are kept for metrics that
         are read later.
         """
-        if not self.passed:  # Why is only asked of failures.
+        if not self:  # Why is only asked of failures.
             _ = self.is_rounding
         if self.difference is not None:
             if max(map(self._excess_bound, self.tolerance.check_error_stat)) > 1:
@@ -627,7 +627,8 @@ class OutputCompareResult(CompareResult):
 
     def __bool__(self) -> bool:
         """Return whether the output passed."""
-        return self.passed
+        passed = self._passed  # Read several times per output and iteration.
+        return self.passed if passed is None else passed
 
     def __repr__(self) -> str:
         """Return the metrics and the tolerance as text."""

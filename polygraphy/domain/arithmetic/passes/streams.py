@@ -535,6 +535,10 @@ _REAL = (Kind.NARROW, Kind.REAL)
 Channel: TypeAlias = Literal["absolute", "relative"]
 
 
+Rows: TypeAlias = tuple["Floats", "Floats", int]
+"""Matrices of absolute and relative differences of several pairs, and the row of one."""
+
+
 class Pair:
     """A value and its reference. The differences of small arrays are formed once, and kept."""
 
@@ -556,6 +560,7 @@ class Pair:
         self._sides: tuple[Flat, Flat] | None = None
         self._kept: Kernel | None = None
         self._form: Callable[[], Kernel] | None = None
+        self.rows: Rows | None = None
 
     @property
     def value(self) -> Flat:
@@ -587,9 +592,9 @@ class Pair:
         """Return whether the differences can be computed and kept, but are not yet."""
         return self._kept is None and self._form is None and self.size > 0
 
-    def keep(self, form: Callable[[], Kernel]) -> None:
-        """Keep a function that returns a kernel with all differences; called if it is needed."""
-        self._form = form
+    def keep(self, form: Callable[[], Kernel], rows: Rows | None = None) -> None:
+        """Keep a function that returns a kernel with all differences, and its rows in matrices."""
+        self._form, self.rows = form, rows
 
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
         """Return a function that loads a block and returns its kernel, for one thread."""
@@ -637,7 +642,7 @@ class Pair:
         """Replace both arrays by copies."""
         value, reference = self.arrays
         self.arrays = value.copy(), reference.copy()
-        self._sides = self._kept = self._form = None
+        self._sides = self._kept = self._form = self.rows = None
 
     def take(self, positions: npt.NDArray[np.intp]) -> Pair:
         """Return the pair of the elements at C-order positions."""

@@ -103,7 +103,8 @@ def _form_group(pairs: Sequence[Pair]) -> Sequence[Mapping[Channel, Extent] | No
             if math.isfinite(relative_total):
                 extents["relative"] = Extent(0, 0, relative_peak, size, relative_total / size)
         peaks = peak, relative_peak
-        pair.keep(partial(FormedKernel.of_row, (absolute, scale, relative), row, peaks))
+        kernel = partial(FormedKernel.of_row, (absolute, scale, relative), row, peaks)
+        pair.keep(kernel, (absolute, relative, row))
         found.append(extents)
     return found
 
