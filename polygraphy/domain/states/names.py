@@ -32,7 +32,6 @@ def is_state_like(name: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-@lru_cache(maxsize=1024)
 def is_cross_attention(name: str) -> bool:
     """Return whether a name suggests an encoder's (cross-attention) state, which never changes."""
     return not {"encoder", "cross", "enc"}.isdisjoint(words_of(name))

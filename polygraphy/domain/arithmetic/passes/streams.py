@@ -529,12 +529,9 @@ def _component_wise(block: Array) -> Array:
 
 KEPT = 1 << 14
 """Most elements whose differences are formed only once, and kept."""
-
 _REAL = (Kind.NARROW, Kind.REAL)
 
 Channel: TypeAlias = Literal["absolute", "relative"]
-
-
 Rows: TypeAlias = tuple["Floats", "Floats", int]
 """Matrices of absolute and relative differences of several pairs, and the row of one."""
 
