@@ -189,16 +189,23 @@ def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
     return float(limits.max), float(limits.smallest_normal), float(limits.eps)
 
 
-def with_digits(array: Array, spacing: float) -> Array:
+def with_digits(array: Array, spacing: float, *, drops: bool = False) -> Array:
     """Return an array rounded to a given spacing at 1; the range of numbers is kept, and other
-    types are unchanged."""
+    types are unchanged.
+
+    Args:
+        array: the numbers.
+        spacing: the distance between two numbers next to 1, a power of two.
+        drops: the digits that are too many are dropped instead of rounded.
+    """
     if array.dtype.kind != "f":
         return array
     with np.errstate(all="ignore"):
         mantissa, exponent = np.frexp(array)
         steps = np.asarray(2 / spacing, mantissa.dtype)
         computed_array = np.asarray(
-            np.ldexp(np.rint(mantissa * steps) / steps, exponent), array.dtype
+            np.ldexp((np.trunc if drops else np.rint)(mantissa * steps) / steps, exponent),
+            array.dtype,
         )
         # The largest number itself, as masks have it, is rounded towards zero.
         return (

@@ -163,3 +163,30 @@ def test_a_value_that_falls_on_another_quantization_step_is_no_fault(kept: Kept,
     model.graph.initializer.append(numpy_helper.from_array(w0, "w0"))
     assert diagnose(saved(model, path), [Tf32Party()], reference=path)
     assert kept.verdict == "agree"
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_one_product_in_tf32_among_others_in_float32_is_no_fault(
+    kept: Kept, path: str, tmp_path: Path, factor: float, drops: bool
+) -> None:
+    """Libraries choose a kernel for each shape; a changed weight looks like none of them."""
+    rng = np.random.default_rng(9)
+    nodes = [f"t{i + 1} = MatMul(t{i}, w{i})" for i in range(5)]
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        m (float[8,32] t0) => (float[8,32] t5) {{ {"  ".join(nodes)} }}""")
+    for number in range(5):
+        weight = (rng.standard_normal((32, 32)) / 6).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(weight, f"w{number}"))
+    marked = onnx.ModelProto.FromString(model.SerializeToString())
+    marked.graph.output.extend(onnx.ValueInfoProto(name=f"t{i}") for i in range(1, 5))
+    party = Tf32Party()
+    party.only, party.drops = {"t2"}, drops
+    feed = {"t0": rng.standard_normal((8, 32)).astype(np.float32)}
+    results = RunResults()
+    results.add([party.load(marked)(feed)], runner_name="cuda")
+    results.save(golden := str(tmp_path / "golden.json"))
+    weight = numpy_helper.to_array(model.graph.initializer[3]) * np.float32(factor)
+    model.graph.initializer[3].CopyFrom(numpy_helper.from_array(weight, "w3"))
+    diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert [culprit["tensor"] for culprit in kept.culprits] == ([] if factor == 1 else ["t4"])

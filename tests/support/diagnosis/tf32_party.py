@@ -17,16 +17,21 @@ from polygraphy.domain.tensors.precision import with_digits
 LOWERED = ComputePrecision("tf32", TF32_OPERATORS, "onnxrt", "--providers cuda:use_tf32=0")
 
 
-def _rounding_operands(node: Any, version: int, run: Any) -> Any:
-    if node.op_type not in TF32_OPERATORS:
-        return run
-    return lambda *inputs, **more: run(
-        *(with_digits(np.asarray(each), 2.0**-10) for each in inputs), **more
-    )
-
-
 class Tf32Party(OnnxrtParty):
     """ONNX Runtime, except that it computes products in TF32."""
+
+    only: Collection[str] | None = None
+    """The outputs of the products that are computed in TF32 (default: all)."""
+    drops = False
+    """Whether digits are dropped instead of rounded."""
+
+    def _round_operands(self, node: Any, version: int, run: Any) -> Any:
+        is_chosen = self.only is None or node.output[0] in self.only
+        if node.op_type not in TF32_OPERATORS or not is_chosen:
+            return run
+        return lambda *inputs, **more: run(
+            *(with_digits(np.asarray(each), 2.0**-10, drops=self.drops) for each in inputs), **more
+        )
 
     lowers_to = "tf32"  # type: ignore[assignment]
     compute_precision = LOWERED  # type: ignore[assignment]
@@ -37,4 +42,4 @@ class Tf32Party(OnnxrtParty):
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         if not isinstance(model, ModelProto):
             model = onnx.load(model) if isinstance(model, str) else model()
-        return _Evaluated(model).with_nodes(_rounding_operands)
+        return _Evaluated(model).with_nodes(self._round_operands)
