@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from polygraphy.adapters.onnx.run.half_precision import _Evaluated
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.domain.catalog.compute import TF32_OPERATORS, ComputePrecision
+from polygraphy.domain.catalog.compute import RECURRENT, TF32_OPERATORS, ComputePrecision
 from polygraphy.domain.tensors.precision import with_digits
 
 LOWERED = ComputePrecision("tf32", TF32_OPERATORS, "onnxrt", "--providers cuda:use_tf32=0")
@@ -29,8 +29,14 @@ class Tf32Party(OnnxrtParty):
         is_chosen = self.only is None or node.output[0] in self.only
         if node.op_type not in TF32_OPERATORS or not is_chosen:
             return run
+        factors = len(node.input) if node.op_type in RECURRENT else 2  # A bias is not rounded.
         return lambda *inputs, **more: run(
-            *(with_digits(np.asarray(each), 2.0**-10, drops=self.drops) for each in inputs), **more
+            *(
+                with_digits(np.asarray(each), 2.0**-10, drops=self.drops)
+                for each in inputs[:factors]
+            ),
+            *inputs[factors:],
+            **more,
         )
 
     lowers_to = "tf32"  # type: ignore[assignment]

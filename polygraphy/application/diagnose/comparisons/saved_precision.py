@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.tensor_trace import Trace
-from polygraphy.domain.catalog.compute import RECURRENT, TF32_OPERATORS
+from polygraphy.domain.catalog.compute import ATTENTION, RECURRENT, TF32_OPERATORS
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.graph import Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import is_float, with_digits
@@ -72,18 +73,15 @@ def tf32_tensors(
         if name in makers and nodes[makers[name]].operator in TF32_OPERATORS
     ]
     visible = [name for name in products if compared[name].relative > _VISIBLE]
-    held, operands = trace.held, set[str]()
-    for name in visible:
-        operands |= {read for read in nodes[makers[name]].reads if read in trace.held}
+    held = trace.held
     is_tf32 = len(visible) > _MOST * len(products)
     explained = set()
     # What drops digits is asked only where rounding does not explain an error.
     for drops in (False, True):
-        rounded = {name: _lower(np.asarray(held[name]), drops=drops) for name in operands}
         for name in visible:
             if name not in wrong or name in explained:
                 continue
-            made = _compute_rounded(case, party, name, {**held, **rounded}, drops=drops)
+            made = _compute_rounded(case, party, name, held, drops=drops)
             error = rms_ratio(wrong[name], trace.values[name])
             left = error if made is None else rms_ratio(made, trace.values[name])
             effect = 0.0 if made is None else rms_ratio(made, wrong[name])
@@ -102,16 +100,20 @@ def _lower(array: Any, *, drops: bool) -> Any:
 def _compute_rounded(
     case: Case, party: SuspectedParty, name: str, values: Values, *, drops: bool
 ) -> Any:
-    """Return a product computed from given values and rounded weights; None if it is refused."""
+    """Return a product computed from given values, with rounded operands; None if it is refused."""
     graph = case.model.graph
     node = graph.nodes[graph.computed[name]]
+    rounded = {
+        read: _lower(np.asarray(values[read]), drops=drops)
+        for read in _operands(node)
+        if read in values
+    }
     weights = {
         read: _lower(array, drops=drops)
-        for read in node.inputs
-        if read in graph.constants
-        and read not in values
-        and is_float(array := graph.constants[read].values)
+        for read in _operands(node)
+        if read in graph.constants and is_float(array := graph.constants[read].values)
     }
+    values = {**values, **rounded}
     try:
         part = cut_part(case.model, region_before(graph, name, values.keys()), values, [name])
         if weights:
@@ -119,3 +121,10 @@ def _compute_rounded(
         return part.run(party, plain=True).get(name)
     except PolygraphyException:
         return None
+
+
+def _operands(node: Node) -> Sequence[str]:
+    """Return the inputs that TF32 rounds: the factors of products, but no bias."""
+    if node.op in RECURRENT:  # The data, both weights, and the first state.
+        return [*node.inputs[:3], *node.inputs[5:6]]
+    return node.inputs[: 3 if node.op in ATTENTION else 2]
