@@ -16,6 +16,7 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 
 import generate  # noqa: E402
+import navigation  # noqa: E402
 
 from polygraphy import __version__  # noqa: E402
 from polygraphy.cli.help import describe_all  # noqa: E402
@@ -117,3 +118,4 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", add_keywords)
     app.connect("source-read", add_captions)
     app.connect("missing-reference", named)
+    navigation.connect(app)
