@@ -43,6 +43,7 @@ def search(model: onnx.ModelProto, goal: Any, party: Any, budget: RunBudget) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 def test_a_crash_ends_the_search_for_one_number_and_no_more() -> None:
     goal = np.where(X < 0, 0.37 * X, X)
     [found] = search(leaky(0.7), goal, OnnxParty(), RunBudget()).find_numbers(0)

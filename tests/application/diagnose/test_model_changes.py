@@ -107,6 +107,7 @@ def test_one_node_inside_what_was_fused_is_named(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 def test_a_number_is_searched_in_a_model_that_is_loaded_once(tmp_path: Path) -> None:
     party = CountingParty()
     assert found(attention(root=0.7), tmp_path, party).culprits[0]["nodes"] == ["divide"]

@@ -224,6 +224,7 @@ def scaled() -> onnx.ModelProto:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_a_crash_in_half_precision_does_not_end_what_compares_with_float32() -> None:
     party, model = CrashingParty(), scaled()
@@ -235,6 +236,7 @@ def test_a_crash_in_half_precision_does_not_end_what_compares_with_float32() -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_a_crash_of_the_other_backend_does_not_end_what_lowers_to_half_precision() -> None:
     kept = Kept()
@@ -244,6 +246,7 @@ def test_a_crash_of_the_other_backend_does_not_end_what_lowers_to_half_precision
     assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "WidenFusion")
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_a_crash_of_what_is_lowered_is_a_refusal_that_float32_mends() -> None:
     tests = os.getpid()
@@ -266,6 +269,7 @@ def test_a_crash_of_what_is_lowered_is_a_refusal_that_float32_mends() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_what_crashes_once_it_is_cast_is_told_with_the_commands_that_cast_and_run_it(
     tmp_path: Path,

@@ -31,7 +31,10 @@ from tests.support.diagnosis.tf32_party import Tf32Party
 from tests.support.models import make, value
 from tests.support.parties import DeviceParty
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork"),
+    pytest.mark.usefixtures("forks"),
+]
 
 
 @pytest.mark.slow
