@@ -97,13 +97,13 @@ def install_environment(requirements: str, folder: str) -> str:
             if complete.exists():
                 return str(target)
             shutil.rmtree(target, ignore_errors=True)
-            has_pip = _pip_serves_others()
-            venv = [sys.executable, "-m", "venv", *(["--without-pip"] if has_pip else [])]
+            server = _interpreter_with_pip()
+            venv = [sys.executable, "-m", "venv", *(["--without-pip"] if server else [])]
             output_of(safe_command([*venv, str(target)]), requirements)
             interpreter = interpreter_of(str(target))
             pip = (
-                [sys.executable, "-m", "pip", "--python", interpreter]
-                if has_pip
+                [server, "-m", "pip", "--python", interpreter]
+                if server
                 else [interpreter, "-m", "pip"]
             )
             command = [*pip, "install", "--quiet", "--disable-pip-version-check"]
@@ -113,14 +113,32 @@ def install_environment(requirements: str, folder: str) -> str:
     return str(target)
 
 
-def _pip_serves_others() -> bool:
-    """Return whether the pip of this interpreter can install for another: copying pip into a new
-    environment takes seconds.
+def _interpreter_with_pip() -> str | None:
+    """Return an interpreter whose pip can install for another, because copying pip into a new
+    environment takes seconds: this one, or that from which its virtual environment was made, which
+    has a pip where uv made the environment.
     """
     try:
-        major, minor = metadata.version("pip").split(".")[:2]
+        version = metadata.version("pip")
+    except metadata.PackageNotFoundError:
+        base = getattr(sys, "_base_executable", "")
+        if not base or sys.prefix == sys.base_prefix:
+            return None
+        asked = [base, "-c", "import pip; print('pip', pip.__version__)"]
+        try:
+            version = value_after(output_of(safe_command(asked), base), "pip") or ""
+        except BackendError:
+            return None
+        return base if _serves_others(version) else None
+    return sys.executable if _serves_others(version) else None
+
+
+def _serves_others(version: str) -> bool:
+    """Return whether that version of pip can install for another interpreter."""
+    try:
+        major, minor = version.split(".")[:2]
         return (int(major), int(minor)) >= _PIP_WITH_OPTION_PYTHON
-    except (metadata.PackageNotFoundError, ValueError):
+    except ValueError:
         return False
 
 

@@ -75,9 +75,19 @@ def test_the_interpreter_that_this_is_needs_no_process(tmp_path: Path) -> None:
     assert (Path(variables["PYTHONPATH"].split(":")[0]) / "polygraphy" / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("pip", ["22.2.1", "none", "unknown"])
-def test_an_old_pip_or_none_is_not_asked_to_install_elsewhere(
-    pip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("pip", "base", "server"),
+    [
+        ("22.2.1", "23.0", ""),
+        ("unknown", "23.0", ""),
+        ("22.3", "", sys.executable),
+        ("none", "22.2.1", ""),
+        ("none", "", ""),
+        ("none", "22.3", "/base/python"),
+    ],
+)
+def test_the_pip_of_this_interpreter_or_of_its_base_installs_elsewhere_unless_it_is_old(
+    pip: str, base: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def version(name: str) -> str:
         if pip == "none":
@@ -87,6 +97,11 @@ def test_an_old_pip_or_none_is_not_asked_to_install_elsewhere(
     asked = []
 
     def output_of(command: list[str], *_: object, **__: object) -> str:
+        if "import pip" in command[2]:
+            assert command[0] == "/base/python"
+            if not base:
+                raise BackendError("No module named pip")
+            return f"pip {base}\n"
         asked.append(" ".join(command))
         if len(asked) == 1:
             Path(command[-1]).mkdir()
@@ -96,7 +111,9 @@ def test_an_old_pip_or_none_is_not_asked_to_install_elsewhere(
     monkeypatch.setattr(environments.metadata, "version", version)
     monkeypatch.setattr(environments, "output_of", output_of)
     monkeypatch.setattr(environments, "interpreter_of", lambda path: f"{path}/bin/python")
+    monkeypatch.setattr(sys, "base_prefix", "/base")
+    monkeypatch.setattr(sys, "_base_executable", "/base/python")
     installed = install_environment(str(tmp_path / "one.txt"), str(tmp_path / "sweep"))
-    assert "--without-pip" not in asked[0]
-    assert f"{installed}/bin/python" in asked[1]
-    assert "--python" not in asked[1]
+    assert ("--without-pip" in asked[0]) == bool(server)
+    assert asked[1].startswith(server or f"{installed}/bin/python")
+    assert ("--python" in asked[1]) == bool(server)
