@@ -26,8 +26,9 @@ from polygraphy.domain.compare import (
     SimpleCompareFunc,
     UncomparedResult,
 )
+from polygraphy.domain.compare.averages import check_metrics
 from polygraphy.domain.compare.pairwise import is_program
-from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
+from polygraphy.domain.compare.result import OutputCompareResult
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.ports import Plots, ResultStore
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner

@@ -9,8 +9,9 @@ from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.catalog.metrics import GROUPS
+from polygraphy.domain.compare.averages import check_metrics
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
-from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
+from polygraphy.domain.compare.result import OutputCompareResult
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.limits import Tolerance, joint_reason
 from polygraphy.domain.ports import ResultStore, Stored

@@ -11,7 +11,8 @@ from attrs import frozen
 
 from polygraphy.binding import port
 from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers, Reading, Spool, count_matched
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult, average_of
+from polygraphy.domain.compare.averages import average_of
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.limits import Threshold
 from polygraphy.domain.ports import data_frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import attrs
@@ -13,7 +13,7 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
 from polygraphy.domain.arithmetic.passes.blocks import Array, Floats, Index, Scratch, unravel
-from polygraphy.domain.arithmetic.passes.selection import midpoint
+from polygraphy.domain.arithmetic.passes.selection import midpoint, row_medians
 from polygraphy.domain.arithmetic.passes.streams import (
     KEPT,
     Channel,
@@ -32,7 +32,7 @@ from polygraphy.domain.arithmetic.passes.survey import (
     survey,
     watch_mismatches,
 )
-from polygraphy.domain.arithmetic.passes.together import form_together
+from polygraphy.domain.arithmetic.passes.together import FormedRow
 from polygraphy.domain.arithmetic.summary import (
     LONGEST,
     QUANTILES,
@@ -111,13 +111,10 @@ def _keep_medians(differences: Sequence[tuple[Difference, Channel]], rows: Float
 
     Args:
         differences: whose medians they are.
-        rows: a matrix without NaN, which is reordered.
+        rows: a matrix without NaN.
     """
-    size = rows.shape[1]
-    low, high = (size - 1) // 2, size // 2
-    rows.partition((low, high), axis=1)
-    for (each, channel), (left, right) in zip(differences, rows[:, [low, high]].tolist()):
-        each._ordered[channel] = Ordered(size, midpoint(left, right), {})
+    for (each, channel), median in zip(differences, row_medians(rows)):
+        each._ordered[channel] = Ordered(rows.shape[1], median, {})
 
 
 def _mean(vector: Floats) -> float:
@@ -185,33 +182,30 @@ class Difference:
         *,
         infinities_equal: bool = False,
         threads: int = 1,
+        formed: FormedRow | None = None,
     ) -> None:
         """Compare `value` with `reference`, the second operand of every formula.
 
         Parameters:
             infinities_equal: infinities of one sign differ by 0, not by NaN.
             threads: most threads to use, and only for large arrays; no result depends on it.
+            formed: the differences, if they were formed together with others.
 
         Raises:
             ValueError: if the shapes differ.
         """
         self._pair = Pair(value, reference, infinities_equal)
+        self._formed = formed
+        if formed is not None:
+            self._pair.form = partial(formed[0].kernel, formed[1])
         self.threads = threads
-        self._extents: dict[Channel, Extent] = {}
+        self._extents: dict[Channel, Extent] = (
+            {} if formed is None else formed[0].extents(formed[1])
+        )
         self._mismatches: dict[tuple[float, float, Formula], Mismatches] = {}
         self._summaries: dict[Channel, Summary] = {}
         self._ordered: dict[Channel, Ordered] = {}
         self._operands: tuple[Summary, Summary] | None = None
-
-    @staticmethod
-    def form_together(many: Iterable[Difference]) -> None:
-        """Compute the differences of many small arrays in one batch, which takes a fraction of the
-        time."""
-        differences = list(many)
-        formed = form_together([each._pair for each in differences])
-        for each, extents in zip(differences, formed):
-            if extents is not None:
-                each._extents.update(extents)
 
     @staticmethod
     def find_medians(many: Iterable[Difference]) -> None:
@@ -219,24 +213,13 @@ class Difference:
         for later.
         """
         by_size: dict[int, list[tuple[Difference, Channel, Floats]]] = {}
-        by_matrix: dict[int, tuple[Floats, list[int], list[tuple[Difference, Channel]]]] = {}
         for each in many:
             if not MOST_KEPT < each.size <= KEPT:
                 continue
-            rows = each._pair.rows
             for number, channel in enumerate(CHANNELS):
-                if not each._lacks_median(channel):
-                    continue
-                if rows is not None:
-                    matrix = rows[1] if number else rows[0]
-                    places = by_matrix.setdefault(id(matrix), (matrix, [], []))
-                    places[1].append(rows[2])
-                    places[2].append((each, channel))
-                elif (whole := each._pair.whole()) is not None:
+                if each._lacks_median(channel) and (whole := each._pair.whole()) is not None:
                     vector = whole.relative() if number else whole.absolute
                     by_size.setdefault(each.size, []).append((each, channel, vector))
-        for matrix, numbers, alike in by_matrix.values():
-            _keep_medians(alike, matrix[numbers])
         for found in by_size.values():
             _keep_medians(
                 [(each, channel) for each, channel, _ in found], np.array([f[2] for f in found])
@@ -257,6 +240,7 @@ class Difference:
     def own_arrays(self) -> None:
         """Replace the operands by copies, so that the originals may change."""
         self._pair.own_arrays()
+        self._formed = None
 
     def without_operands(self) -> KeptDifferences | None:
         """Return the differences without the operands; None if they are many, or a statistic is
@@ -292,14 +276,6 @@ class Difference:
         if key not in self._mismatches:
             self._mismatches[key] = self._find_mismatches(_limit(*key))
         return self._mismatches[key]
-
-    def match_from_bounds(self, atol: float, rtol: float) -> Mismatches | None:
-        """Return an empty result if known differences prove that no element exceeds the tolerance;
-        else None."""
-        extent = self._extents.get("absolute")
-        if extent is None or extent.nan or not _limit(atol, rtol, "either").covers(extent.peak):
-            return None
-        return _no_mismatches(self._pair.size)
 
     def measure(
         self,
@@ -391,6 +367,9 @@ class Difference:
         """Return the largest, mean and median absolute and relative differences, in this order, if
         they are known without a pass.
         """
+        formed = self._formed
+        if formed is not None and (known_metrics := formed[0].metrics(formed[1])) is not None:
+            return known_metrics
         absolute, relative = self._extents.get("absolute"), self._extents.get("relative")
         if absolute is None or relative is None:
             return None
@@ -560,6 +539,13 @@ class Difference:
 
 _ZEROS = (0.0,) * 6
 """The metrics of equal arrays."""
+
+
+def match_within(size: int, peak: float, atol: float, rtol: float) -> Mismatches | None:
+    """Return an empty result if the largest of so many absolute differences proves that no element
+    exceeds the tolerance; else None.
+    """
+    return _no_mismatches(size) if _limit(atol, rtol, "either").covers(peak) else None
 
 
 @lru_cache(maxsize=1024)

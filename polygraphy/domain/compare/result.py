@@ -3,7 +3,6 @@ tolerance."""
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -15,8 +14,8 @@ import numpy as np
 from attrs import fields, frozen
 
 from polygraphy.domain.arithmetic import Difference, Mismatches
-from polygraphy.domain.arithmetic.difference import KeptDifferences
-from polygraphy.domain.arithmetic.moments import exact_sum
+from polygraphy.domain.arithmetic.difference import KeptDifferences, match_within
+from polygraphy.domain.arithmetic.passes.together import FormedRow, form_together
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.rounding import Rounding, deviation
@@ -187,78 +186,6 @@ def excess_ratio(needed: float | None, allowed: float) -> float:
     return needed / allowed
 
 
-def average_of(answers: Sequence[Any]) -> CompareResult:
-    """Return a result with the mean of each metric of one output over its iterations.
-
-    It is held to the thresholds of the first iteration. A metric that an iteration does not have is
-    left out of the mean; NaN makes the mean NaN. Of decibels the mean is that of the powers that
-    they stand for: no iteration, however exact, makes up for the noise of another. Where an output
-    could not be compared in one of the iterations there is no mean, and it fails.
-
-    Args:
-        answers: what a comparison function answered about the output, one per iteration, at least
-            one.
-
-    Raises:
-        UsageError: the answers hold no metrics.
-    """
-    for iteration, answer in enumerate(answers):
-        if isinstance(answer, UncomparedResult):
-            return answer
-        if answer is False:  # As it was saved.
-            return UncomparedResult(f"It could not be compared in iteration {iteration}.")
-    check_metrics(answers)
-    first: CompareResult = answers[0]
-    values = [answer.metric_values() for answer in answers]
-    mean = _mean_of_decibels if first.is_in_decibels else _mean
-    means = {
-        field: mean([number for value in values if (number := value[field]) is not None])
-        for field in first.metric_fields()
-    }
-    average = first.with_metrics(means)
-    average.tensor0, average.tensor1 = first.tensor0, first.tensor1
-    return average
-
-
-def check_metrics(answers: Iterable[Any]) -> None:
-    """Raise an error if a result has no metrics, with the reason.
-
-    Raises:
-        UsageError: an answer has none.
-    """
-    for answer in answers:
-        if isinstance(answer, UncomparedResult):
-            continue
-        if not isinstance(answer, CompareResult) or not answer.metric_fields():
-            raise UsageError(
-                f"Verdicts without metrics have no average: {answer!r}.",
-                hint="Check each iteration.",
-            )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    """Return the mean of values, without overflow; None if there are none."""
-    if not values:
-        return None
-    if any(map(math.isnan, values)):
-        return math.nan
-    mean = exact_sum(values) / len(values)
-    if math.isfinite(mean) or not all(map(math.isfinite, values)):
-        return mean
-    return exact_sum(value / len(values) for value in values)  # The sum is beyond float64.
-
-
-def _mean_of_decibels(values: Sequence[float]) -> float | None:
-    """Return the ratio of a signal to the mean noise, for ratios of a signal to its noise."""
-    if not values or any(map(math.isnan, values)):
-        return math.nan if values else None
-    least = min(values)
-    if math.isinf(least):  # One is nothing but noise, or none has any.
-        return least
-    noise = [10.0 ** ((least - value) / 10) for value in values]  # Of which one is 1.
-    return least - 10 * math.log10(exact_sum(noise) / len(noise))
-
-
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 Explain = Callable[[Arrays], Rounding | None]
 """Finds out what rounding explains of the difference of two arrays."""
@@ -271,7 +198,7 @@ _COMMON = ("thresholds", "tensor0", "tensor1", "_passed", "_mismatches")
 """Attributes that nearly every settled result has besides its metrics."""
 _PLAIN = _FIELDS[:6]
 _NUMBERS = itemgetter(*_PLAIN)
-_MOST_ATTRIBUTES = 13
+_MOST_ATTRIBUTES = 15
 """Attributes that `OutputCompareResult` sets itself."""
 _ELEMENTWISE = ("elemwise",)
 _MAXIMA = _FIELDS[:2]
@@ -295,6 +222,10 @@ class OutputCompareResult(CompareResult):
     all of it."""
     _kept: KeptDifferences | None = None
     _excess: float | None = None
+    _difference: Difference | None = None
+    _infinities_equal = False
+    _threads = 1
+    _formed: FormedRow | None = None
 
     def __init__(
         self,
@@ -321,7 +252,6 @@ class OutputCompareResult(CompareResult):
         self._passed = passed
         self._mismatches: Mismatches | None = None
         self.quantile: float | None = None
-        self.difference: Difference | None = None
         self.arrays: Arrays | None = None
         self._explain: Explain | None = None
         self._rounding: Rounding | None = None
@@ -332,19 +262,22 @@ class OutputCompareResult(CompareResult):
         cls,
         tensors: tuple[ComparedTensor, ComparedTensor],
         arrays: Arrays,
-        difference: Difference,
         tolerance: Tolerance,
         quantile: float,
         explain: Explain | None = None,
+        *,
+        infinities_equal: bool = False,
+        threads: int = 1,
     ) -> OutputCompareResult:
-        """Return the judged `difference` of two arrays of equal shape; `explain` computes the
-        rounding limit on demand.
+        """Return the judged difference of two arrays of equal shape; `explain` computes the
+        rounding limit on demand. `infinities_equal` and `threads` are those of `Difference`.
         """
         result = cls.__new__(cls)
         result.thresholds = tolerance
         result.tensor0, result.tensor1 = tensors
         result.arrays = arrays
-        result.difference = difference
+        if infinities_equal or threads != 1:
+            result._infinities_equal, result._threads = infinities_equal, threads
         result.quantile = quantile if "quantile" in tolerance.check_error_stat else None
         result._explain = explain
         result._metrics = {}
@@ -353,6 +286,18 @@ class OutputCompareResult(CompareResult):
         result._rounding = None
         result._is_rounding = None
         return result
+
+    @property
+    def difference(self) -> Difference | None:
+        """Return the difference of the arrays; None if they are not at hand."""
+        if self._difference is None and self.arrays is not None:
+            self._difference = Difference(
+                *self.arrays,
+                infinities_equal=self._infinities_equal,
+                threads=self._threads,
+                formed=self._formed,
+            )
+        return self._difference
 
     def _load_pickled_metrics(self, state: dict[str, Any]) -> None:
         """Load the metrics from the state of a pickle of NVIDIA's Polygraphy."""
@@ -418,11 +363,12 @@ class OutputCompareResult(CompareResult):
             )
         return self._mismatches
 
-    def _note_match(self) -> None:
-        """Set the verdict if the known differences show that all elements match."""
-        limits = self.tolerance
-        if self.difference is not None and limits.check_error_stat == _ELEMENTWISE:
-            self._mismatches = self.difference.match_from_bounds(limits.atol, limits.rtol)
+    def _note_formed(self, formed: FormedRow) -> None:
+        """Keep the differences, and set the verdict if they show that all elements match."""
+        self._formed, limits = formed, self.tolerance
+        if limits.check_error_stat == _ELEMENTWISE:
+            group, row = formed
+            self._mismatches = match_within(group.size, group.peak(row), limits.atol, limits.rtol)
             self._passed = True if self._mismatches is not None else None
 
     def measure(self) -> None:
@@ -541,12 +487,12 @@ class OutputCompareResult(CompareResult):
         """Copy the arrays, so that later computations do not depend on changes to the originals."""
         if self.difference is not None:
             self.difference.own_arrays()
-            self.arrays = self.difference.arrays
+            self.arrays, self._formed = self.difference.arrays, None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process: settled, with every metric."""
         settled = self
-        if self.difference is not None:
+        if self.arrays is not None:
             settled = object.__new__(type(self))
             vars(settled).update(vars(self), _metrics=dict(self._metrics))
             settled.settle()
@@ -558,36 +504,67 @@ class OutputCompareResult(CompareResult):
         """Compute the verdict and release the arrays; small differences are kept for metrics that
         are read later.
         """
-        if not self:  # Why is only asked of failures.
-            _ = self.is_rounding
-        if self.difference is not None:
-            if max(map(self._excess_bound, self.tolerance.check_error_stat)) > 1:
-                self._excess = self.excess  # Which the maxima alone do not tell.
-            known = self.difference.metrics_without_pass() if self.quantile is None else None
+        if self._formed is not None and self._passed and self._difference is None:
+            # All elements match, and so the excess is at most 1.
+            known = self._known_metrics()
             if known is not None:
                 self._metrics = dict(zip(_FIELDS, (*known, None, None)))
-            else:
+                self.arrays = self._explain = self._formed = None
+                return
+        if not self:  # Why is only asked of failures.
+            _ = self.is_rounding
+        if self.arrays is not None:
+            known = self._known_metrics()
+            if known is not None:
+                self._metrics = dict(zip(_FIELDS, (*known, None, None)))
+            # Which the maxima alone do not tell.
+            if max(map(self._excess_bound, self.tolerance.check_error_stat)) > 1:
+                self._excess = self.excess
+            if known is None and self.difference is not None:
                 for field in _MAXIMA if self.quantile is None else _NEVER_LATER:
                     if field not in self._metrics:
                         self._metric(field)
                 self._kept = self.difference.without_operands()
         if self._kept is None and len(self._metrics) < len(_FIELDS):
             self.metric_values()
-        self.difference = self.arrays = self._explain = None
+        self.arrays = self._explain = None
+        self._difference = self._formed = None
+
+    def _known_metrics(self) -> tuple[float, ...] | None:
+        """Return all metrics but quantiles if they are known without a pass over the arrays."""
+        if self.quantile is not None:
+            return None
+        if self._difference is None and self._formed is not None:
+            group, row = self._formed
+            if (metrics := group.metrics(row)) is not None:
+                return metrics
+        return None if self.difference is None else self.difference.metrics_without_pass()
 
     @staticmethod
     def prepare_verdicts(results: Iterable[CompareResult]) -> None:
         """Form the differences of many small outputs in one batch, and note those that match."""
-        results = list(results)
-        Difference.form_together(_differences_of(results))
-        for result in results:
-            if isinstance(result, OutputCompareResult) and result.difference is not None:
-                result._note_match()
+        unformed = [
+            (result, result.arrays)
+            for result in results
+            if isinstance(result, OutputCompareResult)
+            and result.arrays is not None
+            and result._difference is None
+        ]
+        formed = form_together([arrays for _, arrays in unformed])
+        for (result, _), row in zip(unformed, formed):
+            if row is not None:
+                result._note_formed(row)
 
     @staticmethod
     def prepare_settling(results: Iterable[CompareResult]) -> None:
         """Compute what `settle` needs of many small outputs in one batch."""
-        Difference.find_medians(_differences_of(results))
+        Difference.find_medians(
+            result.difference
+            for result in results
+            if isinstance(result, OutputCompareResult)
+            and result._formed is None
+            and result.difference is not None
+        )
 
     @staticmethod
     def prepare_metrics(results: Iterable[OutputCompareResult]) -> None:
@@ -616,7 +593,7 @@ class OutputCompareResult(CompareResult):
         explains a failure."""
         if self._kept is not None and self.quantile is None:
             self._metrics, self._kept = self.metric_values(), None
-        others = self.difference, self._explain, self._kept, self._rounding, self._is_rounding
+        others = self.arrays, self._explain, self._kept, self._rounding, self._is_rounding
         return (
             others.count(None) == len(others)
             and self.quantile is None
@@ -637,13 +614,6 @@ class OutputCompareResult(CompareResult):
             f"OutputCompareResult({metrics}, thresholds={self.thresholds!r},"
             f" passed={self.passed!r})"
         )
-
-
-def _differences_of(results: Iterable[CompareResult]) -> Iterator[Difference]:
-    """Yield the differences of results that still have them."""
-    for result in results:
-        if isinstance(result, OutputCompareResult) and result.difference is not None:
-            yield result.difference
 
 
 Columns = tuple[tuple[Any, ...], Sequence[float]]

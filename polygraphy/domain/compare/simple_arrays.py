@@ -20,7 +20,6 @@ import numpy as np
 from attrs import Factory, define, evolve
 
 from polygraphy.binding import resolve
-from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.arithmetic.passes.blocks import Kind, kind_of
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.compare.pairwise import Side
@@ -210,13 +209,15 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
     explain = partial(_rounding_between, known_rows, settings.threads)
     shared = settings.shared_limits()
     if shared is not None and not settings.pictures.are_wanted:
-        difference = Difference(
-            *arrays,
+        tensors = value.tensor, reference.tensor
+        return OutputCompareResult.of(
+            tensors,
+            arrays,
+            *shared,
+            explain,
             infinities_equal=settings.infinities_compare_equal,
             threads=settings.threads,
         )
-        tensors = value.tensor, reference.tensor
-        return OutputCompareResult.of(tensors, arrays, difference, *shared, explain)
     is_auto = settings.is_auto(setting)
     rounding = explain(arrays) if is_auto else None
     if settings.pictures.are_wanted:
@@ -234,14 +235,11 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
         return OutputCompareResult.of(
             (value.tensor, reference.tensor),
             arrays,
-            Difference(
-                *arrays,
-                infinities_equal=settings.infinities_compare_equal or is_auto,
-                threads=settings.threads,
-            ),
             settings.tolerance_for(setting, rounding),
             settings.quantile_for(setting),
             explain,
+            infinities_equal=settings.infinities_compare_equal or is_auto,
+            threads=settings.threads,
         )
 
     result = judge_with(rounding)

@@ -253,7 +253,9 @@ class StepLoader:
         loaded = None if isinstance(self._data, DataLoader) else self._load_inputs()
         past = 0
         constants: dict[str, Array] = {}
-        judged = plan.roles.judged
+        states = {pair.input for pair in plan.pairs}
+        state_outputs = tuple(pair.output for pair in plan.pairs)
+        outputs = [tensor.name for tensor in plan.graph.outputs]
         for index, expected in enumerate(lengths):
             own_values = None if loaded is None else next(loaded, None)
             if loaded is not None and own_values is None:
@@ -277,7 +279,6 @@ class StepLoader:
                 {name: drawn[name] for name in missing if current.roles.of[name] == CONSTANT}
             )
             feed = {name: current.value(name, length, past, drawn) for name in current.roles.of}
-            states = {pair.input for pair in plan.pairs}
             if index == 0:
                 pairs = (pair for pair in plan.pairs if pair.input in current.inputs)
                 feed.update({pair.input: plan.initial(pair) for pair in pairs})
@@ -303,14 +304,14 @@ class StepLoader:
                 index,
                 past,
                 length,
-                states=tuple(pair.output for pair in plan.pairs),
-                judged=judged,
+                states=state_outputs,
+                judged=plan.roles.judged,
                 tokens=bool(plan.roles.inputs_of(TOKENS)),
                 is_last=index == len(lengths) - 1,
                 axis=plan.roles.axis,
                 pairs=plan.pairs,
                 inputs=[*current.inputs],
-                outputs=[tensor.name for tensor in plan.graph.outputs],
+                outputs=outputs,
                 hidden=hidden,
             )
             names = {} if plan.first is None or index else plan.first.outputs

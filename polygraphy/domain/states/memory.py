@@ -151,21 +151,22 @@ class StateMemory:
         """
         if not isinstance(feed, StepFeed):
             return outputs
-        shown_outputs = dict(outputs)
+        shown_outputs, step = dict(outputs), feed.step
         for pair in feed.pairs:
-            if pair.output not in outputs and pair.source == FIRST_MODEL and feed.step.index:
+            new, old = outputs.get(pair.output), fed.get(pair.input)
+            if new is None and pair.source == FIRST_MODEL and step.index:
                 continue  # Later steps leave it as it is.
-            if pair.output not in outputs:
+            if new is None:
                 raise BackendError(
                     f"{name} has no output {pair.output!r}, the next value of input {pair.input!r}."
                 )
-            new, old = outputs[pair.output], fed.get(pair.input)
             is_kept = pair.kind in (CONSTANT, BRANCH) or is_cross_attention(pair.input)
-            if is_kept and feed.step.index and _size(new) < _size(old):
-                new = old  # A branch that only decodes leaves it out.
-            self.states[pair.input] = new
-            if not feed.step.is_last or pair.kind == RING:  # What was never written is arbitrary.
-                shown_outputs[pair.output] = _new_part(pair, old, outputs[pair.output], feed.step)
+            if is_kept and step.index and _size(new) < _size(old):
+                self.states[pair.input] = old  # A branch that only decodes leaves it out.
+            else:
+                self.states[pair.input] = new
+            if not step.is_last or pair.kind == RING:  # What was never written is arbitrary.
+                shown_outputs[pair.output] = _new_part(pair, old, new, step)
         return shown_outputs
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from polygraphy.domain.arithmetic import Difference, difference
 from polygraphy.domain.arithmetic.difference import MOST_KEPT, KeptDifferences
 from polygraphy.domain.arithmetic.passes import streams
+from polygraphy.domain.arithmetic.passes.together import form_together
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes
 from tests.support.examples import scaled
 
@@ -60,10 +61,12 @@ def operands_of_one_shape(draw: st.DrawFn) -> list[tuple[np.ndarray[Any, Any], .
 def test_differences_formed_together_are_those_of_each(
     many: Any, infinities_equal: bool, with_medians: bool, limit: float
 ) -> None:
-    together = [Difference(*each, infinities_equal=infinities_equal) for each in many]
+    together = [
+        Difference(*each, infinities_equal=infinities_equal, formed=formed)
+        for each, formed in zip(many, form_together(many))
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(difference, "MOST_KEPT", 0)
-        Difference.form_together(together)
         if with_medians:
             Difference.find_medians(together)
     for operand, each in zip(many, together):
@@ -80,9 +83,7 @@ def test_differences_formed_together_are_those_of_each(
 
 def test_many_small_arrays_need_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [(np.full((2, 200), 1.0, "f"), np.full((2, 200), 2.0, "f")) for _ in range(5)]
-    together = [Difference(*each) for each in both]
-    Difference.form_together(together)
-    Difference.find_medians(together)
+    together = [Difference(*each, formed=formed) for each, formed in zip(both, form_together(both))]
     monkeypatch.setattr(streams.Kernel, "load", None)  # Whoever passes over an array fails.
     assert [each.metrics_without_pass() for each in together] == [
         (1.0, 0.5, 1.0, 0.5, 1.0, 0.5)

@@ -20,8 +20,8 @@ from polygraphy.domain.compare import (
     SqnrThreshold,
     UncomparedResult,
 )
+from polygraphy.domain.compare.averages import average_of
 from polygraphy.domain.compare.indices import IndicesCompareFunc
-from polygraphy.domain.compare.result import average_of
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits import Tolerance
 

@@ -50,6 +50,17 @@ def midpoint(low: float, high: float) -> float:
     return mean if math.isfinite(mean) else low / 2 + high / 2
 
 
+def row_medians(rows: Floats) -> list[float]:
+    """Return the median of each row of a matrix; rows with a NaN have any."""
+    size = rows.shape[1]
+    high = size // 2
+    # One pivot and a maximum take a third of the time of two pivots.
+    parted = np.partition(rows, high, axis=1)
+    middle = parted[:, high]
+    below = middle if size % 2 else np.maximum.reduce(parted[:, :high], axis=1)
+    return [midpoint(low, top) for low, top in zip(below.tolist(), middle.tolist())]
+
+
 def quantile_of(element: Callable[[int], float], valid: int, probability: float) -> float:
     """Return the quantile of `valid` sorted elements, interpolated as numpy's method "linear" does.
 

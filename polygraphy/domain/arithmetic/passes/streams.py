@@ -532,8 +532,6 @@ KEPT = 1 << 14
 _REAL = (Kind.NARROW, Kind.REAL)
 
 Channel: TypeAlias = Literal["absolute", "relative"]
-Rows: TypeAlias = tuple["Floats", "Floats", int]
-"""Matrices of absolute and relative differences of several pairs, and the row of one."""
 
 
 class Pair:
@@ -556,8 +554,7 @@ class Pair:
         self.infinities_equal = infinities_equal
         self._sides: tuple[Flat, Flat] | None = None
         self._kept: Kernel | None = None
-        self._form: Callable[[], Kernel] | None = None
-        self.rows: Rows | None = None
+        self.form: Callable[[], Kernel] | None = None  # Of all differences, if they are known.
 
     @property
     def value(self) -> Flat:
@@ -584,15 +581,6 @@ class Pair:
         """Return a new kernel that works in `scratch`."""
         return self.kernel_type(self.value, self.reference, scratch, self.infinities_equal)
 
-    @property
-    def is_unformed(self) -> bool:
-        """Return whether the differences can be computed and kept, but are not yet."""
-        return self._kept is None and self._form is None and self.size > 0
-
-    def keep(self, form: Callable[[], Kernel], rows: Rows | None = None) -> None:
-        """Keep a function that returns a kernel with all differences, and its rows in matrices."""
-        self._form, self.rows = form, rows
-
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
         """Return a function that loads a block and returns its kernel, for one thread."""
         whole_kernel = self.whole()
@@ -610,8 +598,8 @@ class Pair:
     def whole(self) -> Kernel | None:
         """Return the kernel with all differences, absolute and relative, if the arrays are small
         and not empty; else None."""
-        if self._kept is None and self._form is not None:
-            self._kept, self._form = self._form(), None
+        if self._kept is None and self.form is not None:
+            self._kept = self.form()
         if self._kept is None and 0 < self.size <= min(KEPT, blocks.BLOCK):
             with np.errstate(all="ignore"):
                 kernel = self.kernel(Scratch(self.size))
@@ -639,7 +627,7 @@ class Pair:
         """Replace both arrays by copies."""
         value, reference = self.arrays
         self.arrays = value.copy(), reference.copy()
-        self._sides = self._kept = self._form = self.rows = None
+        self._sides = self._kept = self.form = None
 
     def take(self, positions: npt.NDArray[np.intp]) -> Pair:
         """Return the pair of the elements at C-order positions."""
