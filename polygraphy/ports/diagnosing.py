@@ -422,8 +422,14 @@ class QuantizedModel(Protocol):
                 else Where nodes, which every backend supports.
         """
 
-    def float_at_sites(self, off: Collection[int]) -> Any:
-        """Return the model with some sites in floating point."""
+    def float_at_sites(self, off: Collection[int], *, requantizes: bool = False) -> Any:
+        """Return the model with some sites in floating point.
+
+        Args:
+            off: these sites.
+            requantizes: whether weights among them have the elements that the backend computes with
+                if it quantizes them again; see `between`.
+        """
 
     def with_activations(self) -> Any:
         """Return the model in floating point, with the activations of its sites as outputs."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.graph import add_weight, sort
+from polygraphy.adapters.onnx.graph.graph import add_weight, delete_where, sort, training_tensors
+from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, outer_names
 from polygraphy.domain.quantization.schemes import STORED, Scheme
 from polygraphy.domain.quantization.sites import RAW, Site
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
     from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 
@@ -80,6 +81,32 @@ class SitePair:
     def output(self) -> str:
         """Return the first tensor that nodes read."""
         return self.outputs[0]
+
+
+def copy_pairs(pairs: Sequence[SitePair], old: GraphProto, new: GraphProto) -> list[SitePair]:
+    """Return the sites of a graph with the nodes of its copy."""
+    old_nodes, new_nodes = [*old.node], [*new.node]
+    places = {id(node): place for place, node in enumerate(old_nodes)}
+    copies = []
+    for pair in pairs:
+        stores = [] if pair.quantize is None else [pair.quantize]
+        first, reads, region = (
+            [new_nodes[places[id(node)]] for node in nodes]
+            for nodes in (stores, pair.dequantize, pair.region)
+        )
+        copies.append(
+            SitePair(
+                pair.number,
+                pair.outputs,
+                first[0] if first else None,
+                reads,
+                pair.kind,
+                pair.twin,
+                region,
+                pair.weights,
+            )
+        )
+    return copies
 
 
 def scheme_of_node(node: NodeProto, constant: Any, codes: Array | None = None) -> Scheme | None:
@@ -308,51 +335,167 @@ def _sites_behind(
             return sites_behind
 
 
-def remove_suffixes(graph: GraphProto, suffix: str) -> None:
-    """Remove a suffix from the names of weights, unless another tensor has that name or a subgraph
-    may read them."""
-    if any(attribute.HasField("g") for node in graph.node for attribute in node.attribute):
-        return
-    names = {name for node in graph.node for name in node.output}
-    names |= {one.name for one in (*graph.initializer, *graph.input)}
-    renamed = {}
-    for weight in graph.initializer:
-        name = weight.name.removesuffix(suffix)
-        if name != weight.name and name not in names:
-            renamed[weight.name] = weight.name = name
-    for node in graph.node:
-        node.input[:] = [renamed.get(name, name) for name in node.input]
+class SiteForms:
+    """The forms of a model with some sites in floating point.
 
-
-def remove_identities(graph: GraphProto) -> None:
-    """Connect readers of an added Identity to its input, unless it computes an output of
-    the graph.
+    Args:
+        model: the model without its weights, with the nodes of both forms of each site; it is
+            changed.
+        weights: its weights.
+        exact: weights in floating point, by name.
+        choices: number of a site, its tensor in quantized and in floating-point form, and the name
+            under which other nodes read it.
     """
-    outputs = {value.name for value in graph.output}
-    names = {
-        node.output[0]: node.input[0]
-        for node in graph.node
-        if node.op_type == "Identity" and not node.name and node.output[0] not in outputs
-    }
-    for node in graph.node:
-        node.input[:] = [_last_name(name, names) for name in node.input]
-    nodes = [
-        node
-        for node in graph.node
-        if not (node.op_type == "Identity" and not node.name and node.output[0] in names)
-    ]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    makers = {name: node for node in graph.node for name in node.output}
-    for node in [*graph.node]:  # An output keeps its name.
-        if node.op_type == "Identity" and not node.name and node.output[0] in outputs:
-            maker = makers.get(node.input[0])
-            if maker is not None and node.input[0].endswith(("//on", "//off")):
-                old, new = node.input[0], node.output[0]
-                graph.node.remove(node)
-                for one in graph.node:
-                    one.input[:] = [new if name == old else name for name in one.input]
-                    one.output[:] = [new if name == old else name for name in one.output]
+
+    def __init__(
+        self,
+        model: ModelProto,
+        weights: Sequence[TensorProto],
+        exact: Mapping[str, Array],
+        choices: Sequence[tuple[int, str, str, str]],
+    ) -> None:
+        """Sort the nodes, and read their names once."""
+        self._shell, self._weights, self._exact = model, weights, exact
+        graph = model.graph
+        for _, on, off, output in choices:  # In order for each form.
+            graph.node.append(onnx.helper.make_node("Choice", [on, off], [output]))
+        sort(graph)
+        every = [node for node in graph.node if node.op_type != "Choice"]
+        inner = {id(node): graphs for node in every if (graphs := graphs_of(node))}
+        self._has_graphs = bool(inner)
+        outer = {
+            key: [name for graph in graphs for name in outer_names(graph)]
+            for key, graphs in inner.items()
+        }
+        self._outputs = [value.name for value in graph.output]
+        self._fixed = {*self._outputs}.union(*outer.values())
+        self._nodes: list[tuple[NodeProto, list[str], list[str], list[str]]] = []
+        self._choices, self._identities = choices, {}
+        for node in every:
+            reads, makes = node.input[:], node.output[:]
+            if node.op_type == "Identity" and not node.name:
+                self._identities[makes[0]] = reads[0]
+            else:
+                self._nodes.append((node, reads, outer.get(id(node), []), makes))
+        self._makers = {name: at for at, one in enumerate(self._nodes) for name in one[3] if name}
+        self._inputs = {value.name for value in graph.input}
+        del graph.node[:]
+
+    def build(self, off: Collection[int], again: Mapping[str, Array]) -> ModelProto:
+        """Return the model with some sites in floating point.
+
+        Args:
+            off: the numbers of these sites.
+            again: other elements of weights in floating point.
+        """
+        names = dict(self._identities)
+        for number, on, exact, output in self._choices:
+            names[output] = exact if number in off else on
+        copies = {name: names.pop(name) for name in names.keys() & self._fixed}
+        chosen, used = self._needed(names, copies)
+        new_names = self._new_names(names, copies, chosen, used)
+        model: ModelProto = copy_of(self._shell)
+        graph = model.graph
+        behind: dict[int, list[str]] = {}
+        for name, source in copies.items():
+            if name in used and new_names.get(last := _last_name(source, names), last) != name:
+                behind.setdefault(self._makers.get(last, -1), []).append(name)
+
+        def add_copies(place: int) -> None:
+            """Add the nodes that copy what a node computes, or an input, to a tensor with a fixed
+            name."""
+            for name in behind.get(place, ()):
+                last = _last_name(copies[name], names)
+                last = new_names.get(last, last)
+                graph.node.append(onnx.helper.make_node("Identity", [last], [name]))
+
+        add_copies(-1)
+        for place in chosen:
+            node, reads, _, makes = self._nodes[place]
+            copy = graph.node.add()
+            copy.CopyFrom(node)
+            for names_of, old in ((copy.input, reads), (copy.output, makes)):
+                new = [_last_name(name, names) for name in old] if old is reads else old
+                new = [new_names.get(name, name) for name in new]
+                if new != old:
+                    names_of[:] = new
+            add_copies(place)
+        self._add_weights(model, used, new_names, again)
+        return model
+
+    def _needed(
+        self, names: Mapping[str, str], copies: Mapping[str, str]
+    ) -> tuple[list[int], set[str]]:
+        """Return the nodes that outputs depend on, in order, and the tensors that these read.
+
+        Args:
+            names: other names of tensors.
+            copies: for tensors whose name is fixed, the tensors that they copy.
+        """
+        pending = [*self._outputs, *training_tensors(self._shell)]
+        used: set[str] = set()
+        chosen: set[int] = set()
+        while pending:
+            name = _last_name(pending.pop(), names)
+            if name in used:
+                continue
+            used.add(name)
+            place = self._makers.get(name)
+            if name in copies:
+                pending.append(copies[name])
+            elif place is not None and place not in chosen:
+                chosen.add(place)
+                _, reads, outer, _ = self._nodes[place]
+                pending += reads
+                pending += outer
+        return sorted(chosen), used
+
+    def _new_names(
+        self,
+        names: Mapping[str, str],
+        copies: Mapping[str, str],
+        chosen: Sequence[int],
+        used: Collection[str],
+    ) -> dict[str, str]:
+        """Return new names of tensors: a tensor with a fixed name is computed directly, and weights
+        have their name of the reference unless another tensor has it."""
+        new_names: dict[str, str] = {}
+        for name, source in copies.items():
+            last = _last_name(source, names)
+            if name in used and last in self._makers and last.endswith(("//on", "//off")):
+                new_names.setdefault(last, name)
+        if self._has_graphs:  # They may read weights.
+            return new_names
+        taken = {name for place in chosen for name in self._nodes[place][3]} | self._inputs
+        taken.update(name for name in used if name not in self._makers)
+        for name in self._exact:
+            if name in used and (plain := name.removesuffix(EXACT)) not in taken:
+                taken.add(plain)
+                new_names[name] = plain
+        return new_names
+
+    def _add_weights(
+        self,
+        model: ModelProto,
+        used: Collection[str],
+        new_names: Mapping[str, str],
+        again: Mapping[str, Array],
+    ) -> None:
+        """Add the weights that nodes read."""
+        graph = model.graph
+        for annotation in graph.quantization_annotation:  # They stay with their tensor.
+            if annotation.tensor_name in used:
+                entries = annotation.quant_parameter_tensor_names
+                used = {*used, *(entry.value for entry in entries)}
+        unused = {weight.name for weight in self._weights if weight.name not in used}
+        graph.initializer.extend(weight for weight in self._weights if weight.name not in unused)
+        for name, array in self._exact.items():
+            if name in used:
+                tensor = onnx.numpy_helper.from_array(again.get(name, array))
+                add_weight(model, tensor, new_names.get(name, name))
+        delete_where(graph.input, lambda value: value.name in unused)
+        delete_where(graph.sparse_initializer, lambda sparse: sparse.values.name not in used)
+        delete_where(graph.quantization_annotation, lambda value: value.tensor_name not in used)
 
 
 def _last_name(name: str, names: Mapping[str, str]) -> str:

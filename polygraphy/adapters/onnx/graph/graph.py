@@ -80,10 +80,10 @@ def clean_model(model: ModelProto) -> int:
     """Remove everything that neither an output of the model nor its training needs; return the
     number of removed nodes; see `clean`.
     """
-    return clean(model.graph, _training_tensors(model))
+    return clean(model.graph, training_tensors(model))
 
 
-def _training_tensors(model: ModelProto) -> set[str]:
+def training_tensors(model: ModelProto) -> set[str]:
     """Return the names of the tensors that the training of a model reads and assigns."""
     names: set[str] = set()
     for training in model.training_info:

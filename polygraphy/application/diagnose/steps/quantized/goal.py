@@ -210,7 +210,7 @@ class _GoalSearch:
             saturated = self._explain_by_saturation(model, proto, self._run(proto), before)
             if isinstance(saturated, Found):
                 every = [*culprits, *saturated.result.culprits]
-                return Found(self._save_model(DiagnosisResult(FAULT, every), proto), case)
+                return Found(self._save_model(DiagnosisResult(FAULT, every), model), case)
         switches = self._switches(model)
         rules = rules_of(model.nodes, model.sites, model.producer)
         powers = self._site_powers(model, rules, switches, losses)
@@ -231,12 +231,8 @@ class _GoalSearch:
             words.size_of_search(search.runs, search.proven, len(kept_names), search.is_cut_short),
         ]
         if not kept_names:
-            return Found(
-                self._save_model(
-                    DiagnosisResult(FAULT, culprits, reason=notes), model.float_at_sites(())
-                ),
-                case,
-            )
+            result = DiagnosisResult(FAULT, culprits, reason=notes)
+            return Found(self._save_model(result, model), case)
         off = rules.off(kept_names)
         lost_losses = {number: losses[number].loss for number in off if number in losses}
         for number in sorted(lost_losses, key=lambda index: -lost_losses[index])[:2]:
@@ -273,12 +269,12 @@ class _GoalSearch:
         remedy = Remedy(None, True, note)
         culprit = Culprit(kept_names, None, MODEL, "quantization", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
-        return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
+        return Found(self._save_model(result, model, off), case)
 
     def _result_of_repair(self, model: QuantizedModel, repair: Repair) -> StepOutcome:
         """Return the result if only incorrect parameters are at fault."""
         result = DiagnosisResult(FAULT, wrong_parameters(model, repair, self._goal))
-        return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
+        return Found(self._save_model(result, repair.model), self._case)
 
     def _is_closer(self, values: Sequence[Values], before: Sequence[Values]) -> bool:
         """Return whether outputs are much closer to the reference than those before, not just on
@@ -446,24 +442,25 @@ class _GoalSearch:
         before: float,
     ) -> tuple[Search, float]:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
-        within, checked = self._goal.within, 0
+        within = self._goal.within
+        checked: dict[tuple[int, ...], float] = {}
         self._runs.ensure_time(_LEAST_SEARCH)  # Whatever was slow before.
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
             """Return the metric with some sites in quantized form."""
-            nonlocal checked
             value = self._judge(switches.run(on))
             if len(on) == len(every) and value <= within:
                 return before  # The backend computed this model already.
             # The backend has the last word on what is enough, or nearly so.
-            if value <= _NEARLY * within and len(on) < len(every) and checked < _CHECKED:
-                checked += 1
+            is_near = value <= _NEARLY * within and len(on) < len(every)
+            if is_near and len(checked) < _CHECKED:
+                off = tuple(sorted(set(every) - set(on)))
                 try:
-                    values = self._run(model.float_at_sites(sorted(set(every) - set(on))))
+                    value = self._judge(self._run(model.float_at_sites(off)))
                 except BackendError:
-                    return inf  # No mixed model that the backend refuses is an answer.
-                value = self._judge(values)
+                    value = inf  # No mixed model that the backend refuses is an answer.
+                checked[off] = value
             return value
 
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
@@ -475,7 +472,10 @@ class _GoalSearch:
             ).result()
             after = search.value
             if search.kept:
-                after = self._judge(self._run(model.float_at_sites(rules.off(search.kept))))
+                off = tuple(rules.off(search.kept))
+                if off not in checked:
+                    checked[off] = self._judge(self._run(model.float_at_sites(off)))
+                after = checked[off]
             if after > within:
                 search = evolve(search, kept=None)
             notes.append(words.search_result(search, len(rules.candidates), after))
@@ -484,20 +484,25 @@ class _GoalSearch:
     def _switches(self, model: QuantizedModel) -> Switches:
         """Return the model with switches, in the form that the backend computes: some sites
         quantize floating-point weights again."""
-        plain = Switches(self._party, model, self._feeds, requantizes=False)
-        if not model.between:
-            return plain
+        requantizes = bool(model.between) and self._requantizes(model)
+        return Switches(self._party, model, self._feeds, requantizes=requantizes)
+
+    def _requantizes(self, model: QuantizedModel) -> bool:
+        """Return whether the backend quantizes weights again that are in floating point: whether
+        its outputs are closer to those of such weights without rewrites."""
         # With the biases, as without a node: ONNX Runtime keeps a weight whose bias is quantized.
         biases = [number for number, site in enumerate(model.sites) if site.kind == "bias"]
         off = [*model.between, *biases]
-        on = [number for number in range(len(model.sites)) if number not in off]
-        again = Switches(self._party, model, self._feeds, requantizes=True)
-        judge = Outputs(self._run(model.float_at_sites(off)))
+        outputs = Outputs(self._run(model.float_at_sites(off)))
         # By the outputs: two different errors may be of equal size.
-        own_value, other_value = (
-            RmsRatio()(Outputs(switches.run(on)), judge) for switches in (plain, again)
+        exact_value, again_value = (
+            RmsRatio()(
+                Outputs(self._run(model.float_at_sites(off, requantizes=requantizes), plain=True)),
+                outputs,
+            )
+            for requantizes in (False, True)
         )
-        return again if other_value < own_value else plain
+        return again_value < exact_value
 
     def _diffuse_result(
         self,
@@ -532,13 +537,14 @@ class _GoalSearch:
                 continue  # Not every operator supports 16 bits.
         return values
 
-    def _save_model(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
-        """Save the model that reaches the goal, if requested, and return the result with
-        its path.
-        """
+    def _save_model(
+        self, result: DiagnosisResult, model: QuantizedModel, off: Collection[int] = ()
+    ) -> DiagnosisResult:
+        """Save the model that reaches the goal, with some sites in floating point, if requested,
+        and return the result."""
         if self._goal.save is None:
             return result
-        save_to_file(model, self._goal.save)
+        save_to_file(model.float_at_sites(off), self._goal.save)
         with self._case.attempt("saved") as notes:
             notes.append(words.path_of_saved_model(self._goal.save))
         return result
