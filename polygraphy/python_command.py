@@ -23,6 +23,10 @@ SAFE_PATH = "import sys; sys.path[:] = filter(None, sys.path); "
 empty string; sys is part of the interpreter and comes from no file.
 """
 
+_LAST = "sys.path.append({!r}); "
+_FIRST = "sys.path.insert(0, {!r}); import polygraphy; sys.path.append(sys.path.pop(0)); "
+"""Code that makes this package importable; other packages still come from where they are installed.
+"""
 _MODULE = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
 _SCRIPT = "import runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
 
@@ -30,7 +34,8 @@ _SCRIPT = "import runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='
 def safe_command(command: Sequence[str]) -> list[str]:
     """Return an equivalent command line that does not import from the current folder.
 
-    In the interpreter of this process, this package is importable wherever its files are.
+    In the interpreter of this process, this package is importable wherever its files are, also if
+    another package named polygraphy is installed.
 
     Args:
         command: an interpreter, then ``-m MODULE``, ``-c CODE`` or the path of a script, then its
@@ -39,7 +44,8 @@ def safe_command(command: Sequence[str]) -> list[str]:
     interpreter, *words = command
     code = SAFE_PATH
     if interpreter == sys.executable:
-        code += f"sys.path.append({_root()!r}); "
+        is_ours = words[0] in ("-m", "-c") and "polygraphy" in words[1]
+        code += (_FIRST if is_ours else _LAST).format(_root())
     if words[0] == "-m":
         return [interpreter, "-c", code + _MODULE.format(words[1]), *words[2:]]
     if words[0] == "-c":

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from polygraphy import python_command
+from polygraphy.python_command import safe_command
+
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"
 POLYGRAPHY = Path(sys.executable).with_name("polygraphy")
@@ -187,3 +190,16 @@ def test_what_a_command_starts_ends_with_it(
             return
         time.sleep(0.05)
     assert time.monotonic() < end
+
+
+def test_another_package_of_this_name_is_not_imported_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "polygraphy").mkdir()
+    (tmp_path / "polygraphy" / "__init__.py").write_text("raise SystemExit(9)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code = "import polygraphy.python_command as ours; print(ours.__file__)"
+    ended = subprocess.run(
+        safe_command([sys.executable, "-c", code]), capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip() == python_command.__file__

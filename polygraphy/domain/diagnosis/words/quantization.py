@@ -320,7 +320,7 @@ def reason_of_other_metric(package: str, value: float, before: float) -> str:
 def quantizer_fails(package: str, error: Exception) -> str:
     """Return the reason that a quantizer fails."""
     text = " ".join(str(error).split())
-    return f"{package} fails: {text[:120] or type(error).__name__}"
+    return f"{package} fails: {text[:120].rstrip('.') or type(error).__name__}"
 
 
 def keep_in_float(
