@@ -134,7 +134,7 @@ def sites_measured(measured: MeasuredPowers, inputs: int, every: int) -> str:
     text += f", on {inputs} of {every} inputs." if inputs < every else "."
     if measured.together:
         text += (
-            f" The time limit ended before {measured.together} of"
+            f" The limit ended this before {measured.together} of"
             f" {count_text(len(measured.values), 'site')} were measured individually."
         )
     return text
