@@ -49,6 +49,7 @@ class LintEntry:
         op: operator of the node, where there is one node.
         rule: the id of the rule that it breaks, of `RULES`; where it is empty, `source` and `level`
             tell.
+        is_requirement: whether the message states what the operator requires.
     """
 
     level: str
@@ -57,6 +58,7 @@ class LintEntry:
     nodes: tuple[str, ...] = ()
     op: str = ""
     rule: str = ""
+    is_requirement: bool = False
 
 
 def with_rule(entry: LintEntry) -> LintEntry:
@@ -249,9 +251,11 @@ def _sort_position(entry: LintEntry, order: Sequence[str]) -> int:
     return len(order) + 1 if entry.source == Source.RUNTIME else -1
 
 
-def _rank(entry: LintEntry) -> tuple[int, int]:
-    """Return the sort key of an entry: severity, then source."""
-    return _SEVERITY[entry.level], -_PREFERRED.index(entry.source)
+def _rank(entry: LintEntry) -> tuple[int, bool, int]:
+    """Return the sort key of an entry: severity, then whether it states a requirement, then
+    source.
+    """
+    return _SEVERITY[entry.level], entry.is_requirement, -_PREFERRED.index(entry.source)
 
 
 _INT32 = np.iinfo(np.int32)

@@ -47,15 +47,32 @@ class Operand:
 
 
 @frozen(eq=False)
+class Body:
+    """A subgraph of a node, as it is declared.
+
+    Attributes:
+        name: of the graph.
+        inputs: what it gets, without weights.
+        outputs: what it returns.
+    """
+
+    name: str
+    inputs: Sequence[Operand] = ()
+    outputs: Sequence[Operand] = ()
+
+
+@frozen(eq=False)
 class OperatorCall:
     """A node with its attributes and inputs, as the rules see it.
 
     Attributes:
         op: its operator, of the main domain.
         opset: the version of the operator set.
-        attributes: their values, and the defaults of those that are left out.
+        attributes: their values, and the defaults of those that are left out; of a tensor only the
+            shape.
         inputs: its inputs; None for one that is left out.
         outputs: number of its outputs.
+        bodies: its subgraphs, by attribute.
     """
 
     op: str
@@ -63,6 +80,7 @@ class OperatorCall:
     attributes: Mapping[str, Any] = Factory(dict)
     inputs: Sequence[Operand | None] = ()
     outputs: int = 1
+    bodies: Mapping[str, Body] = Factory(dict)
 
     def input(self, position: int) -> Operand | None:
         """Return an input; None if it is omitted."""

@@ -46,6 +46,7 @@ from polygraphy.domain.checks.requirements import (
     wrong_values,
 )
 from polygraphy.domain.checks.signal_rules import SIGNAL_RULES
+from polygraphy.domain.checks.subgraph_rules import SUBGRAPH_RULES
 from polygraphy.domain.checks.value_rules import VALUE_RULES
 from polygraphy.domain.checks.window_rules import WINDOW_RULES
 from polygraphy.domain.checks.words_of_attributes import check_words
@@ -635,6 +636,15 @@ def _extend(ops: str, rule: Rule) -> None:
 _extend(_BINARY, _check_broadcast)
 _extend(_ALONG, _axis_rule())
 _extend(_REDUCED, _axes_rule(1))
+_extend(_REDUCED, require_ranks(x1=(0, 1)))
 
-_TABLES = (_RULES, VALUE_RULES, WINDOW_RULES, QUANTIZED_RULES, SIGNAL_RULES, LEARNING_RULES)
+_TABLES = (
+    _RULES,
+    VALUE_RULES,
+    WINDOW_RULES,
+    QUANTIZED_RULES,
+    SIGNAL_RULES,
+    LEARNING_RULES,
+    SUBGRAPH_RULES,
+)
 """The rules by operator, of each subject."""

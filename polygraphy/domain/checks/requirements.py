@@ -41,7 +41,10 @@ def wrong_rank(call: OperatorCall, operand: Operand, requirement: str) -> Violat
 
 def wrong_attribute(call: OperatorCall, name: str, requirement: str) -> Violation:
     """Return the violation that an attribute has a value that the rule does not allow."""
-    actual = f"attribute {name!r} is {call.attributes.get(name)}"
+    value = call.attributes.get(name)
+    actual = f"attribute {name!r} is {value}"
+    if isinstance(value, Operand):
+        actual = f"attribute {name!r} has shape {shape_text(value.shape or ())}"
     return Violation(call.op, requirement, actual, ATTRIBUTE)
 
 

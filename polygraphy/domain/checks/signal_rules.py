@@ -15,6 +15,7 @@ from polygraphy.domain.checks.operator_call import (
 )
 from polygraphy.domain.checks.requirements import (
     Rule,
+    broadcasts_to,
     dim_of,
     fits,
     scalar_rule,
@@ -54,6 +55,9 @@ def _check_components(call: OperatorCall) -> Iterator[Violation]:
 def _check_frames(call: OperatorCall) -> Iterator[Violation]:
     """Yield violations of the window and frames of an STFT."""
     window, length, size = call.input(2), _number(call, 3), dim_of(call, 2, 0)
+    if window is None and call.input(3) is None:
+        yield Violation(call.op, "a window or a frame_length", "it has neither", SHAPE)
+        return
     if window is not None and length is not None and not fits(size, int(length)):
         yield wrong_shape(call, window, f"a window of {length:g} elements, like frame_length")
         return
@@ -61,6 +65,12 @@ def _check_frames(call: OperatorCall) -> Iterator[Violation]:
     frame = size if length is None else int(length)
     if data is not None and frame is not None and signal is not None and signal < frame:
         yield wrong_shape(call, data, f"a signal of at least one frame of {frame} elements")
+
+
+def _check_sides(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if half of the spectrum of complex numbers is requested."""
+    if call.attributes.get("onesided") and dim_of(call, 0, -1) == 2:
+        yield wrong_attribute(call, "onesided", "onesided 0 for complex numbers")
 
 
 def _check_bands(call: OperatorCall) -> Iterator[Violation]:
@@ -91,7 +101,11 @@ def _check_affine_grid(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_shape(call, theta, f"matrices of shape {shape_text(expected)}")
 
 
-def _heads(call: OperatorCall, position: int) -> tuple[int | None, int | None, int | None] | None:
+_Heads = tuple["int | None", "int | None", "int | None"]
+"""The number of heads, the length and the size of a head."""
+
+
+def _heads(call: OperatorCall, position: int) -> _Heads | None:
     """Return the heads, length and head size of an input of Attention; None if its rank is
     unknown or its heads are not given.
     """
@@ -130,6 +144,7 @@ def _check_attention(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_shape(call, keys, f"a number of heads that divides {query[0]}")
     else:
         yield from _check_past(call)
+        yield from _check_mask(call, query, key)
 
 
 _PAST_KEY, _PAST_VALUE = 4, 5
@@ -143,6 +158,23 @@ def _check_past(call: OperatorCall) -> Iterator[Violation]:
         assert given is not None
         actual = f"it has only {given.name!r}"
         yield Violation(call.op, "past_key and past_value, or neither", actual, SHAPE, given.name)
+
+
+def _check_mask(call: OperatorCall, query: _Heads, key: _Heads) -> Iterator[Violation]:
+    """Yield a violation unless the mask of an Attention broadcasts to its weights. A mask may be
+    shorter than the keys.
+    """
+    mask = call.input(3)
+    past, keys = dim_of(call, _PAST_KEY, 2), key[1]
+    if mask is None or mask.shape is None or not mask.shape:
+        return
+    is_open = keys is None or (call.input(_PAST_KEY) is not None and past is None)
+    total = None if is_open or keys is None else keys + (past or 0)
+    last = mask.shape[-1]
+    is_longer = total is not None and last is not None and last > total
+    if is_longer or not broadcasts_to(mask.shape, (dim_of(call, 0, 0), query[0], query[1], None)):
+        expected = (dim_of(call, 0, 0), query[0], query[1], total)
+        yield wrong_shape(call, mask, f"a mask that broadcasts to {shape_text(expected)}")
 
 
 def _check_rotation(call: OperatorCall) -> Iterator[Violation]:
@@ -185,11 +217,17 @@ _SIZED = (scalar_rule(0), _positive_rule(0, "a size", 0))
 
 SIGNAL_RULES: dict[str, tuple[Rule, ...]] = {
     "DFT": (_check_components, scalar_rule(1), _positive_rule(1, "a dft_length")),
-    "STFT": (scalar_rule(1, 3), _positive_rule(1, "a frame_step"), _check_frames),
+    "STFT": (scalar_rule(1, 3), _positive_rule(1, "a frame_step"), _check_frames, _check_sides),
     "HannWindow": _SIZED,
     "HammingWindow": _SIZED,
     "BlackmanWindow": _SIZED,
-    "MelWeightMatrix": (scalar_rule(0, 1, 2, 3, 4), _check_bands),
+    "MelWeightMatrix": (
+        scalar_rule(0, 1, 2, 3, 4),
+        _positive_rule(0, "num_mel_bins"),
+        _positive_rule(1, "a dft_length"),
+        _positive_rule(2, "a sample_rate"),
+        _check_bands,
+    ),
     "AffineGrid": (_check_affine_grid,),
     "Attention": (_check_attention,),
     "RotaryEmbedding": (_check_rotation,),

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.checks.operator_call import OperatorCall, Violation
+from polygraphy.domain.checks.operator_call import Operand, OperatorCall, Violation
 from polygraphy.domain.checks.requirements import (
     Rule,
     attribute_rule,
@@ -212,6 +213,11 @@ def _check_split_sequence(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, f"sizes that add up to {size}", sizes)
 
 
+def _is_single(value: Any) -> bool:
+    """Return whether a tensor of an attribute has one element."""
+    return not isinstance(value, Operand) or prod(dim or 0 for dim in value.shape or ()) == 1
+
+
 def _ratio_limits(call: OperatorCall) -> Range:
     """Return the limits of the ratio of a Dropout, which is below 1."""
     return 0, float(np.nextafter(np.float32(1), np.float32(0)))
@@ -286,19 +292,6 @@ def _check_inferred_size(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, "0 or -1, but not both (allowzero is 1)", sizes)
 
 
-def _check_scan_axes(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if a Scan reads along an axis that an input does not have."""
-    count, axes = call.attributes.get("num_scan_inputs"), call.attributes.get("scan_input_axes")
-    if not count or not axes or len(axes) != count:
-        return
-    for axis, operand in zip(axes, call.inputs[-count:]):
-        rank = None if operand is None else operand.rank
-        if rank is not None and not -rank <= axis < rank:
-            text = f"axes in [{-rank}, {rank - 1}]"
-            yield wrong_attribute(call, "scan_input_axes", text)
-            return
-
-
 def _check_crop(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless a CenterCropPad has one size for each axis."""
     axes, shape = call.attributes.get("axes"), call.shape(0)
@@ -344,8 +337,14 @@ _TOP_INPUT = 10
 """The opset from which on K is an input."""
 
 VALUE_RULES: dict[str, tuple[Rule, ...]] = {
-    "ConstantOfShape": (values_rule(0, _lower_limit(0), "sizes of at least 0"),),
-    "OneHot": (values_rule(1, _lower_limit(0), "a depth of at least 0"),),
+    "ConstantOfShape": (
+        values_rule(0, _lower_limit(0), "sizes of at least 0"),
+        attribute_rule("value", _is_single, "a value with one element"),
+    ),
+    "OneHot": (
+        values_rule(1, _lower_limit(1), "a depth of at least 1"),
+        require_ranks(x1=(0, 1)),
+    ),
     "ReverseSequence": (_check_sequence_axes, _sequence_lengths_rule("batch_axis"), _LENGTHS),
     "LSTM": (_RECURRENT, _CLIP),
     "GRU": (_RECURRENT, _CLIP),
@@ -384,6 +383,5 @@ VALUE_RULES: dict[str, tuple[Rule, ...]] = {
     "TopK": (shape_rule(1, "K", lambda call: (1,) if call.opset >= _TOP_INPUT else None),),
     "Trilu": (scalar_rule(1),),
     "CumSum": (scalar_rule(1),),
-    "Scan": (_check_scan_axes,),
 }
 """The rules by operator."""

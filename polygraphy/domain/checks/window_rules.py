@@ -16,6 +16,7 @@ from polygraphy.domain.checks.requirements import (
     attribute_rule,
     dim_of,
     require_ranks,
+    require_shape,
     shape_rule,
     wrong_attribute,
     wrong_shape,
@@ -203,6 +204,23 @@ def _check_unpooled(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, f"an output of at least {least}", given)
 
 
+def _check_offsets(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation unless a DeformConv has an offset, and a weight of its mask, for each
+    position of its kernel.
+    """
+    kernel, groups = _kernel_of(call), call.attributes.get("offset_group", 1)
+    weights = call.shape(1)
+    kernel = weights[2:] if weights is not None else kernel
+    if kernel is None or None in kernel:
+        return
+    count = groups * prod(size or 0 for size in kernel)
+    batch, unknown = dim_of(call, 0, 0), [None] * len(kernel)
+    yield from require_shape(
+        call, 2, (batch, len(kernel) * count, *unknown), "the offsets, one for each axis and weight"
+    )
+    yield from require_shape(call, 4, (batch, count, *unknown), "the mask")
+
+
 _SLIDING: tuple[Rule, ...] = (check_window, _check_padding, _check_negative_pads)
 _IMAGES = require_ranks(x0=(3, ANY_RANK))
 
@@ -220,6 +238,7 @@ WINDOW_RULES: dict[str, tuple[Rule, ...]] = {
     "LRN": (_IMAGES,),
     "ConvTranspose": (_check_padding, _check_negative_pads, _check_transposed),
     "Col2Im": (_check_blocks,),
+    "DeformConv": (_check_offsets,),
     "MaxUnpool": (
         shape_rule(1, "the indices", lambda call: call.shape(0)),
         _check_unpooled,

@@ -62,7 +62,7 @@ CASES = [
     (MATRIX, "y = Pad(x,p)", {"p": np.zeros(2, INT)}, "4 pads"),
     (MATRIX, "y = LayerNormalization(x,s)", {"s": np.ones(2, F)}, "broadcasts to the normalized"),
     (MATRIX, "y = OneHot(i,d,v)", {"i": np.zeros(2, INT), "d": np.array([-3]), "v": np.ones(2, F)},
-     "a depth of at least 0"),
+     "a depth of at least 1"),
     (MATRIX, "y = ReverseSequence(x,l)", {"l": np.array([2, 1, 3], INT)}, "lengths in [0, 2]"),
     (MATRIX, "y = ReverseSequence(x,l)", {"l": np.array([2, 1], INT)}, "for the lengths"),
     (MATRIX, "y = Compress<axis=0>(x,c)", {"c": np.array([True, False, True])}, "at most 2"),
@@ -139,6 +139,22 @@ CASES = [
      "features in [0, 2]"),
     (MATRIX, f"y = ai.onnx.ml.TreeEnsembleRegressor<{TREE}, nodes_truenodeids=[9,0,0]>(x)", {},
      "branches to nodes of the same tree"),
+    (MATRIX, "y = OneHot(i,d,v)",
+     {"i": np.zeros(2, INT), "d": np.zeros((1, 1), INT) + 3, "v": np.ones(2, F)}, "rank 0 to 1"),
+    (MATRIX, "y = EyeLike<dtype=8>(x)", {}, "a data type that it can return"),
+    (MATRIX, "y = ReduceSum(x,a)", {"a": np.zeros((1, 1), INT)}, "rank 0 to 1 for input 1"),
+    ("int64[1] x", "y = ConstantOfShape<value=float[2] {1,2}>(x)", {}, "a value with one element"),
+    ("float[1,16,1] x", "y = STFT(x,s)", {"s": np.array(2)}, "a window or a frame_length"),
+    ("float[1,16,2] x", "y = STFT(x,s,w)", {"s": np.array(2), "w": np.ones(4, F)},
+     "onesided 0 for complex numbers"),
+    ("int64 x", "y = MelWeightMatrix(n,d,r,l,h)",
+     {"n": np.array(0), "d": np.array(16), "r": np.array(8000), "l": F(0), "h": F(9)},
+     "num_mel_bins of at least 1"),
+    ("float[1,2,4,8] x", "y = Attention(x,x,x,m)", {"m": np.ones((3, 4), F)},
+     "a mask that broadcasts to (1, 2, 4, 4)"),
+    ("float[1,2,4,8] x", "y = Attention(x,x,x,m)", {"m": np.ones((4, 5), F)}, "broadcasts to"),
+    ("float[1,1,4,4] x", "y = DeformConv(x,w,o)",
+     {"w": np.ones((1, 1, 2, 2), F), "o": np.ones((1, 6, 3, 3), F)}, "(1, 8, ?, ?) for the offsets"),
     ("int64[1] x", "y = ai.onnx.ml.LabelEncoder<keys_int64s=[1,2], values_int64s=[1]>(x)", {},
      "as many values_int64s as keys_int64s (2)"),
 ]  # fmt: skip
@@ -146,9 +162,51 @@ CASES = [
 
 @pytest.mark.parametrize(("inputs", "body", "weights", "said"), CASES)
 def test_a_broken_rule_is_found(inputs: str, body: str, weights: dict[str, Any], said: str) -> None:
-    recent = {"Group": 21, "block_size": 21, "Attention": 23, "Rotary": 23, "AffineGrid": 20}
+    recent = {
+        "Group": 21,
+        "block_size": 21,
+        "Attention": 23,
+        "Rotary": 23,
+        "AffineGrid": 20,
+        "DeformConv": 19,
+    }
     opset = next((version for word, version in recent.items() if word in body), 18)
     [message] = invalid(body, weights, inputs, opset)
+    assert said in message
+
+
+SCAN = "(float[3] e) => (float[3] o) { o = Neg(e) }"
+LOOP = "(int64 i, bool c, float[2,3] s) => (bool d, float[2,3] o) { d = Identity(c) o = Neg(s) }"
+SUBGRAPHS = [
+    (f"y = Scan<num_scan_inputs=2, body=b {SCAN}>(x)", "num_scan_inputs in [1, 1]"),
+    (f"y = Scan<num_scan_inputs=1, body=b {SCAN}>(x,x)", "2 inputs of body"),
+    (f"y,z = Scan<num_scan_inputs=1, body=b {SCAN}>(x)", "2 outputs of body"),
+    (f"y = Scan<num_scan_inputs=1, scan_input_directions=[2], body=b {SCAN}>(x)", "0 (forward)"),
+    (f"y = Scan<num_scan_inputs=1, scan_output_axes=[0,1], body=b {SCAN}>(x)", "1 value in"),
+    (f"y = Scan<num_scan_inputs=1, scan_input_axes=[2], body=b {SCAN}>(x)", "axes in [-2, 1]"),
+    ("y = Scan<num_scan_inputs=2, body=b (float[3] e, float f) => (float[3] o) { o = Add(e,f) }>"
+     "(x,w)", "2 elements on axis 0, like the others"),
+    (f"y = Loop<body=b {LOOP}>(n,c)", "2 inputs of body"),
+    (f"y = Loop<body=b {LOOP}>(n)", "at least 2 inputs, but it has 1"),
+    (f"y = Scan<body=b {SCAN}>(x)", "attribute 'num_scan_inputs', but it is missing"),
+    ("y = If<then_branch=a () => (float[2,3] o) { o = Neg(x) }>(c)", "attribute 'else_branch'"),
+    (f"y,z = Loop<body=b {LOOP}>(n,c,x)", "3 outputs of body"),
+    ("y = Loop<body=b (int64 i, bool c, float[2,3] s) => (float d, float[2,3] o)"
+     " { d = Cast<to=1>(c) o = Neg(s) }>(n,c,x)", "bool for the condition"),
+    (f"y = Loop<body=b {LOOP.replace('int64 i', 'int32 i')}>(n,c,x)", "int64 for the number"),
+    ("y = Loop<body=b (int64 i, bool c, float[2,3] s) => (bool d, int64[2,3] o)"
+     " { d = Identity(c) o = Cast<to=7>(s) }>(n,c,x)", "in all iterations"),
+    ("y = If<then_branch=a () => (float[2,3] o) { o = Neg(x) },"
+     " else_branch=b () => (float[2,3] o, float[2,3] p) { o = Abs(x) p = Neg(x) }>(c)", "1 output of"),
+    ("y = If<then_branch=a () => (float[2,3] o) { o = Neg(x) },"
+     " else_branch=b () => (int64[2,3] o) { o = Cast<to=7>(x) }>(c)", "from both branches"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "said"), SUBGRAPHS)
+def test_a_broken_rule_of_a_subgraph_is_found(body: str, said: str) -> None:
+    weights = {"n": np.array(3), "c": np.array(True), "w": np.ones(4, F)}
+    [message] = invalid(body, weights, MATRIX, 17)
     assert said in message
 
 
@@ -169,6 +227,10 @@ def test_what_is_unknown_breaks_no_rule() -> None:
     assert not invalid(
         "y = STFT(x,n,w)", {"n": np.array(2), "w": np.ones(4, F)}, "float[1,9] x", 17
     )
+    short = {"m": np.ones((4, 3), F)}
+    assert not invalid("y = Attention(x,x,x,m)", short, "float[1,2,4,8] x", 23)
+    grows = LOOP.replace("float[2,3]", "float[N]")
+    assert not invalid(f"y = Loop<body=b {grows}>(n,,x)", {"n": np.array(2)}, MATRIX, 17)
     empty = {"e": np.zeros(0, F), "s": np.array([1, 6, 8, 10], INT)}
     assert not invalid("y = Resize(x,e,e,s)", empty, IMAGE, 11)
 

@@ -351,7 +351,7 @@ class _GraphUses:
             return self._indices(node)
         if node.op_type == "OneHot" and at == 0:
             depth = int(self._constant_number(node.input[1]) or 0)
-            return InputHint(0, depth - 1, f"one-hot of depth {depth}") if depth else None
+            return InputHint(0, depth - 1, f"one-hot of depth {depth}") if depth > 0 else None
         if _is_condition(node, at):
             return _MASK
         return None

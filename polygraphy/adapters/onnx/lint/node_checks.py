@@ -23,8 +23,10 @@ from polygraphy.adapters.onnx_common.inference import crashes_without_types
 from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of
 from polygraphy.domain.checks.lint import EXCEPTION, WARNING, LintEntry, Source
 from polygraphy.domain.checks.operator_call import (
+    ATTRIBUTE,
     SHAPE,
     TYPE,
+    Body,
     InvalidNode,
     Operand,
     OperatorCall,
@@ -34,6 +36,7 @@ from polygraphy.domain.checks.operator_call import (
 from polygraphy.domain.checks.operator_rules import violations
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import count_text
 
 if TYPE_CHECKING:
     from onnx import (
@@ -213,8 +216,14 @@ class NodeChecks:
             else:
                 broken = [*self._violations(node, types, data)]
                 for one in broken:
-                    text, source = one.message, Source.SHAPES
-                    yield LintEntry(EXCEPTION, source, text, (label,), node.op_type), one
+                    yield LintEntry(
+                        EXCEPTION,
+                        Source.SHAPES,
+                        one.message,
+                        (label,),
+                        node.op_type,
+                        is_requirement=True,
+                    ), one
                 try:
                     output_types = self._infer_output_types(node, types, data)
                 except _Contradiction as error:
@@ -294,11 +303,24 @@ class NodeChecks:
             and not attribute.HasField("t")
         )
         plain = {name: _decode_attribute(value) for name, value in attributes.items()}
+        plain.update(
+            (attribute.name, Operand(attribute.name, tuple(attribute.t.dims)))
+            for attribute in node.attribute
+            if attribute.HasField("t")
+        )
+        bodies = {
+            attribute.name: _body_of(attribute.g)
+            for attribute in node.attribute
+            if attribute.HasField("g")
+        }
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
-        call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output))
+        call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output), bodies)
+        if bodies:  # Of other nodes, the checker says that.
+            yield from _missing_parts(call, node, schema)
         if not domain_of(node.domain):
             yield from _type_conflicts(call, schema)
             yield from _forbidden_types(call, schema)
+            yield from _forbidden_results(call, schema)
         yield from violations(call)
 
     def _operand(
@@ -313,14 +335,7 @@ class NodeChecks:
             values = elements(data[name])
         if name not in types or not types[name].HasField("tensor_type"):
             return Operand(name, None, values, length=self._lengths.get(name))
-        dims = _dims(types[name])
-        entry = _TYPES.from_native(types[name].tensor_type.elem_type)
-        return Operand(
-            name,
-            None if dims is None else tuple(d if isinstance(d, int) else None for d in dims),
-            values,
-            "" if entry is None else entry.name,
-        )
+        return _typed_operand(name, types[name], values)
 
     def _schema(self, node: NodeProto) -> Any:
         """Return the definition of an operator; None if there is none."""
@@ -447,6 +462,71 @@ def _forbidden_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
 
 _MOST_TYPES = 4
 """Data types that are listed in a message."""
+_CHOSEN_TYPES = ("dtype", "output_datatype", "output_dtype", "to")
+"""Attributes that choose the data type of the first output; 0 is the default."""
+
+
+def _forbidden_results(call: OperatorCall, schema: Any) -> Iterator[Violation]:
+    """Yield a violation for an attribute that chooses a data type that the operator does not
+    return.
+    """
+    formal = list(schema.outputs)
+    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    for name in _CHOSEN_TYPES:
+        number = call.attributes.get(name)
+        if not number or not formal:
+            continue
+        entry = _TYPES.from_native(number)
+        types = list(allowed.get(formal[0].type_str, [formal[0].type_str]))
+        spelled = "" if entry is None else _type_names().get(entry.name, "")
+        if not {f"tensor({spelled})", f"seq(tensor({spelled}))"} & {*types}:
+            actual = entry.name if entry is not None else str(number)
+            stated = f"attribute {name!r} is {number}"
+            stated += f" ({actual})" if entry is not None else ""
+            yield Violation(call.op, "a data type that it can return", stated, ATTRIBUTE)
+
+
+def _missing_parts(call: OperatorCall, node: NodeProto, schema: Any) -> Iterator[Violation]:
+    """Yield a violation if an operator with subgraphs has too few or too many inputs or outputs, or
+    lacks an attribute.
+    """
+    for kind, count, least, most in (
+        ("input", len(node.input), schema.min_input, schema.max_input),
+        ("output", len(node.output), schema.min_output, schema.max_output),
+    ):
+        if not least <= count <= most:
+            limit, required = ("least", least) if count < least else ("most", most)
+            text = f"at {limit} {count_text(required, kind)}"
+            yield Violation(call.op, text, f"it has {count}", SHAPE)
+            return
+    given = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in given:
+            yield Violation(call.op, f"attribute {name!r}", "it is missing", ATTRIBUTE)
+
+
+def _body_of(graph: GraphProto) -> Body:
+    """Return the declared inputs and outputs of a subgraph."""
+    weights = {weight.name for weight in graph.initializer}
+    return Body(
+        graph.name,
+        [_typed_operand(one.name, one.type) for one in graph.input if one.name not in weights],
+        [_typed_operand(one.name, one.type) for one in graph.output],
+    )
+
+
+def _typed_operand(name: str, described: TypeProto, values: Any = None) -> Operand:
+    """Return an operand of a type; nothing is known of one that is not a tensor."""
+    if not described.HasField("tensor_type"):
+        return Operand(name, None, values)
+    dims = _dims(described)
+    entry = _TYPES.from_native(described.tensor_type.elem_type)
+    return Operand(
+        name,
+        None if dims is None else tuple(d if isinstance(d, int) else None for d in dims),
+        values,
+        "" if entry is None else entry.name,
+    )
 
 
 @cache
