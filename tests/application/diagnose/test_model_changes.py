@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +106,18 @@ def test_one_node_inside_what_was_fused_is_named(
     assert culprit["nodes"] == [node]
     assert culprit["cause"] in causes
     assert culprit["remedy"]["proven"]
+
+
+@pytest.mark.slow
+def test_kinds_of_changes_that_the_limit_left_out_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_budget, "_PART_RUNS", (3, 3))
+    with suppress(InconclusiveError):
+        found(attention(one=0.3), tmp_path)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "The limit of runs was reached. Not tried: " in told
+    assert re.search(r"Not tried: [^.]+ \(\d+ nodes?\)", told)
 
 
 @pytest.mark.slow

@@ -131,7 +131,7 @@ def test_an_attribute_of_several_numbers_is_none_that_scales(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_what_explains_it_is_a_candidate_where_the_rest_was_not_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     right = activated("Relu", "Tanh", "Relu")
     wrong = activated("Sigmoid", "Tanh", "Relu")
@@ -141,6 +141,7 @@ def test_what_explains_it_is_a_candidate_where_the_rest_was_not_tried(
     kept = found(right, wrong, tmp_path)
     assert kept.verdict == "inconclusive"
     assert len(kept.culprits) == 1
+    assert "Not tried: factors of 3 other weights." in capsys.readouterr().out
 
 
 @pytest.mark.slow

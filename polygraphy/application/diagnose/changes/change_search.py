@@ -147,6 +147,7 @@ class ChangeSearch:
         makers += operators_with_number(node)
         for make in makers:
             if self.budget.is_spent:
+                self.budget.is_cut_short = True
                 return
             number = self.try_runs(partial(self._nearest_number, make), MOST_NUMBERS)
             if number is not None:

@@ -96,6 +96,10 @@ class Change:
         found: all places.
         feed: what the model was fed with.
         places: what is to become right.
+
+    Attributes:
+        budget: how much is tried.
+        untried: by kind of change, the nodes of which the limit left out some or all.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class Change:
         names = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in names)
         self.budget = RunBudget.for_part(total, len(self._nodes))
+        self.untried: dict[str, set[int]] = {}
         self._lost: Collection[str] = ()
 
     @property
@@ -139,15 +144,23 @@ class Change:
             return None
         self.budget.reserved = int(self.budget.runs * _RESERVED)
         return self._first_explanation(
-            lambda index: search.select_matching(bypass_variants(self._side, index)),
-            lambda index: search.find_borrowed(index, self._others, self._instead),
-            search.find_usual,
+            {
+                steps.LEFT_OUT_NODES: lambda index: search.select_matching(
+                    bypass_variants(self._side, index)
+                ),
+                steps.VALUES_OF_REFERENCE: lambda index: search.find_borrowed(
+                    index, self._others, self._instead
+                ),
+                steps.USUAL_MISTAKES: search.find_usual,
+            }
         )
 
     def find_other(self) -> Explanation | None:
         """Return an explanation by different inputs or constants; None if none fits."""
         self.budget.reserved = 0
-        return self._first_explanation(self._find_inputs, self._find_numbers)
+        return self._first_explanation(
+            {steps.OTHER_INPUTS: self._find_inputs, steps.OTHER_NUMBERS: self._find_numbers}
+        )
 
     def find_exchanged(self) -> Explanation | None:
         """Return an explanation by two exchanged outputs of one node; None if none fits."""
@@ -166,10 +179,14 @@ class Change:
         """
         self.budget.taken = 0
         self._lost = names
-        return self._first_explanation(self._find_inputs)
+        return self._first_explanation({steps.OTHER_INPUTS: self._find_inputs})
 
-    def _first_explanation(self, *kinds: Callable[[int], Iterator[Variant]]) -> Explanation | None:
-        """Return the first explanation among nodes that compute no verified tensor."""
+    def _first_explanation(
+        self, kinds: Mapping[str, Callable[[int], Iterator[Variant]]]
+    ) -> Explanation | None:
+        """Return the first explanation among nodes that compute no verified tensor, by kind of
+        change; record what the budget leaves out.
+        """
         nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantized and any(is_coarse(nodes[index].operator) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
@@ -182,12 +199,13 @@ class Change:
             if index not in first and not all(name in equal_tensors for name in nodes[index].makes)
         ]
         for indices in (first, other_nodes):
-            for tried in kinds:
-                for index in indices:
-                    if self.budget.is_spent:
-                        return None
-                    for variant in tried(index) if index in self._side.operations else ():
+            for kind, tried in kinds.items():
+                for index in (each for each in indices if each in self._side.operations):
+                    self.budget.is_cut_short = self.budget.is_spent
+                    for variant in () if self.budget.is_spent else tried(index):
                         return Explanation(index, variant, self._places)
+                    if self.budget.is_cut_short:
+                        self.untried.setdefault(kind, set()).add(index)
         return None
 
     def _is_numeric(self, index: int) -> bool:
@@ -388,7 +406,8 @@ def find_changes(
         notes.append(steps.equal_pairs(len(divergences.same), len(divergences.places)))
     new_culprits: list[Culprit] = []
     reasons: list[Explanation] = []
-    is_late = is_open = False
+    untried: dict[str, set[int]] = {}
+    is_open = False
     with case.attempt(titles.CHANGED_NODES) as notes:
         groups = group_places(divergences.places)
         search = _GroupSearch(
@@ -410,7 +429,8 @@ def find_changes(
             if single_culprits.is_right:
                 continue
             if reason is None:
-                is_late |= single_culprits.change.budget.is_cut_short
+                for kind, indices in single_culprits.change.untried.items():
+                    untried.setdefault(kind, set()).update(indices)
                 unexplained, is_unknown = search.describe(single_culprits)
                 new_culprits += unexplained
                 is_open |= is_unknown
@@ -418,7 +438,7 @@ def find_changes(
             reasons.append(reason)
             new_culprits.append(_culprit_of_change(case, reason, divergences.same))
             is_open |= bool(reason.others)
-        notes.append(steps.count_of_explanations(len(reasons), len(new_culprits), is_late))
+        notes.append(steps.count_of_explanations(len(reasons), len(new_culprits), untried))
     is_open |= (
         sum(
             parting.cause == "structure" and parting not in known_culprits

@@ -231,19 +231,28 @@ class _Guesses:
         """
         graph, search = self._side, self._search()
         budget = search.budget
-        chosen = (
+        chosen = [
             index
             for index, node in graph.operations.items()
             if names is None or node.label in names
-        )
-        for variant in search.select_matching(
-            variant for index in chosen for variant in variants(graph, index)
-        ):
+        ]
+        begun: list[int] = []
+
+        def candidates() -> Iterator[Variant]:
+            """Yield the variants of the nodes, and record the nodes whose turn has come."""
+            for index in chosen:
+                begun.append(index)
+                yield from variants(graph, index)
+
+        for variant in search.select_matching(candidates()):
             notes.append(str(evidence.change_of_node(variant.change)))
             yield self._culprit(graph.computed[output_name(variant)], variant)
-        notes.append(steps.variants_tried(budget.taken, "variant", budget.is_cut_short))
+        left_out = ""
         if budget.is_cut_short:
+            first = graph.nodes[begun[-1]].label
+            left_out = steps.nodes_left_out(len(chosen) - len(begun) + 1, first)
             self._left_out.append(reasons.SOME_NODES)
+        notes.append(steps.variants_tried(budget.taken, "variant", left_out))
 
     def _search(self) -> ChangeSearch:
         """Return the search for one change of the whole model."""
@@ -289,9 +298,11 @@ class _Guesses:
         for variant in scaled.find_matches():
             notes.append(str(evidence.change_of_node(variant.change)))
             yield self._culprit(self._side.computed[output_name(variant)], variant)
-        notes.append(steps.variants_tried(scaled.tried, "weight", search.budget.is_cut_short))
+        left_out = ""
         if search.budget.is_cut_short:
+            left_out = steps.weights_left_out(scaled.count_numbers() - scaled.tried)
             self._left_out.append(reasons.SOME_WEIGHTS)
+        notes.append(steps.variants_tried(scaled.tried, "weight", left_out))
 
     def _deviations(self, values: Values) -> Mapping[str, Deviation]:
         """Return how outputs differ from the saved ones."""

@@ -60,6 +60,10 @@ class ScaledNumbers:
             if factor is not None:
                 yield evolve(scaled(1.0), change=describe(1 / factor), weights={})
 
+    def count_numbers(self) -> int:
+        """Return how many numbers may have been scaled."""
+        return sum(1 for _ in self._numbers())
+
     def _numbers(self) -> Iterator[tuple[Callable[[float], Fact], Callable[[float], Variant]]]:
         """Yield, for each number that may have been scaled, the fact by factor and the variant by
         factor. Several may be equivalent.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.diagnosis.words import reasons
@@ -238,18 +238,40 @@ def equal_pairs(count: int, places: int) -> str:
     return f"{count_text(count, 'pair')} of equal tensors; the models diverge in {where}."
 
 
-@statement
-def count_of_explanations(count: int, total: int, is_late: bool) -> str:
-    """Return the sentence that says how many differences are explained."""
-    addition = " Some changes were not tried: the limit was reached." if is_late else ""
-    return f"{count} of {total} explained.{addition}"
+LEFT_OUT_NODES, VALUES_OF_REFERENCE = "removal", "attributes and weights of the reference"
+USUAL_MISTAKES, OTHER_INPUTS, OTHER_NUMBERS = "usual mistakes", "other inputs", "other numbers"
+"""Kinds of changes that are tried in a node."""
 
 
 @statement
-def variants_tried(count: int, what: str, is_cut_short: bool = False) -> str:
-    """Return the sentence that says how many variants were tried."""
-    remaining_name = "; the rest was skipped: the limit was reached" if is_cut_short else ""
-    return f"{count_text(count, what)} tried{remaining_name}."
+def count_of_explanations(
+    count: int, total: int, untried: Mapping[str, Collection[int]] | None = None
+) -> str:
+    """Return the sentence that says how many differences are explained, and which kinds of changes
+    the limit left out, by the nodes.
+    """
+    text = f"{count} of {total} explained."
+    if not untried:
+        return text
+    left_out = [f"{kind} ({count_text(len(nodes), 'node')})" for kind, nodes in untried.items()]
+    return f"{text} The limit of runs was reached. Not tried: {'; '.join(left_out)}."
+
+
+@statement
+def variants_tried(count: int, what: str, left_out: str = "") -> str:
+    """Return the sentence that says how many variants were tried, and what the limit left out."""
+    rest = f" The limit of runs was reached. Not tried: {left_out}." if left_out else ""
+    return f"{count_text(count, what)} tried.{rest}"
+
+
+def nodes_left_out(count: int, first: str) -> str:
+    """Return the phrase for the nodes of which a search left out changes."""
+    return f"changes of {count_text(count, 'node')}, the first of which is {first!r}"
+
+
+def weights_left_out(count: int) -> str:
+    """Return the phrase for the weights that a search left out."""
+    return f"factors of {count_text(count, 'other weight')}"
 
 
 @statement
