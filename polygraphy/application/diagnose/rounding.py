@@ -4,13 +4,14 @@ and backends that do not compute the same twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
@@ -21,6 +22,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.words import evidence, reasons
 from polygraphy.domain.model.regions import BOUNDED, computing_op
 from polygraphy.domain.rounding import (
@@ -81,6 +83,39 @@ def rounding_accumulates(
                 return False
             known_values[part] = min(rounding_excess, known_values.get(part, rounding_excess))
     return True
+
+
+def with_acceptance(
+    found: Found,
+    case: Case,
+    feeds: Sequence[Feed],
+    pairs: Sequence[tuple[Sequence[Values], Sequence[Values]]],
+    describe: Callable[[str], Fact],
+) -> Found:
+    """Return a result with the fact that `run --rtol auto` accepts the outputs of a quantized
+    model, if they differ by less than the rounding limit.
+
+    Args:
+        found: the result, with a culprit.
+        case: the model, the backends and the data to diagnose.
+        feeds: the data.
+        pairs: outputs that are compared with each other.
+        describe: returns the fact, by the data type.
+    """
+    types = {
+        compute_dtype(case.facts, name)
+        for values, expected in pairs
+        for value, expected_values in zip(values, expected)
+        for name in case.differing(value, expected_values)
+    }
+    dtype = types.pop() if len(types) == 1 else None
+    if dtype is None or dtype in (*WIDE, *HALF):
+        return found
+    if not all(rounding_explains(case, feeds, *pair, by_steps=True) for pair in pairs):
+        return found
+    first, *others = found.result.culprits
+    first = evolve(first, facts=[*first.facts, describe(dtype)])
+    return evolve(found, result=evolve(found.result, culprits=[first, *others]))
 
 
 def rounding_explains(

@@ -322,6 +322,22 @@ def test_products_that_saturate_are_named_between_two_backends() -> None:
     [culprit] = kept.culprits
     assert (kept.verdict, culprit["cause"], culprit["party"]) == ("fault", "saturation", "onnxrt")
     assert "the difference from the other backend, relative to the RMS, falls" in str(culprit)
+    assert "run --rtol auto accepts" not in str(culprit)
+
+
+def test_a_diagnosis_of_backends_says_if_run_accepts_what_it_proves() -> None:
+    class Slightly(SaturatingParty):
+        def load(self, model: Any, **options: Any) -> Any:
+            compute = OnnxrtParty().load(model, **options)
+            factor = 1.0 if self._has_exact_products else 1.01
+            return lambda feed: {name: factor * y for name, y in compute(feed).items()}
+
+    kept, other = Kept(), OnnxrtParty(graph_optimization_level="DISABLE_ALL", name="other")
+    with bind(Findings, kept):
+        diagnose(build_quantized(), [Slightly(), other], FEEDS)
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["cause"]) == ("fault", "saturation")
+    assert "so run --rtol auto accepts these outputs" in " ".join(culprit["evidence"])
 
 
 class RefusingParty(OnnxrtParty):

@@ -24,7 +24,7 @@ from polygraphy.application.diagnose.outcome import (
     step_from,
     take_steps,
 )
-from polygraphy.application.diagnose.rounding import rounding_explains
+from polygraphy.application.diagnose.rounding import rounding_explains, with_acceptance
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.application.diagnose.subprocesses import load_carefully
@@ -37,8 +37,7 @@ from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS, rms_ratio
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import WIDE, deviation_sentence
-from polygraphy.domain.tensors.facts import compute_dtype
+from polygraphy.domain.rounding import deviation_sentence
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
@@ -136,21 +135,10 @@ def _compare_with_run(case: Case, comparison: ModelComparison, outcome: StepOutc
     """
     if not isinstance(outcome, Found) or not outcome.result.culprits:
         return outcome
-    types = {
-        compute_dtype(case.facts, name)
-        for value, expected in zip(comparison.values, comparison.expected)
-        for name in case.differing(value, expected)
-    }
-    dtype = types.pop() if len(types) == 1 else None
-    if dtype is None or dtype in (*WIDE, *HALF) or comparison.pair.goal is not None:
+    if comparison.pair.goal is not None:
         return outcome
-    if not rounding_explains(
-        case, comparison.feeds, comparison.values, comparison.expected, by_steps=True
-    ):
-        return outcome
-    first, *others = outcome.result.culprits
-    first = evolve(first, facts=[*first.facts, evidence.accepted_by_run(dtype)])
-    return evolve(outcome, result=evolve(outcome.result, culprits=[first, *others]))
+    sets = [(comparison.values, comparison.expected)]
+    return with_acceptance(outcome, case, comparison.feeds, sets, evidence.accepted_by_run)
 
 
 def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelComparison | StepOutcome:

@@ -12,11 +12,12 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns, is_not_finite
 from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Step, step_from, take_steps
+from polygraphy.application.diagnose.rounding import with_acceptance
 from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
 from polygraphy.application.diagnose.steps.nondeterminism import explain_by_nondeterminism
-from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.words import reasons, steps, titles
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import differing_text
 
@@ -54,6 +55,12 @@ def between_backends(case: Case, request: Request) -> Found:
     answer = take_steps(STEPS, case, runs)
     if not isinstance(answer, Found):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
+    if answer.result.verdict == FAULT and answer.result.culprits and len(runs.outputs) > 1:
+        first, *others = runs.outputs.values()
+        pairs = [(first, other) for other in others]
+        return with_acceptance(
+            answer, case, request.feeds, pairs, evidence.accepted_by_run_of_backends
+        )
     if asks_arbiter and answer.result.verdict == AGREE:
         same = reasons.same_here(arbiter.name, parties[0].name)
         reason = join_statements(same, answer.result.reason)

@@ -236,6 +236,15 @@ def accepted_by_run(dtype: str) -> str:
 
 
 @fact
+def accepted_by_run_of_backends(dtype: str) -> str:
+    """Return the fact that the difference of backends is within the rounding limit of a type."""
+    return (
+        f"{dtype} rounding alone may cause a difference of this size, so run --rtol auto accepts"
+        " these outputs. Its cause is another one."
+    )
+
+
+@fact
 def also_copied(changes: Sequence[Fact]) -> str:
     """Return the fact that the fix also undoes other differences."""
     other_name = "; ".join(map(str, changes))
