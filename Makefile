@@ -81,7 +81,8 @@ env-test-all:
 	$(PYTHON) $(INSTALL) $(TEST_ALL_VENV) '.[test,$(EXTRA)]' $(if $(TORCH),--prefer $(TORCH))
 
 # On the oldest and the newest supported Python, where they are installed: the tests that another version can break, of the
-# language and the standard library. What commands print and backends compute is tested with one version.
+# language and the standard library, and one case of each, which reaches the same code as the others do with other values. What
+# commands print and backends compute is tested with one version.
 VERSION_TESTS := tests/ground tests/domain tests/application tests/cli tests/codegen tests/contract tests/published tests/adapters/files
 test-versions: env-versions
 	@$(MAKE) --no-print-directory check-versions
@@ -89,7 +90,7 @@ test-versions: env-versions
 check-versions:
 	@$(MAKE) --no-print-directory -j 2 -O $(OTHER_PYTHONS:%=check-%)
 $(OTHER_PYTHONS:%=check-%): check-%:
-	@[ ! -d .venv-$* ] || .venv-$*/bin/python -m pytest -n 0 -q -m "not cold and not slow" --hypothesis-profile=quick $(VERSION_TESTS)
+	@[ ! -d .venv-$* ] || .venv-$*/bin/python -m pytest -n 0 -q -m "not cold and not slow" --hypothesis-profile=versions $(VERSION_TESTS)
 env-versions:
 	@for python in $(OTHER_PYTHONS); do \
 		rm -rf .venv-$$python; \

@@ -39,8 +39,8 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
 
-_QUICK_CASES = 3
-"""How many cases of a parametrized test the profile `quick` runs."""
+_CASES = {"quick": 3, "versions": 1}
+"""How many cases of a parametrized test a profile runs; the others run all."""
 
 _APART = pytest.StashKey[bool]()
 """Whether the tests are those that compute in OpenVINO."""
@@ -60,7 +60,7 @@ for _name in (
 
 # The same examples every time, and no time limit for one of them. A profile scales also the numbers
 # of `tests.support.examples.scaled`; pytest's --hypothesis-profile chooses another one.
-for profile, examples in {"quick": 5, "default": 10, "thorough": 100}.items():
+for profile, examples in {"versions": 5, "quick": 5, "default": 10, "thorough": 100}.items():
     settings.register_profile(profile, max_examples=examples, derandomize=True, deadline=None)
 settings.load_profile("default")
 
@@ -88,8 +88,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_out(config, items, lambda item: item.get_closest_marker("huge"))
     if "thorough" not in (config.getoption("--hypothesis-profile"), str(config.option.markexpr)):
         _leave_out(config, items, lambda item: item.get_closest_marker("thorough"))
-    if config.getoption("--hypothesis-profile") == "quick":
-        chosen = thin_out([item.nodeid for item in items], _QUICK_CASES)
+    if number := _CASES.get(str(config.getoption("--hypothesis-profile"))):
+        chosen = thin_out([item.nodeid for item in items], number)
         _leave_out(config, items, lambda item: item.nodeid not in chosen)
     for item in items:
         if extra_packages.uses_extra(item):
