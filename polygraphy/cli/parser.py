@@ -164,9 +164,9 @@ def _add_option(parser: argparse.ArgumentParser, dest: str, option: Option) -> N
 
 
 def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
-    """Return the words of an option from all its uses: the last use counts, except that single
-    words with a leading dash accumulate (``--nodes=-a --nodes=-b``), which can be passed in no
-    other way."""
+    """Return the words of an option from all its uses: the last use counts, unless its words add
+    up; single words with a leading dash always do (``--nodes=-a --nodes=-b``), because they can be
+    passed in no other way."""
     if isinstance(kind, (Flag, Ordered)):
         return list(given)
     listed = [
@@ -177,7 +177,7 @@ def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
     words: list[str] = []
     for value, now in zip(given, listed):
         is_dashed = isinstance(value, list) and len(now) == 1 and now[0].startswith("-")
-        words = [*words, *now] if is_dashed else now
+        words = [*words, *now] if is_dashed or kind.adds_up else now
     return words
 
 

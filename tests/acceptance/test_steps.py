@@ -80,7 +80,7 @@ def test_steps_that_agree_are_one_line(folder: Path, polygraphy: Callable[..., A
     [
         ("--steps 99", "table 'pos_table' of positions has 24"),
         ("--steps --state now:past", "has no output 'now'"),
-        ("--steps --state a:b c:b", "input 'b' is in two states"),
+        ("--steps --state a:b --state c:b", "input 'b' is in two states"),
         ("--steps --tokens none.txt", "none.txt"),
         ("--steps --tokens right.onnx", "right.onnx is not a list of tokens."),
         ("--steps --tokens empty.txt", "empty.txt is not a list of tokens."),

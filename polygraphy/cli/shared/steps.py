@@ -41,6 +41,7 @@ class _States(Texts):
     """Pairs of an output and an input, or ``none``."""
 
     metavar = "OUT:IN"
+    adds_up = True
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the pairs unchanged."""

@@ -114,6 +114,7 @@ class StepLoader:
         self.seed = getattr(self._data, "seed", None)
         self._unused_tokens = 0
         self._plan: StatePlan | None = None
+        self._title = ""
         if tokens is not None and steps is None:
             known_count = len(read_tokens(tokens))
             self.iterations = max(1, known_count - (prompt or min(DEFAULT_PROMPT, known_count)) + 1)
@@ -122,9 +123,9 @@ class StepLoader:
         """Return the number of steps."""
         return self.iterations
 
-    def for_model(self, model: Any, first_model: Any = None) -> StepLoader:
-        """Return a loader of the same steps for another model."""
-        return StepLoader(
+    def for_model(self, model: Any, first_model: Any = None, title: str = "") -> StepLoader:
+        """Return a loader of the same steps for another model, which errors call `title`."""
+        loader = StepLoader(
             model,
             self.iterations,
             self._first_length(),
@@ -133,6 +134,8 @@ class StepLoader:
             self._data,
             first_model,
         )
+        loader._title = title
+        return loader
 
     def with_states(self, pairs: Sequence[tuple[str, str]]) -> StepLoader:
         """Return a loader of the same steps with other state pairs."""
@@ -186,7 +189,7 @@ class StepLoader:
                 raise UsageError(f"--first-model: {self.first_model} is not an ONNX model.")
             plan = StatePlan(graph, config, self._states, first)
             if not plan.pairs and self._states is None:
-                raise _no_states_error(graph)
+                raise _no_states_error(graph, self._title)
             self._plan = plan
         return self._plan
 
@@ -346,7 +349,9 @@ class StepLoader:
         """Return the advice which options fit into a number of positions."""
         first = self._first_length()
         if first > length:
-            return f"Use at most --prompt {max(1, length - self.iterations + 1)}."
+            if self.iterations > length:
+                return f"Use at most --steps {length}, with --prompt 1."
+            return f"Use at most --prompt {length - self.iterations + 1}."
         return f"Use at most --steps {length - first + 1}."
 
     def _tokens(self, total: int) -> list[Array]:
@@ -430,7 +435,7 @@ class StepLoader:
         if len(tokens) < total:
             raise InputError(
                 f"{self._tokens_file}: the steps need {total} tokens, not {len(tokens)}.",
-                hint=f"Use at most --steps {max(1, len(tokens) - self._first_length() + 1)}.",
+                hint=self._fitting_length(len(tokens)),
             )
 
     def _draw_step_inputs(
@@ -514,12 +519,13 @@ def _shape_text(shape: Sequence[Any]) -> str:
     return f"[{','.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
-def _no_states_error(graph: Graph) -> UsageError:
-    """Return the UsageError for a model without states."""
+def _no_states_error(graph: Graph, title: str) -> UsageError:
+    """Return the UsageError for a model without states; `title` is empty for the only model."""
+    where = f" in {title}" if title else ""
     outputs = list_some([tensor.name for tensor in graph.outputs])
     inputs = list_some([tensor.name for tensor in graph.inputs])
     return UsageError(
-        f"No state found: no output ({outputs}) continues an input ({inputs}).",
+        f"No state found{where}: no output ({outputs}) continues an input ({inputs}).",
         hint="Set pairs with --state OUTPUT:INPUT, or run without states: --state none.",
     )
 

@@ -118,7 +118,11 @@ class StatePlan:
 
     def lines(self) -> list[str]:
         """Return a line about the states and a line about the other inputs."""
-        first = [] if self.first is None else [f"First step: {self.first.plan.roles}"]
+        first = (
+            []
+            if self.first is None
+            else [self.first.plan.roles.in_words("Inputs of the first step")]
+        )
         conflicts = map(str, self.conflicts)
         return [self.describe_states(), str(self.roles), *first, *conflicts]
 

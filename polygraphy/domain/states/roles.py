@@ -68,8 +68,12 @@ class Roles:
 
     def __str__(self) -> str:
         """Return one line about them."""
+        return self.in_words("Inputs")
+
+    def in_words(self, title: str) -> str:
+        """Return one line about them, which begins with a title."""
         parts = [f"{name} ({_SHOWN.get(role, role)})" for name, role in self.of.items()]
-        return f"Inputs: {', '.join(parts)}." if parts else "Inputs: states only."
+        return f"{title}: {', '.join(parts)}." if parts else f"{title}: states only."
 
 
 def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:

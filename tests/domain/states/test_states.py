@@ -378,6 +378,8 @@ def test_a_state_is_fed_back_per_runner_and_only_new_slots_are_handed_on() -> No
         ({"steps": 40}, "table 'pos_table' of positions has 24"),
         ({"tokens": "1 2 32"}, "token 32 is outside the vocabulary, which has 32"),
         ({"tokens": "1 2 3", "steps": 4, "prompt": 2}, "the steps need 5 tokens, not 3"),
+        ({"tokens": "1 2 3", "steps": 2, "prompt": 4}, "Use at most --prompt 2."),
+        ({"tokens": "1 2 3", "steps": 8, "prompt": 4}, "Use at most --steps 3, with --prompt 1."),
         ({"steps": 2, "prompt": 40}, "Use at most --prompt 23"),
     ],
 )
@@ -399,8 +401,10 @@ def test_a_text_longer_than_the_slots_and_a_model_without_states_are_refused() -
     identity = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> m (float[1] x) => (float[1] y) { y = Relu(x) }'
     )
-    with pytest.raises(UsageError, match="No state found"):
+    with pytest.raises(UsageError, match="No state found: "):
         list(StepLoader(identity))
+    with pytest.raises(UsageError, match="No state found in the reference: "):
+        list(StepLoader(decoder()).for_model(identity, title="the reference"))
 
 
 def test_a_state_that_is_scaled_before_it_is_handed_out_is_paired_by_those_beside_it() -> None:
@@ -517,6 +521,8 @@ def test_a_state_that_only_the_first_step_computes_stays() -> None:
         models.append(model)
     feeds = list(StepLoader(models[0], steps=3, first_model=models[1]))
     assert list(feeds[0]) == ["input_ids", "hidden"]
+    lines = StepLoader(models[0], steps=3, first_model=models[1]).plan.lines()
+    assert "Inputs of the first step: input_ids (tokens), hidden (the same in each step)." in lines
     assert list(feeds[1]) == ["input_ids"]
     memory = StateMemory()
     key = np.zeros((1, 4, 4), "f")

@@ -552,7 +552,8 @@ def reference_party(case: Case, candidate: Party, loader: StepLoader, opened: Op
     first = candidate.first
     if first is not None and {*candidate.feeds[0]} <= {*opened.inputs}:
         first = None
-    reference_loader = loader.for_model(opened.proto, None if first is None else loader.first_model)
+    first_model = None if first is None else loader.first_model
+    reference_loader = loader.for_model(opened.proto, first_model, titles.REFERENCE)
     describe_model(reference_loader, opened.inputs, opened.facts)
     feeds = same_data(candidate, reference_loader, list(reference_loader))
     party = case.parties[0]

@@ -24,9 +24,11 @@ class Kind:
             for a flag.
         metavar: what the words are called in the help.
         choices: the words that are allowed, where that is a short list.
+        adds_up: whether a second use of the flag adds words, instead of replacing those before.
     """
 
     nargs: Any = None
+    adds_up = False
     metavar: str = "VALUE"
     choices: tuple[str, ...] | None = None
 
