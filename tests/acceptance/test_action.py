@@ -16,11 +16,13 @@ import yaml
 
 from polygraphy.domain.catalog.lint import RULES
 from tests.acceptance.conftest import Done
+from tests.support.forked import Ended, ForkServer
 
 Run = Callable[..., Done]
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"
+SCRIPT = ROOT / "action" / "compare_models.py"
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:1234\nsize 12\n"
 GIT = [
     "git",
@@ -59,32 +61,72 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def step(repository: Path, **inputs: str) -> tuple[int, dict[str, list[str]], str]:
-    """Run the step; return its exit code, the rows of its summary, and all that was printed."""
-    summary = repository.parent / "summary.md"
-    env = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_ACTIONS": "true"}
-    env |= {f"POLYGRAPHY_ACTION_{name}": text for name, text in inputs.items()}
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "action" / "compare_models.py")],
-        cwd=repository,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    text = summary.read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.split(" | ")] for line in text.splitlines()[4:]]
-    return (
-        done.returncode,
-        {row[0].lstrip("| "): row[1:] for row in rows},
-        done.stdout + done.stderr,
-    )
+IN_FORKS = """
+import os, runpy, sys
+
+script = runpy.run_path(sys.argv[1])
+
+def run_in_a_fork(_, words):
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    del os.environ["GITHUB_STEP_SUMMARY"]
+    sys.argv[:] = ["polygraphy", "run", *words]
+    code = 1
+    try:
+        runpy.run_module("polygraphy", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+script["Comparing"]._polygraphy = run_in_a_fork
+sys.exit(script["main"]())
+"""
+"""Runs the step with forks for the commands that it starts."""
+
+Step = Callable[..., tuple[int, dict[str, list[str]], str]]
 
 
-def test_the_models_of_a_commit_are_compared_with_those_of_its_base(repository: Path) -> None:
+@pytest.fixture
+def step(fork_server: ForkServer) -> Step:
+    """Return a function that runs the step and returns its exit code, the rows of its summary, and
+    all that was printed: in a fork, or `cold`, in new interpreters.
+    """
+
+    def run(
+        repository: Path, cold: bool = False, **inputs: str
+    ) -> tuple[int, dict[str, list[str]], str]:
+        summary = repository.parent / "summary.md"
+        env = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_ACTIONS": "true"}
+        env |= {f"POLYGRAPHY_ACTION_{name}": text for name, text in inputs.items()}
+        if cold:
+            done = subprocess.run(
+                [sys.executable, str(SCRIPT)],
+                cwd=repository,
+                env=env,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300,
+            )
+            ended = Ended(done.returncode, done.stdout, done.stderr)
+        else:
+            ended = fork_server.run(["-c", IN_FORKS, str(SCRIPT)], repository, env)
+        text = summary.read_text(encoding="utf-8")
+        rows = [[cell.strip() for cell in line.split(" | ")] for line in text.splitlines()[4:]]
+        return ended.code, {row[0].lstrip("| "): row[1:] for row in rows}, ended.out + ended.err
+
+    return run
+
+
+def test_the_models_of_a_commit_are_compared_with_those_of_its_base(
+    step: Step, repository: Path
+) -> None:
     base = git(repository, "rev-parse", "HEAD~1")
-    code, rows, said = step(repository, MODELS="models/*.onnx", BASE=base)
+    code, rows, said = step(repository, cold=True, MODELS="models/*.onnx", BASE=base)
     assert code == 1
     assert {name: row[0] for name, row in rows.items()} == {
         "models/changed.onnx": "failed",
@@ -104,13 +146,13 @@ def test_the_models_of_a_commit_are_compared_with_those_of_its_base(repository: 
     assert git(repository, "worktree", "list").count("\n") == 0
 
 
-def test_patterns_that_match_no_model_are_an_error(repository: Path) -> None:
+def test_patterns_that_match_no_model_are_an_error(step: Step, repository: Path) -> None:
     code, rows, said = step(repository, MODELS="model/*.onnx")
     assert (code, rows) == (3, {})
     assert "::error title=Polygraphy::no model matches model/*.onnx. Check the" in said
 
 
-def test_without_a_base_each_model_is_run(repository: Path) -> None:
+def test_without_a_base_each_model_is_run(step: Step, repository: Path) -> None:
     for name in ("-h.onnx", "--data-loader-script=a.onnx", "x.py:load.onnx"):  # Neither is code.
         shutil.copy(DIGITS / "digits.onnx", repository / name)
     git(repository, "add", "-A")
@@ -128,7 +170,7 @@ def test_the_action_hands_every_input_to_the_step() -> None:
     assert {name.removeprefix("POLYGRAPHY_ACTION_").lower() for name in last["env"]} == {
         *action["inputs"]
     }
-    script = (ROOT / "action" / "compare_models.py").read_text(encoding="utf-8")
+    script = SCRIPT.read_text(encoding="utf-8")
     assert all(f'setting("{name.upper()}"' in script for name in action["inputs"])
     # Text of a pull request is never part of what a shell reads.
     assert not any("${{" in each["run"] for each in action["runs"]["steps"])
@@ -194,7 +236,7 @@ def test_the_page_lists_every_rule() -> None:
     assert page.read_text(encoding="utf-8") == before + head + rows + rest, "run `make golden`"
 
 
-def test_a_step_in_which_git_fails_does_not_pass(repository: Path) -> None:
+def test_a_step_in_which_git_fails_does_not_pass(step: Step, repository: Path) -> None:
     outside = repository.parent / "outside"
     outside.mkdir()
     code, _, said = step(outside)
@@ -226,7 +268,7 @@ def test_the_base_runs_with_the_first_backend_and_its_options(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("POLYGRAPHY_ACTION_BACKENDS", backends)
-    script = runpy.run_path(str(ROOT / "action" / "compare_models.py"))
+    script = runpy.run_path(str(SCRIPT))
     ran: list[list[str]] = []
     script["Comparing"]._polygraphy = lambda _, words: ran.append(words) or 1
     (tmp_path / "base").mkdir()
@@ -238,7 +280,7 @@ def test_the_base_runs_with_the_first_backend_and_its_options(
     assert script["Comparing"](None, tmp_path, set())._compares_backends() == compares
 
 
-def test_a_changed_model_that_was_not_fetched_does_not_pass(repository: Path) -> None:
+def test_a_changed_model_that_was_not_fetched_does_not_pass(step: Step, repository: Path) -> None:
     (repository / "models" / "large.onnx").write_text(POINTER.replace("1234", "4321"))
     (repository / "models" / "other.onnx").write_text(POINTER)
     git(repository, "add", "-A")
@@ -258,7 +300,7 @@ def test_a_changed_model_that_was_not_fetched_does_not_pass(repository: Path) ->
     assert {row[0] for row in rows.values()} == {"unchanged"}
 
 
-def test_a_report_in_the_checkout_is_not_that_of_a_run(repository: Path) -> None:
+def test_a_report_in_the_checkout_is_not_that_of_a_run(step: Step, repository: Path) -> None:
     (repository / "models" / "same.onnx").write_bytes(b"")
     stale = repository / "polygraphy-report" / "models__same.onnx.json"
     stale.parent.mkdir()
