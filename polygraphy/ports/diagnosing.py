@@ -112,6 +112,17 @@ class NarrowModels(Protocol):
             BackendError: the reference evaluator cannot run it.
         """
 
+    def tf32_emulator(self, model: Any, *, drops: bool = False) -> Compute:
+        """Return a function that computes an ``onnx.ModelProto`` with products in TF32.
+
+        Args:
+            model: the model.
+            drops: whether digits are dropped instead of rounded.
+
+        Raises:
+            BackendError: the reference evaluator cannot run it.
+        """
+
     def roughly(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:

@@ -5,6 +5,7 @@ layers also runs the model as it is, and its verdict is never better than that o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,16 @@ def test_saved_outputs_judge_those_that_were_not_chosen(
     )
     assert bool(verdict) == (error == 0)
     assert "y" in verdict.output_names()
+
+
+@pytest.mark.parametrize("ending", [".json", ".safetensors"])
+def test_outputs_that_marking_changes_are_saved_both_ways(tmp_path: Path, ending: str) -> None:
+    values = {"a": np.ones(2, np.float32), "same": np.ones(1), "y": np.ones(3, np.float32)}
+    own = {"y": np.full(3, 1.5, np.float32), "same": np.ones(1)}
+    runner = WithUnmarked(FakeRunner(values), FakeRunner(own))
+    Comparator.run([runner], [{}], save_outputs_path=str(tmp_path / f"results{ending}"))
+    [[(_, [outputs])]] = RunResults.load_streaming(str(tmp_path / f"results{ending}"))
+    assert {name: float(array[0]) for name, array in outputs.items()} == {
+        "a": 1, "same": 1, "y": 1.5,
+    }  # fmt: skip
+    assert {name: float(array[0]) for name, array in outputs.marked_outputs.items()} == {"y": 1}

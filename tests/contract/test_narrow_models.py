@@ -142,3 +142,13 @@ def test_a_narrow_model_is_computed_as_hardware_does(models: NarrowModels) -> No
     assert np.isinf(made[0])
     assert OnnxNarrowModels().rounding_emulator(model()) is None
     assert FakeNarrowModels(NODES).rounding_emulator(model()) is None
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("models", [FakeNarrowModels(NODES), OnnxNarrowModels()])
+def test_products_are_computed_with_the_digits_of_tf32(models: NarrowModels, drops: bool) -> None:
+    factor = np.array([1 + 0.75 * 2.0**-10], np.float32)
+    given = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[1] x) => (float y) <float[1] one = {1}> { y = MatMul(x, one) }""")
+    made = models.tf32_emulator(given, drops=drops)({"x": factor})["y"]
+    assert float(np.squeeze(made)) == (1 if drops else 1 + 2.0**-10)

@@ -17,6 +17,7 @@ from polygraphy.domain.rounding import GROWTH, move_by_epsilons
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.ports.diagnosing import Compute, Decision, Exporter
 
 
@@ -106,6 +107,10 @@ class FakeNarrowModels:
         if self._dtype is None:
             return None
         return FakeNarrowModel(self._nodes, self._losing, self._dtype).load()
+
+    def tf32_emulator(self, model: Any, *, drops: bool = False) -> Compute:
+        """Return a function that returns its input with the digits of TF32."""
+        return lambda feed: {"y": with_digits(np.float32(feed["x"]), 2.0**-10, drops=drops)}
 
     def roughly(
         self, model: Any, dtype: str = "float32"

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 from attrs import fields_dict, frozen
 
-from polygraphy.adapters.files.formats.lazy import StoredIteration, is_unread
+from polygraphy.adapters.files.formats.lazy import StoredArrays, StoredIteration, is_unread
 from polygraphy.adapters.files.formats.npy import (
     SHORT,
     array_from_bytes,
@@ -349,6 +349,9 @@ def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
             name: (Layout(is_pure=layout.is_pure) if layout.is_plain else layout).as_fields()
             for name, layout in getattr(facts, "layouts", {}).items()
         },
+        "marked_outputs": {
+            name: LazyArray(output) for name, output in iteration.marked_outputs.items()
+        },
     }
     return {
         "outputs": {name: LazyArray(_as_array(output)) for name, output in iteration.items()},
@@ -385,7 +388,10 @@ def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
     )
     outputs = fields["outputs"]
     kind = StoredIteration if is_unread(outputs) else IterationResult
-    return kind(outputs, fields["runtime"], fields["runner_name"], facts=facts)
+    iteration = kind(outputs, fields["runtime"], fields["runner_name"], facts=facts)
+    if isinstance(marked := fields.get("marked_outputs"), dict):
+        iteration.marked_outputs = StoredArrays(marked) if is_unread(marked) else marked
+    return iteration
 
 
 def _layouts(saved: Any) -> dict[str, Layout]:

@@ -14,7 +14,7 @@ from collections.abc import (
 from pathlib import PurePath
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import Factory, evolve, frozen
 
 from polygraphy.application.diagnose.case import Values
 from polygraphy.binding import resolve
@@ -26,7 +26,7 @@ from polygraphy.domain.diagnosis.closeness import (
 from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.ports import ResultStore
-from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.naming import differing_text, input_sets_text
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
@@ -43,6 +43,9 @@ class SavedRun:
         more: how many sets there are besides, for which there are no data.
         kind: what they are results of, in words.
         is_traced: whether a program computed them just now, from the same data.
+        marked_outputs: one mapping for each input set, of outputs that were computed together with
+            the other tensors, where the saved ones come from a run of the unmodified model.
+        dtypes: the least precise data type in the computation of each output, if the file says it.
     """
 
     name: str
@@ -50,6 +53,8 @@ class SavedRun:
     more: int = 0
     kind: str = titles.SAVED_RESULTS
     is_traced: bool = False
+    marked_outputs: list[Values] = Factory(list)
+    dtypes: dict[str, str] = Factory(dict)
 
 
 @frozen
@@ -98,8 +103,12 @@ class Fitted:
         """Return why a match, or a difference, proves little; empty if it is conclusive."""
         if self.lost:
             return reasons.not_finite(self.lost, differs)
-        if constant := self._constant():
-            return reasons.constant_saved(constant)
+        constant = self._constant()
+        # Intermediate tensors are often constant, such as a first state.
+        if doubtful := [name for name in constant if name not in self.inner] or (
+            [] if self.is_proof else constant
+        ):
+            return reasons.constant_saved(doubtful)
         return ""
 
 
@@ -239,7 +248,8 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
     saved_runs: list[list[SavedRun]] = []
     for path in paths:
         runs: dict[int, SavedRun] = {}
-        for position, name, values in _read(str(path)):
+        for position, name, iteration in _read(str(path)):
+            values = dict(iteration)
             run = runs.setdefault(position, SavedRun(name, []))
             if len(run.sets) == most:
                 runs[position] = evolve(run, more=run.more + 1)
@@ -248,6 +258,8 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
             if budget is not None and size > budget:
                 raise errors.results_over_budget(size, budget)
             run.sets.append(values)
+            run.marked_outputs.append(iteration.marked_outputs)
+            run.dtypes.update(iteration.facts.compute_dtypes)
         file = PurePath(path).name
         several = len(runs) > 1
         saved_runs.append(
@@ -256,17 +268,20 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
     firsts = [runs[0] for runs in saved_runs if runs]
     if len(firsts) > 1 and sum(len(run.sets) + run.more for run in firsts) <= most:
         name = " and ".join(run.name for run in firsts)
-        return [SavedRun(name, [values for run in firsts for values in run.sets])]
+        marked_outputs = [values for run in firsts for values in run.marked_outputs]
+        sets = [values for run in firsts for values in run.sets]
+        dtypes = {key: dtype for run in firsts for key, dtype in run.dtypes.items()}
+        return [SavedRun(name, sets, marked_outputs=marked_outputs, dtypes=dtypes)]
     return [run for runs in saved_runs for run in runs]
 
 
-def _read(path: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield the position and name of the run, and the arrays, of each input set."""
+def _read(path: str) -> Iterator[tuple[int, str, IterationResult]]:
+    """Yield the position and name of the run, and the results, of each input set."""
     if not path.endswith((".npz", ".npy")):
         try:
             for results in RunResults.load_streaming(path):
                 for position, (name, iterations) in enumerate(results):
-                    yield from ((position, name, dict(iteration)) for iteration in iterations)
+                    yield from ((position, name, iteration) for iteration in iterations)
             return
         except FileError as error:
             first = error
@@ -274,6 +289,6 @@ def _read(path: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         first = None
     try:
         for values in resolve(ResultStore).iterate(path, dict):
-            yield 0, "", dict(values)
+            yield 0, "", IterationResult(values)
     except FileError:
         raise first or errors.no_results(path) from None

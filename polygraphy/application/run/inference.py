@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union, cast
 
+import numpy as np
 from attrs import Factory, define
 
 from polygraphy.application.run.feeding import (
@@ -29,6 +30,7 @@ from polygraphy.domain.results.results import (
     DeviceTimes,
     IterationResult,
     RunResults,
+    is_same_array,
     kind_of_runner,
 )
 from polygraphy.domain.states.memory import StateMemory, StepFeed
@@ -174,6 +176,8 @@ class _RunnerState:
         unmarked = getattr(outputs, "unmarked", None)
         if unmarked:
             iteration_result.unmarked = self._copy_outputs(unmarked)
+        if marked := getattr(outputs, "marked", None):
+            iteration_result.marked_outputs = self._select_changed(marked, outputs)
         return iteration_result
 
     def part_of(self, feed: Feed) -> tuple[Callable[[Feed], Feed], Facts]:
@@ -208,6 +212,18 @@ class _RunnerState:
         if self.keep is _as_is:
             return outputs
         return {name: self.keep(array) for name, array in outputs.items()}
+
+    def _select_changed(
+        self, marked: Mapping[str, Any], outputs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return copies of the outputs that differ from those of the unmodified model."""
+        return self._copy_outputs(
+            {
+                name: output
+                for name, output in marked.items()
+                if isinstance(output, np.ndarray) and not is_same_array(output, outputs[name])
+            }
+        )
 
     def warm_up(self, feed: Feed, times: int) -> None:
         """Run several times without recording measurements."""

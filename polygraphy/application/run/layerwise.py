@@ -88,9 +88,15 @@ def _by(verdict: Any) -> str:
 
 
 class _Outputs(dict[str, Any]):
-    """The marked outputs, together with those of the unmarked model."""
+    """The marked outputs, together with those of the unmarked model.
+
+    Attributes:
+        unmarked: other outputs of the unmarked model.
+        marked: what the marked model computed for outputs that are taken from the unmarked one.
+    """
 
     unmarked: Outputs
+    marked: Outputs
 
 
 class WithUnmarked:
@@ -193,9 +199,8 @@ class WithUnmarked:
     def infer(
         self, feed_dict: Mapping[str, Any], check_inputs: bool = True, *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        """Run both models and return the unmarked model's outputs; other marked tensors are in
-        `unmarked`.
-        """
+        """Run both models and return the marked tensors, with the model's own outputs from the
+        unmarked model."""
         marked = self._marked.infer(feed_dict, check_inputs, *args, **kwargs)
         unmarked = self._unmarked.infer(feed_dict, check_inputs, *args, **kwargs)
         self._effect.log_differences(self.name, marked, unmarked, facts_of(self._unmarked))
@@ -206,6 +211,7 @@ class WithUnmarked:
             for name, array in unmarked.items()
             if name not in marked and name not in excluded
         }
+        outputs.marked = {name: array for name, array in marked.items() if name in unmarked}
         return outputs
 
     def last_inference_time(self) -> float | None:

@@ -208,6 +208,8 @@ class IterationResult(dict[str, Any]):
         part: which part of the iteration's outputs these are; None for all of them.
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
+        marked_outputs: outputs as they were computed together with marked tensors, where they are
+            not equal to those here, which come from a run of the unmodified model.
         lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
         rough: makes all outputs twice, as rounding to a data type may move them, or once so and
             once without; as long as the run goes on.
@@ -216,6 +218,7 @@ class IterationResult(dict[str, Any]):
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
+    marked_outputs: Mapping[str, Any] = MappingProxyType({})
     lineage: Lineage | None = None
     rough: Callable[[str], Sequence[Mapping[str, Any]]] | None = None
     origin = ""
@@ -274,7 +277,7 @@ class IterationResult(dict[str, Any]):
         if not isinstance(other, Mapping):
             return NotImplemented
         return self.keys() == other.keys() and all(
-            _same_array(array, other[name]) for name, array in self.items()
+            is_same_array(array, other[name]) for name, array in self.items()
         )
 
     def __ne__(self, other: object) -> bool:
@@ -320,7 +323,7 @@ def _name_origin(path: str, results: RunResults) -> None:
             outputs.origin = path
 
 
-def _same_array(left: Any, right: Any) -> bool:
+def is_same_array(left: Any, right: Any) -> bool:
     """Return whether two arrays have the same data type, shape and elements, NaN included."""
     a, b = np.asarray(left), np.asarray(right)
     if a.dtype != b.dtype or a.shape != b.shape:

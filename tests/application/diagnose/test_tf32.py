@@ -22,6 +22,8 @@ from polygraphy.comparator import Comparator, RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.quantization.code_tensors import step_differences
+from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.diagnosis.quantized_chain import SIZE, build_quantized
@@ -190,3 +192,102 @@ def test_one_product_in_tf32_among_others_in_float32_is_no_fault(
     model.graph.initializer[3].CopyFrom(numpy_helper.from_array(weight, "w3"))
     diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
     assert [culprit["tensor"] for culprit in kept.culprits] == ([] if factor == 1 else ["t4"])
+
+
+def chain(count: int) -> ModelProto:
+    """Return a chain of products."""
+    rng = np.random.default_rng(9)
+    nodes = [f"t{i + 1} = MatMul(t{i}, w{i})" for i in range(count)]
+    made: ModelProto = parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        m (float[8,32] t0) => (float[8,32] t{count}) {{ {"  ".join(nodes)} }}""")
+    for number in range(count):
+        weight = (rng.standard_normal((32, 32)) / 6).astype(np.float32)
+        made.graph.initializer.append(numpy_helper.from_array(weight, f"w{number}"))
+    return made
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_saved_outputs_of_an_unmodified_model_are_not_compared_with_marked_tensors(
+    kept: Kept, path: str, tmp_path: Path, is_known: bool
+) -> None:
+    """A library may compute other products in TF32 if tensors are marked."""
+    model = chain(3)
+    marked = onnx.ModelProto.FromString(model.SerializeToString())
+    marked.graph.output.extend(onnx.ValueInfoProto(name=f"t{i}") for i in (1, 2))
+    feed = {"t0": np.random.default_rng(2).standard_normal((8, 32)).astype(np.float32)}
+    tensors = OnnxrtParty().load(marked)(feed)
+    outputs = Tf32Party().load(model)(feed)
+    results = RunResults()
+    results.add([{**tensors, **outputs}], runner_name="cuda")
+    if is_known:
+        results[0][1][0].marked_outputs = {"t3": tensors["t3"]}
+    results.save(golden := str(tmp_path / "golden.json"))
+    diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert kept.verdict == ("agree" if is_known else "fault")
+    assert ("a run of the unmodified model" in kept.summary) == is_known
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "verdict"),
+    [("tf32", 1.0, "agree"), ("", 1.0, "inconclusive"), ("tf32", 1.1, "other")],
+)
+def test_saved_outputs_in_tf32_may_differ_by_its_effect(
+    kept: Kept, path: str, tmp_path: Path, dtype: str, factor: float, verdict: str
+) -> None:
+    model = chain(3)
+    feed = {"t0": np.random.default_rng(2).standard_normal((8, 32)).astype(np.float32)}
+    results = RunResults()
+    results.add([Tf32Party().load(model)(feed)], runner_name="cuda")
+    if dtype:
+        results[0][1][0].facts = ModelFacts({"": dtype})
+    results.save(golden := str(tmp_path / "golden.json"))
+    weight = numpy_helper.to_array(model.graph.initializer[1]) * np.float32(factor)
+    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(weight, "w1"))
+    with suppress(InconclusiveError):
+        diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert (kept.verdict == "agree") == (verdict == "agree")
+    assert ("were computed in TF32" in kept.summary) == (verdict == "agree")
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_a_recurrent_node_in_tf32_computes_the_product_of_its_state_in_float32(
+    kept: Kept, path: str, tmp_path: Path, factor: float
+) -> None:
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[9,2,16] x) => (float[9,1,2,8] z)
+        { y = GRU<hidden_size = 8>(x, w, r)  z = Relu(y) }""")
+    rng = np.random.default_rng(4)
+    arrays = {"w": rng.standard_normal((1, 24, 16)), "r": rng.standard_normal((1, 24, 8))}
+    feed = {"x": rng.standard_normal((9, 2, 16)).astype(np.float32)}
+    for name, array in arrays.items():
+        tensor = numpy_helper.from_array(array.astype(np.float32), name)
+        model.graph.initializer.append(tensor)
+    rounded = onnx.ModelProto.FromString(model.SerializeToString())
+    weight = with_digits(numpy_helper.to_array(rounded.graph.initializer[0]), 2.0**-10)
+    rounded.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+    rounded.graph.output.append(onnx.ValueInfoProto(name="y"))
+    results = RunResults()
+    lowered = {"x": with_digits(feed["x"], 2.0**-10)}
+    results.add([OnnxrtParty().load(rounded)(lowered)], runner_name="cuda")
+    results.save(golden := str(tmp_path / "golden.json"))
+    changed = numpy_helper.to_array(model.graph.initializer[1]) * np.float32(factor)
+    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(changed, "r"))
+    diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert [culprit["tensor"] for culprit in kept.culprits] == ([] if factor == 1 else ["y"])
+
+
+def test_products_between_saved_tensors_may_be_in_tf32(
+    kept: Kept, path: str, tmp_path: Path
+) -> None:
+    model = chain(3)
+    relu = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[8,32] t3) => (float[8,32] y) { y = Relu(t3) }""")
+    model.graph.node.extend(relu.graph.node)
+    model.graph.output.extend(relu.graph.output)
+    feed = {"t0": np.random.default_rng(2).standard_normal((8, 32)).astype(np.float32)}
+    results = RunResults()
+    results.add([Tf32Party().load(model)(feed)], runner_name="cuda")
+    del model.graph.output[0]  # What was saved is not an output.
+    results.save(golden := str(tmp_path / "golden.json"))
+    assert diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert kept.verdict == "agree"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx import ModelProto
 
 from polygraphy.adapters.onnx.run.half_precision import _Evaluated
+from polygraphy.adapters.onnx.run.tf32_products import compute_in_tf32
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.domain.catalog.compute import RECURRENT, TF32_OPERATORS, ComputePrecision
-from polygraphy.domain.tensors.precision import with_digits
+from polygraphy.domain.catalog.compute import TF32_OPERATORS, ComputePrecision
 
 LOWERED = ComputePrecision("tf32", TF32_OPERATORS, "onnxrt", "--providers cuda:use_tf32=0")
 
@@ -27,17 +26,7 @@ class Tf32Party(OnnxrtParty):
 
     def _round_operands(self, node: Any, version: int, run: Any) -> Any:
         is_chosen = self.only is None or node.output[0] in self.only
-        if node.op_type not in TF32_OPERATORS or not is_chosen:
-            return run
-        factors = len(node.input) if node.op_type in RECURRENT else 2  # A bias is not rounded.
-        return lambda *inputs, **more: run(
-            *(
-                with_digits(np.asarray(each), 2.0**-10, drops=self.drops)
-                for each in inputs[:factors]
-            ),
-            *inputs[factors:],
-            **more,
-        )
+        return compute_in_tf32(node, version, run, drops=self.drops) if is_chosen else run
 
     lowers_to = "tf32"  # type: ignore[assignment]
     compute_precision = LOWERED  # type: ignore[assignment]

@@ -352,13 +352,16 @@ def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], An
             )
         [iteration] = iterations
         outputs = {name: f"{index}/{name}" for name in iteration}
-        tensors.update((key, _numpy_array(name, iteration[name])) for name, key in outputs.items())
+        marked = {name: f"marked/{index}/{name}" for name in iteration.marked_outputs}
+        for arrays, keys in ((iteration, outputs), (iteration.marked_outputs, marked)):
+            tensors.update((key, _numpy_array(name, arrays[name])) for name, key in keys.items())
         runs.append(
             {
                 "runner": runner,
                 "runner_name": iteration.runner_name,
                 "runtime": iteration.runtime,
                 "outputs": outputs,
+                **({"marked_outputs": marked} if marked else {}),
             }
         )
     return tensors, {"runs": runs}
@@ -389,7 +392,11 @@ def _tree_from_leaves(leaves: Mapping[str, Any], description: Any) -> Any:
 def _iteration_fields(leaves: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON fields of an iteration, with its arrays from a file of tensors."""
     return {
-        "outputs": {name: leaves[key] for name, key in run["outputs"].items()},
+        **{
+            field: {name: leaves[key] for name, key in run[field].items()}
+            for field in ("outputs", "marked_outputs")
+            if field == "outputs" or field in run
+        },
         "runtime": run["runtime"],
         "runner_name": run["runner_name"],
         TYPE_MARKER: IterationResult.__name__,

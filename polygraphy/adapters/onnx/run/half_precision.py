@@ -38,6 +38,7 @@ from polygraphy.adapters.onnx.graph.shapes import (
 )
 from polygraphy.adapters.onnx.run.node_kernels import NodeKernels
 from polygraphy.adapters.onnx.run.reference import translated
+from polygraphy.adapters.onnx.run.tf32_products import compute_in_tf32
 from polygraphy.adapters.onnx.storage.elements import elements, replace_elements
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.weights import (
@@ -113,6 +114,10 @@ class OnnxNarrowModels:
         if nodes[0] == DataType.BFLOAT16:
             _check_evaluator(nodes[0])
         watched = partial(_function_with_rounding, narrow=nodes[0].numpy())
+        return _Evaluated(inline_functions(model)).with_nodes(watched)
+
+    def tf32_emulator(self, model: Any, *, drops: bool = False) -> Compute:
+        watched = partial(compute_in_tf32, drops=drops)
         return _Evaluated(inline_functions(model)).with_nodes(watched)
 
     def roughly(

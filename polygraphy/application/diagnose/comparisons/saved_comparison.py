@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,21 @@ class SavedComparison:
         return self.fitted.sets[self.number]
 
     @property
+    def marked_outputs(self) -> Values:
+        """Return the outputs that were computed together with the saved tensors, where the saved
+        outputs come from a run of the unmodified model."""
+        saved_marked = self.run.marked_outputs[self.number : self.number + 1]
+        marked = saved_marked[0] if saved_marked else {}
+        names = self.fitted.renamed
+        return {names.get(name, name): array for name, array in marked.items()}
+
+    @property
+    def output_dtypes(self) -> dict[str, str]:
+        """Return the least precise type in the computation of each output that the file says."""
+        names, dtypes = self.fitted.renamed, self.run.dtypes
+        return {names.get(name, name): dtype for name, dtype in dtypes.items()}
+
+    @property
     def outputs(self) -> Values:
         """Return the outputs of the backend for that input set."""
         return self.values[self.number]
@@ -80,9 +96,10 @@ class SavedComparison:
             yield f"{self.run.name}:"
         yield from self.fitted.notes(len(self.compared.names))
 
-    def in_own_types(self) -> Values:
-        """Return the results in the data types of the backend."""
-        return _in_own_types(self.outputs, self.dtypes, self.saved)
+    def tensors(self) -> Values:
+        """Return the results of one session in the data types of the backend."""
+        saved = ChainMap(dict(self.marked_outputs), self.saved)  # type: ignore[arg-type]
+        return _in_own_types(self.outputs, self.dtypes, saved)
 
 
 def compare_saved(

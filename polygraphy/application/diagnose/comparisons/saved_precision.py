@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
+from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.tensor_trace import Trace
-from polygraphy.domain.catalog.compute import ATTENTION, RECURRENT, TF32_OPERATORS
+from polygraphy.binding import resolve
+from polygraphy.domain.catalog.compute import RECURRENT, TF32, TF32_OPERATORS
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
-from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.graph import Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.precision import is_float, with_digits
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import NarrowModels
 
-_SPACING = 2.0**-10
-"""The spacing of TF32 at 1."""
 _VISIBLE = 2e-5
 """The largest error of a product in TF32 exceeds this share of its RMS, and in float32 does not."""
 _MOST = 0.5
@@ -47,7 +45,6 @@ step. Chosen, not measured."""
 
 def tf32_tensors(
     case: Case,
-    party: SuspectedParty,
     trace: Trace,
     wrong: Mapping[str, Any],
     compared: Mapping[str, Deviation],
@@ -60,17 +57,18 @@ def tf32_tensors(
 
     Args:
         case: the model.
-        party: the backend that computed each node from what was saved.
         trace: what was saved.
         wrong: by tensor, what the backend computed, if it is not what was saved.
         compared: by tensor, its error.
     """
     nodes = case.model.nodes
     makers = case.model.graph.producers
+    known = trace.held.keys()
     products = [
         name
         for name, error in compared.items()
-        if name in makers and nodes[makers[name]].operator in TF32_OPERATORS
+        if name in makers
+        and any(_has_product(nodes[at]) for at in region_before(case.model.graph, name, known))
     ]
     visible = [name for name in products if compared[name].relative > _VISIBLE]
     held = trace.held
@@ -81,7 +79,7 @@ def tf32_tensors(
         for name in visible:
             if name not in wrong or name in explained:
                 continue
-            made = _compute_rounded(case, party, name, held, drops=drops)
+            made = _compute_rounded(case, name, held, drops=drops)
             error = rms_ratio(wrong[name], trace.values[name])
             left = error if made is None else rms_ratio(made, trace.values[name])
             effect = 0.0 if made is None else rms_ratio(made, wrong[name])
@@ -92,39 +90,59 @@ def tf32_tensors(
     return explained
 
 
-def _lower(array: Any, *, drops: bool) -> Any:
-    """Return floating-point numbers with the digits that TF32 has; other arrays unchanged."""
-    return with_digits(array, _SPACING, drops=drops) if is_float(array) else array
+@frozen
+class Tf32Loss:
+    """An output that differs from saved results by no more than TF32 explains.
+
+    Attributes:
+        difference: from the saved output, as a share of its RMS.
+        effect: the difference that TF32 makes in this model, as the same share.
+        is_known: whether the file says that the output was computed in TF32.
+    """
+
+    difference: float
+    effect: float
+    is_known: bool
 
 
-def _compute_rounded(
-    case: Case, party: SuspectedParty, name: str, values: Values, *, drops: bool
-) -> Any:
-    """Return a product computed from given values, with rounded operands; None if it is refused."""
-    graph = case.model.graph
-    node = graph.nodes[graph.computed[name]]
-    rounded = {
-        read: _lower(np.asarray(values[read]), drops=drops)
-        for read in _operands(node)
-        if read in values
-    }
-    weights = {
-        read: _lower(array, drops=drops)
-        for read in _operands(node)
-        if read in graph.constants and is_float(array := graph.constants[read].values)
-    }
-    values = {**values, **rounded}
+def tf32_losses(case: Case, comparison: SavedComparison) -> list[Tf32Loss] | None:
+    """Return the outputs that differ and TF32 explains; None if it does not explain all."""
+    dtypes = comparison.output_dtypes
+    if not any(map(_has_product, case.model.nodes)):
+        return None
+    losses = []
     try:
-        part = cut_part(case.model, region_before(graph, name, values.keys()), values, [name])
-        if weights:
-            part = part.change(name, Variant("weight", changes.differs(), node, weights))
-        return part.run(party, plain=True).get(name)
+        compute = resolve(NarrowModels).tf32_emulator(case.model.proto)
+        for feed, outputs, saved, differing in zip(
+            comparison.feeds, comparison.values, comparison.fitted.sets, comparison.compared.sets
+        ):
+            rounded = compute(feed) if differing else {}
+            for name in differing:
+                dtype = dtypes.get(name, dtypes.get(""))
+                if dtype not in (None, TF32) or not is_float(saved[name]):
+                    return None
+                difference = rms_ratio(outputs[name], saved[name])
+                effect = rms_ratio(rounded[name], outputs[name])
+                if not difference <= _TIMES * effect:
+                    return None
+                losses.append(Tf32Loss(difference, effect, dtype is not None))
+    except PolygraphyException:
+        return None
+    return losses or None
+
+
+def _compute_rounded(case: Case, name: str, values: Values, *, drops: bool) -> Any:
+    """Return a tensor computed from given values, with products in TF32; None if that fails."""
+    try:
+        region = region_before(case.model.graph, name, values.keys())
+        part = cut_part(case.model, region, values, [name])
+        return resolve(NarrowModels).tf32_emulator(part.model, drops=drops)(part.feed).get(name)
     except PolygraphyException:
         return None
 
 
-def _operands(node: Node) -> Sequence[str]:
-    """Return the inputs that TF32 rounds: the factors of products, but no bias."""
-    if node.op in RECURRENT:  # The data, both weights, and the first state.
-        return [*node.inputs[:3], *node.inputs[5:6]]
-    return node.inputs[: 3 if node.op in ATTENTION else 2]
+def _has_product(node: Node) -> bool:
+    """Return whether a node computes products that may be in TF32, also in its bodies."""
+    return node.operator in TF32_OPERATORS or any(
+        _has_product(inner) for graph in node.graphs for inner in graph.nodes
+    )

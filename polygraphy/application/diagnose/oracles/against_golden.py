@@ -27,6 +27,7 @@ from polygraphy.application.diagnose.steps.saved_outputs import (
     explain_by_nan,
     explain_by_outputs_alone,
     explain_by_precision,
+    explain_by_tf32,
     explain_outputs_by_precision,
 )
 from polygraphy.application.diagnose.steps.saved_tensors import explain_by_tensors
@@ -43,6 +44,7 @@ def has_trees(case: Case, comparison: SavedComparison) -> bool:
 
 STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (
     explain_by_precision,
+    explain_by_tf32,
     explain_by_nan,
     explain_by_half_precision,
     step_from("steps.tree_thresholds:explain_by_thresholds", has_trees),
@@ -100,7 +102,8 @@ def against_results(
     doubts = [results.doubt() for results in fitted if not results.is_proof]
     if doubts:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=doubts[0]), case)
-    reason = next(filter(None, (results.doubt() for results in fitted)), agreed)
+    doubt = next(filter(None, (results.doubt() for results in fitted)), "")
+    reason = " ".join(filter(None, (agreed, doubt)))
     if len(case.parties) > 1:
         return Skip("the model gives the saved results")
     return Found(DiagnosisResult(AGREE, reason=reason), case)

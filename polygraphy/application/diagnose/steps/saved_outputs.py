@@ -7,6 +7,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.changes.outputs_alone import add_change, explain_outputs
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
+from polygraphy.application.diagnose.comparisons.saved_precision import tf32_losses
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.precision.half_verdict import (
     diagnose_saved_outputs,
@@ -15,9 +16,10 @@ from polygraphy.application.diagnose.precision.half_verdict import (
 from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import first_non_finite
+from polygraphy.domain.catalog.compute import TF32
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.diagnosis.words import reasons, steps
 
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
@@ -25,6 +27,21 @@ def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome
     if not rounding_explains(case, comparison.feeds, comparison.values, comparison.fitted.sets):
         return Skip("rounding does not explain the outputs")
     return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
+
+
+def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return whether the outputs were computed in TF32, and differ by no more than its effect; only
+    noted if the file does not say how they were computed."""
+    losses = tf32_losses(case, comparison)
+    if losses is None:
+        return Skip("TF32 does not explain the outputs")
+    loss = max(losses, key=lambda loss: loss.difference)
+    with case.attempt(TF32.upper()) as notes:
+        notes.append(steps.tf32_effect(loss.difference, loss.effect))
+    if not all(loss.is_known for loss in losses):
+        return Skip("the file does not say how the outputs were computed")
+    reason = reasons.outputs_in_tf32(loss.difference, loss.effect)
+    return Found(DiagnosisResult(AGREE, reason=reason), case)
 
 
 def explain_outputs_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:

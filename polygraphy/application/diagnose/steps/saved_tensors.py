@@ -27,7 +27,11 @@ from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
 from polygraphy.application.diagnose.tensor_trace import Trace
-from polygraphy.application.diagnose.wrong_nodes import compare_isolated_nodes, describe_first_error
+from polygraphy.application.diagnose.wrong_nodes import (
+    compare_isolated_nodes,
+    cumulative_deviations,
+    describe_first_error,
+)
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -116,7 +120,7 @@ class _SavedTensors:
     def result(self) -> StepOutcome:
         """Return the places where results diverge, from running every node on saved values."""
         case, model, comparison = self._case, self._case.model, self._comparison
-        feed, saved = comparison.feed, comparison.in_own_types()
+        feed, saved = comparison.feed, comparison.tensors()
         order = model.graph.producers
         values = LazySubset((name for name in saved if name in order), saved.__getitem__)
         trace = Trace(values, feed, self._third)
@@ -138,6 +142,8 @@ class _SavedTensors:
             return Found(
                 DiagnosisResult(AGREE, reason=reasons.results_in_tf32(len(self._tf32))), case
             )
+        if not regions and self._matches_marked_outputs():
+            return Found(DiagnosisResult(AGREE, reason=reasons.OTHER_SESSION), case)
         if not regions:
             feeds = comparison.feeds[: len(comparison.fitted.sets)]
             runs = {0: comparison.values, 1: comparison.fitted.sets}
@@ -165,6 +171,18 @@ class _SavedTensors:
             culprits = [evolve(culprit, remedy=remedy) for culprit in culprits]
         return Found(DiagnosisResult(FAULT, culprits), case)
 
+    def _matches_marked_outputs(self) -> bool:
+        """Return whether the backend computes every output that differs as it was computed together
+        with the saved tensors."""
+        comparison = self._comparison
+        marked, outputs = comparison.marked_outputs, comparison.outputs
+        differing = comparison.compared.sets[comparison.number].keys()
+        if not differing or not differing <= marked.keys():
+            return False
+        pairs = {name: marked[name] for name in differing}
+        deviations = cumulative_deviations(self._case, outputs, pairs)
+        return not any(off.is_wrong for off in deviations.values())
+
     def _find_wrong_tensors(self, trace: Trace) -> dict[str, tuple[Deviation, Any]] | None:
         """Return the tensors that no backend reproduces from saved values, with deviation and
         computed value; None if no node can be run in isolation.
@@ -189,7 +207,7 @@ class _SavedTensors:
                 }
                 if relevant:
                     values = {name: value for name, (_, value) in relevant.items()}
-                    tf32 = tf32_tensors(case, party, trace, values, isolated.compared)
+                    tf32 = tf32_tensors(case, trace, values, isolated.compared)
                     self._tf32 |= tf32
                     relevant = {name: off for name, off in relevant.items() if name not in tf32}
                 wrong.append(relevant)
@@ -406,7 +424,7 @@ class _SavedTensors:
 
     def _candidates(self) -> Iterator[OtherTensor]:
         """Yield the saved tensors that a node may have read."""
-        saved, makers = self._comparison.in_own_types(), self._case.model.graph.producers
+        saved, makers = self._comparison.tensors(), self._case.model.graph.producers
         for name in saved:
             yield OtherTensor(name, saved[name], name in makers)
 

@@ -15,6 +15,11 @@ SOME_NODES, SOME_WEIGHTS = "some changes of nodes", "some weights"
 ROLES = {"quantization": "scale or zero point", "epsilon": "epsilon"}
 """Names of a weight with a special role, by the cause of the fault."""
 NO_FAULT = constant("no_fault", "No fault found.")
+OTHER_SESSION = constant(
+    "other_session",
+    "Every node follows from the saved tensors. The saved outputs come from a run of the unmodified"
+    " model, which the backend that saved them computes differently.",
+)
 NO_TENSORS = constant("no_tensors", "No backend could compute all tensors.")
 NO_NODES = constant("no_nodes", "No backend could run the nodes one by one.")
 NOT_BORN = constant(
@@ -136,6 +141,17 @@ def results_in_tf32(count: int) -> str:
     return (
         f"Every node follows from the saved results within TF32 rounding ({tensors} of"
         " convolutions, matrix products or recurrent nodes), so these were computed in TF32."
+    )
+
+
+@statement
+def outputs_in_tf32(difference: float, effect: float) -> str:
+    """Return the sentence that saved outputs differ by no more than TF32 explains."""
+    return (
+        "The saved outputs were computed in TF32, which explains the difference of"
+        f" {difference:.2g} x RMS: in this model, products in TF32 change outputs by {effect:.2g} x"
+        " RMS. To find smaller faults, save all tensors (--onnx-outputs mark all), or results"
+        " without TF32 (--providers cuda:use_tf32=0)."
     )
 
 

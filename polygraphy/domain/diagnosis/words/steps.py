@@ -448,6 +448,15 @@ def tf32_differs(error: float, is_explained: bool) -> str:
 
 
 @statement
+def tf32_effect(difference: float, effect: float) -> str:
+    """Return the sentence with a difference that TF32 may have caused, and the effect of TF32."""
+    return (
+        f"Changes these outputs by up to {effect:.2g} x RMS; the saved ones differ by"
+        f" {difference:.2g} x RMS."
+    )
+
+
+@statement
 def loss(verdict: str, error: object) -> str:
     """Return the sentence with a verdict, and the error behind it."""
     return f"{verdict}: {error}."
