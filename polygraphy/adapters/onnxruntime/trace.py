@@ -178,7 +178,7 @@ def _with_node(
 ) -> list[_TimedEvent]:
     """Return the pending events with a node added, which contains the events inside its time."""
     op = str(arguments.get("op_name") or name.removesuffix(_SUFFIX))
-    TimedEvent = _TimedEvent(
+    node = _TimedEvent(
         NodeEvent(
             name.removesuffix(_SUFFIX), op, duration, provider=str(arguments.get("provider", ""))
         ),
@@ -188,16 +188,14 @@ def _with_node(
     if op in _WITH_BODIES:
         first = len(waiting)
         while (
-            first
-            and waiting[first - 1].start >= TimedEvent.start
-            and waiting[first - 1].end <= TimedEvent.end
+            first and waiting[first - 1].start >= node.start and waiting[first - 1].end <= node.end
         ):
             first -= 1
         inside, waiting = waiting[first:], waiting[:first]
-        TimedEvent.event = evolve(
-            TimedEvent.event, inner=[_with_device_time(timed_event) for timed_event in inside]
+        node.event = evolve(
+            node.event, inner=[_with_device_time(timed_event) for timed_event in inside]
         )
-    return [*waiting, TimedEvent] if not waiting else _append_event(waiting, TimedEvent)
+    return [*waiting, node] if not waiting else _append_event(waiting, node)
 
 
 def _append_event(waiting: list[_TimedEvent], timed_event: _TimedEvent) -> list[_TimedEvent]:

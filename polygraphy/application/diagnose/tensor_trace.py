@@ -75,14 +75,12 @@ class _SpooledTensors(MutableMapping[str, Any]):
 
     def with_names(self, names: Mapping[str, str]) -> _SpooledTensors:
         """Return some arrays under other names, without copying."""
-        SpooledTensors = _SpooledTensors(self._spool)
-        for own, parts in ((self.sizes, SpooledTensors.sizes), (self._held, SpooledTensors._held)):
+        renamed = _SpooledTensors(self._spool)
+        for own, parts in ((self.sizes, renamed.sizes), (self._held, renamed._held)):
             parts.update({new: own[old] for new, old in names.items() if old in own})
         tickets = self._tickets
-        SpooledTensors._tickets = {
-            new: tickets[old] for new, old in names.items() if old in tickets
-        }
-        return SpooledTensors
+        renamed._tickets = {new: tickets[old] for new, old in names.items() if old in tickets}
+        return renamed
 
     def __getitem__(self, name: str) -> Any:
         """Return an array, read from the file."""

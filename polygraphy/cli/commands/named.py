@@ -208,9 +208,9 @@ def _parse_runner(
         )
     if not chosen:
         raise CommandLineError(f"{where}: it has no backend. Add one of {', '.join(backends)}.")
-    OneRunner = _OneRunner(command, row, (choice, *groups_of(backends[chosen[0]])))
+    one_runner = _OneRunner(command, row, (choice, *groups_of(backends[chosen[0]])))
     try:
-        return parse(OneRunner, words)
+        return parse(one_runner, words)
     except HelpRequested:
         raise CommandLineError(f"{where}: -h belongs outside the quotes.") from None
     except CommandLineError as error:
