@@ -19,7 +19,7 @@ from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.domain.catalog.compute import TF32
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import reasons, steps, tf32
 
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
@@ -40,7 +40,7 @@ def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:
         notes.append(steps.tf32_effect(loss.difference, loss.effect))
     if not all(loss.is_known for loss in losses):
         return Skip("the file does not say how the outputs were computed")
-    reason = reasons.outputs_in_tf32(loss.difference, loss.effect)
+    reason = tf32.outputs_in_tf32(loss.difference, loss.effect)
     return Found(DiagnosisResult(AGREE, reason=reason), case)
 
 

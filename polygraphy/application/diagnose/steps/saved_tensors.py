@@ -53,7 +53,7 @@ from polygraphy.domain.diagnosis.variants import (
     matches_expected,
     variants,
 )
-from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, tf32, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_after_inputs, region_before
@@ -139,11 +139,9 @@ class _SavedTensors:
             if region not in regions.values():
                 regions[name] = region
         if not regions and self._tf32:
-            return Found(
-                DiagnosisResult(AGREE, reason=reasons.results_in_tf32(len(self._tf32))), case
-            )
+            return Found(DiagnosisResult(AGREE, reason=tf32.results_in_tf32(len(self._tf32))), case)
         if not regions and self._matches_marked_outputs():
-            return Found(DiagnosisResult(AGREE, reason=reasons.OTHER_SESSION), case)
+            return Found(DiagnosisResult(AGREE, reason=tf32.OTHER_SESSION), case)
         if not regions:
             feeds = comparison.feeds[: len(comparison.fitted.sets)]
             runs = {0: comparison.values, 1: comparison.fitted.sets}
@@ -207,9 +205,9 @@ class _SavedTensors:
                 }
                 if relevant:
                     values = {name: value for name, (_, value) in relevant.items()}
-                    tf32 = tf32_tensors(case, trace, values, isolated.compared)
-                    self._tf32 |= tf32
-                    relevant = {name: off for name, off in relevant.items() if name not in tf32}
+                    rounded = tf32_tensors(case, trace, values, isolated.compared)
+                    self._tf32 |= rounded
+                    relevant = {name: off for name, off in relevant.items() if name not in rounded}
                 wrong.append(relevant)
             if not wrong:
                 return None

@@ -31,7 +31,8 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact, Statement, join_statements
-from polygraphy.domain.diagnosis.words import quantization, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import quantization, steps, titles
+from polygraphy.domain.diagnosis.words import tf32 as words
 from polygraphy.domain.diagnosis.words.precision import (
     outputs_in_low_precision,
     tensor_in_low_precision,
@@ -146,8 +147,8 @@ def _tf32_result(
     codes = _changed_codes(case, party, wide)
     if codes and all(change.steps <= 1 for change in codes):
         share = max(change.share for change in codes)
-        return DiagnosisResult(AGREE, reason=reasons.tf32_changes_codes(why, len(codes), share))
-    return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(why, command))
+        return DiagnosisResult(AGREE, reason=words.tf32_changes_codes(why, len(codes), share))
+    return DiagnosisResult(INCONCLUSIVE, reason=words.tf32_adds_up(why, command))
 
 
 def _changed_codes(
