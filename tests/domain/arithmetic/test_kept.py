@@ -91,6 +91,12 @@ def test_many_small_arrays_need_one_pass(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [each.mismatches(1e-5, 1e-5).count for each in together] == [400] * 5
 
 
+@pytest.mark.parametrize(("size", "is_formed"), [(200, False), (512, True)])
+def test_an_array_of_some_size_is_formed_alone(size: int, is_formed: bool) -> None:
+    [formed] = form_together([(np.full(size, 1.0, "f"), np.full(size, 2.0, "f"))])
+    assert (formed is not None) == is_formed
+
+
 @settings(max_examples=scaled(60), deadline=None)
 @given(operands(), st.sampled_from([0.0, 1e-5, 0.5]), st.sampled_from(["either", "sum"]))
 def test_small_arrays_have_the_verdict_of_large_ones(both: Any, limit: float, formula: Any) -> None:
