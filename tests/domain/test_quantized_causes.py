@@ -63,6 +63,16 @@ def test_a_range_of_few_calibration_samples_is_not_wrong() -> None:
     assert is_suspect(site, activation_loss(site, np.repeat(scores, 8)))
 
 
+def test_a_range_of_16_bits_that_few_elements_exceed_by_a_little_is_not_wrong() -> None:
+    array = np.append(RNG.uniform(-0.9, 4, 230), np.linspace(4.5, 5.5, 10))
+    for high, is_wrong in ((4.4, False), (3.5, True)):  # The calibration saw no larger ones.
+        step = (high + 1) / 65535
+        site = Site("t", "activation", scheme("uint16", step, round(1 / step)))
+        loss = activation_loss(site, array)
+        assert 0.05 < loss.loss < 0.28 and cause_of(site, loss) == CLIPPED
+        assert is_suspect(site, loss) == is_wrong
+
+
 def test_a_moved_or_clipped_range_is_wrong_although_little_is_lost() -> None:
     array = np.append(RNG.normal(scale=1.2, size=4000).clip(-4.2, 2.1), [-4.2, 2.1])
     site = Site("t", "activation", scheme("uint8", 0.0326, 95))  # The range is -3.1 to 5.2.
