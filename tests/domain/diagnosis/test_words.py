@@ -123,3 +123,10 @@ def test_two_weights_of_a_node_are_one_culprit_with_both_sentences() -> None:
         evidence.match_after_restoring(3),
     ]
     assert second == other
+
+
+def test_a_difference_of_models_that_is_as_small_as_rounding_is_not_called_rounding() -> None:
+    text = str(reasons.model_differs(1, ["norm"], is_exact=False))
+    assert text == (
+        "The models differ in 1 place ('norm'), but rounding alone may change the outputs as much."
+    )

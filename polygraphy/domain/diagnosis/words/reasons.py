@@ -308,11 +308,13 @@ def missing_operators(operators: str) -> str:
 
 @statement
 def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
-    """Return the sentence that models differ without an effect on the outputs."""
+    """Return the sentence that models differ, without an effect on the outputs or with one that is
+    as small as that of rounding.
+    """
     effect = (
         "the outputs are unaffected on these data"
         if is_exact
-        else "rounding explains their effect on the outputs"
+        else "rounding alone may change the outputs as much"
     )
     return f"The models differ in {count_text(places, 'place')} ({list_some(nodes)}), but {effect}."
 
