@@ -316,7 +316,7 @@ def spied(request: pytest.FixtureRequest) -> tuple[PairResult, list[str]]:
     result = pair.results["y"]
     asked: list[str] = []
     _ = result.passed
-    result.difference = Spied(result.difference, asked)
+    result._difference = Spied(result.difference, asked)
     result.arrays = tuple(Spied(array, asked) for array in result.arrays)
     return pair, asked
 
