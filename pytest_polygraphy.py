@@ -1,7 +1,7 @@
-"""The pytest plugin of Polygraphy: what its assertions need to know of a session, and fixtures.
+"""The pytest plugin of Polygraphy: fixtures, and the session state that its assertions need.
 
-It is loaded in every session of an environment that Polygraphy is installed in, so it imports
-nothing but pytest and the standard library; `polygraphy` itself is imported by tests that use it.
+Every pytest session in an environment with Polygraphy loads it, so it imports only pytest and the
+standard library. The tests that use `polygraphy` import it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ _WORKER = "polygraphy"
 
 
 class PolygraphySession:
-    """What assertions ask about the test that runs, and what they leave for the end.
+    """The options and results of a pytest session, which assertions read and write.
 
     Attributes:
-        updates: whether goldens are made.
-        sample: how many elements of an output new goldens keep; 0 for all.
-        budget: seconds in which the first layer that differs is looked for.
-        report: a folder for a page about all comparisons; empty for none.
-        used: the goldens that were used.
-        remarks: what is said at the end.
-        comparisons: per comparison the test and what was found.
+        updates: whether golden files are created or updated.
+        sample: the number of elements of an output that new golden files keep; 0 for all.
+        budget: the time limit in seconds of the search for the first layer that differs.
+        report: the folder of the page about all comparisons; empty for none.
+        used: the paths of the golden files that tests used.
+        remarks: lines to print at the end of the session.
+        comparisons: the test and the result of each comparison.
+        failed: the tests that failed, in order.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -66,37 +67,37 @@ class PolygraphySession:
         except ValueError:
             return path.as_posix()
 
-    def entered(self, item: pytest.Item) -> None:
-        """Take the test that runs from now on."""
+    def start_test(self, item: pytest.Item) -> None:
+        """Record the test that runs from now on."""
         self._item = item
 
     @property
     def nodeid(self) -> str:
-        """The test that runs."""
+        """Return the ID of the test that runs; empty outside of a test."""
         return self._item.nodeid if self._item is not None else ""
 
     @property
     def name(self) -> str:
-        """The same without its file."""
+        """Return the name of the test that runs, without its file."""
         return self.nodeid.partition("::")[2].replace("::", ".")
 
     @property
     def folder(self) -> str:
-        """Where its goldens are."""
+        """Return the folder of the golden files of the test that runs."""
         path = self._item.path if self._item is not None else Path()
         return str(path.parent / _FOLDER / path.stem)
 
-    def collected(self, nodeids: Iterable[str]) -> None:
-        """Take what is going to run."""
+    def record_selected(self, nodeids: Iterable[str]) -> None:
+        """Record the IDs of tests that will run."""
         for nodeid in nodeids:
             self._collected[nodeid.partition("::")[0]].add(nodeid)
 
-    def deselected(self, items: Iterable[pytest.Item]) -> None:
-        """Take what is not going to run."""
+    def record_deselected(self, items: Iterable[pytest.Item]) -> None:
+        """Record the files of tests that will not run."""
         self._partial.update(item.nodeid.partition("::")[0] for item in items)
 
-    def ended(self, report: pytest.TestReport) -> None:
-        """Take what became of a test."""
+    def record_outcome(self, report: pytest.TestReport) -> None:
+        """Record the outcome of a phase of a test."""
         if report.when == "call" and report.passed:
             self._passed[report.nodeid.partition("::")[0]] += 1
         if report.failed:
@@ -104,8 +105,8 @@ class PolygraphySession:
         if report.when == "teardown":
             self._ended.add(report.nodeid)
 
-    def unused(self) -> list[Path]:
-        """Return the goldens that no test used, of files of which every test passed."""
+    def unused_goldens(self) -> list[Path]:
+        """Return the golden files that no test used, for test files in which every test passed."""
         paths: list[Path] = []
         for name, nodeids in self._collected.items():
             if name in self._partial or self._passed[name] < len(nodeids):
@@ -115,14 +116,14 @@ class PolygraphySession:
             paths += [path for path in glob if str(path) not in self.used]
         return sorted(paths)
 
-    def for_controller(self) -> bytes:
-        """Return what the process that started this one says at the end."""
-        import pickle  # Only sessions of several processes pay for it.
+    def serialize(self) -> bytes:
+        """Return the results of this worker process, for the process that started it."""
+        import pickle  # Imported late: only sessions with several processes need it.
 
         return pickle.dumps((self.used, self.remarks, self._partial, self.comparisons))
 
-    def take(self, sent: bytes) -> None:
-        """Take what another process sent: one of this machine, which this session started."""
+    def merge(self, sent: bytes) -> None:
+        """Add the serialized results of a worker process, which this session started."""
         import pickle
 
         used, remarks, partial, comparisons = pickle.loads(sent)
@@ -134,11 +135,11 @@ class PolygraphySession:
     def closing_lines(self, command: str, exit_status: int) -> Iterator[str]:
         """Yield the lines at the end of the test run, and write the report."""
         yield from self.remarks
-        for path in self.unused():
+        for path in self.unused_goldens():
             yield f"unused golden file: {self._relative_path(path)}"
         if self.updates and self.used:
             yield f"{len(self.used)} golden file{'s' * (len(self.used) != 1)} updated"
-        if self.report:  # Also without comparisons: an older page tells of another session.
+        if self.report:  # Also without comparisons, to replace the page of an earlier session.
             from polygraphy.assertions import write_report
 
             seconds = round(time.perf_counter() - self._start, 3)
@@ -153,7 +154,7 @@ current: PolygraphySession | None = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options."""
+    """Add the options of the plugin to pytest."""
     group = parser.getgroup("polygraphy", "Polygraphy: tests of models")
     group.addoption(
         "--polygraphy-update-golden",
@@ -185,7 +186,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin."""
+    """Register the marker, and start a `PolygraphySession`."""
     global current  # noqa: PLW0603 - `polygraphy.assertions` asks for it, and imports no pytest
     config.addinivalue_line(
         "markers", f"{_MARKER}(*patterns): run the test for each model that matches a pattern."
@@ -194,13 +195,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """End."""
+    """Drop the `PolygraphySession`."""
     global current  # noqa: PLW0603
     current = None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Remove the page of an older session, because this one may crash before it writes its own."""
+    """Remove the page of an earlier session, because this one may crash before it writes one."""
     if current is None or not current.report or hasattr(session.config, "workerinput"):
         return
     for name in ("report.json", "index.html"):
@@ -209,70 +210,70 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note which tests there are."""
+    """Record the collected tests."""
     if current is not None:
-        current.collected(item.nodeid for item in session.items)
+        current.record_selected(item.nodeid for item in session.items)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(ids: list[str]) -> None:
-    """Note which tests a worker has."""
+    """Record the tests that a worker process collected."""
     if current is not None:
-        current.collected(ids)
+        current.record_selected(ids)
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Note which tests do not run."""
+    """Record the deselected tests."""
     if current is not None:
-        current.deselected(items)
+        current.record_deselected(items)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note which test runs."""
+    """Record the test that starts."""
     if current is not None:
-        current.entered(item)
+        current.start_test(item)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note what became of a test."""
+    """Record the outcome of a phase of a test."""
     if current is not None:
-        current.ended(report)
+        current.record_outcome(report)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show errors that say enough without a traceback, but with the line of the test."""
+    """Show errors with a complete message without a traceback, but with the line of the test."""
     report = yield
     raised = call.excinfo
     if raised is not None and report.failed and getattr(raised.value, "says_enough", False):
         own = [entry.lineno + 1 for entry in raised.traceback if Path(entry.path) == item.path]
         where = f"{report.nodeid.partition('::')[0]}:{own[-1]}: " if own else ""
         kind = type(raised.value).__name__
-        # The first line is the one in the summary of pytest.
-        report.longrepr = _printable(f"{raised.value}\n{where}{kind}")
+        # The first line appears in pytest's summary.
+        report.longrepr = _escape_text(f"{raised.value}\n{where}{kind}")
     return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send what is said at the end, from a worker of xdist."""
+    """Send the results of a worker process of pytest-xdist to the process that started it."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None and current is not None:
-        output[_WORKER] = current.for_controller()
+        output[_WORKER] = current.serialize()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take what a worker sent; one that crashed sent nothing."""
+    """Add the results of a worker process; one that crashed sent none."""
     sent = getattr(node, "workeroutput", {}).get(_WORKER)
     if sent is not None and current is not None:
-        current.take(sent)
+        current.merge(sent)
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    """Say what there is to say about goldens."""
+    """Print the remarks about golden files, and write the report."""
     if current is None:
         return
     command = " ".join(["pytest", *config.invocation_params.args])
@@ -280,19 +281,19 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if lines:
         terminalreporter.section("polygraphy")
         for line in lines:
-            terminalreporter.line(_printable(line))
+            terminalreporter.line(_escape_text(line))
 
 
-def _printable(text: str) -> str:
-    """Return a text without control characters and commands to GitHub's runner."""
+def _escape_text(text: str) -> str:
+    """Return a text with control characters and commands for GitHub's runner escaped."""
     from polygraphy.logger.sinks import escape_controls
 
     return escape_controls(text)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each model, where it takes `onnx_model` from here."""
-    if "onnx_model" not in metafunc.fixturenames or not _is_own(metafunc):
+    """Run a test once for each selected model, if it uses the plugin's fixture `onnx_model`."""
+    if "onnx_model" not in metafunc.fixturenames or not _uses_own_fixture(metafunc):
         return
     config, marker = metafunc.config, metafunc.definition.get_closest_marker(_MARKER)
     if marker and marker.kwargs:
@@ -306,12 +307,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     base = metafunc.definition.path.parent if marker else config.rootpath
     models = [_matching_paths(base, str(pattern)) for pattern in patterns]
     every = list(dict.fromkeys(path for paths in models for path in paths))
-    ids = [_printable(str(path.relative_to(base))) for path in every]
+    ids = [_escape_text(str(path.relative_to(base))) for path in every]
     metafunc.parametrize("onnx_model", every, ids=ids)
 
 
-def _is_own(metafunc: pytest.Metafunc) -> bool:
-    """Return whether no conftest defines the fixture, and no marker gives it values."""
+def _uses_own_fixture(metafunc: pytest.Metafunc) -> bool:
+    """Return whether neither a conftest nor a marker replaces the fixture `onnx_model`."""
     paths = getattr(metafunc, "_arg2fixturedefs", {}).get("onnx_model", ())
     iter_markers = metafunc.definition.iter_markers("parametrize")
     names = {name.strip() for each in iter_markers for name in _argument_names(each)}
@@ -319,13 +320,13 @@ def _is_own(metafunc: pytest.Metafunc) -> bool:
 
 
 def _argument_names(marker: pytest.Mark) -> list[str]:
-    """Return the argument names of a marker."""
+    """Return the argument names in a `parametrize` marker."""
     names = marker.args[0] if marker.args else marker.kwargs.get("argnames", ())
     return names.split(",") if isinstance(names, str) else list(names)
 
 
 def _matching_paths(base: Path, pattern: str) -> list[Path]:
-    """Return the paths that match a pattern; raise if there are none."""
+    """Return the paths that match a pattern; raise CollectError if there are none."""
     glob = sorted(base.glob(pattern))
     if not glob:
         raise pytest.Collector.CollectError(f"{_MARKER}: no file in {base} matches {pattern!r}.")
@@ -334,10 +335,10 @@ def _matching_paths(base: Path, pattern: str) -> list[Path]:
 
 @pytest.fixture
 def onnx_model(request: pytest.FixtureRequest) -> Path:
-    """Return the path of an ONNX model: one of those that the marker or the ini option
-    `polygraphy_models` names, each of which is a test of its own.
+    """Return the path of an ONNX model: the test runs once for each model that the marker or the
+    ini option `polygraphy_models` selects.
     """
-    pytest.fail(  # Where models are named, this is never called.
+    pytest.fail(  # Called only if no models are selected.
         f"onnx_model: no models are selected. Add @pytest.mark.{_MARKER}('models/*.onnx'), or set"
         f" {_MARKER} = models/*.onnx in the pytest configuration.",
         pytrace=False,

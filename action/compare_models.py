@@ -1,7 +1,7 @@
-"""The step of the GitHub Action: compares the models of a commit with those of its base.
+"""The step of the GitHub Action: compare the models of a commit with those of its base.
 
-What is asked for comes in environment variables, as `action.yml` sets them, and is never part of a
-command that a shell reads. Ends with 1 where a model does not pass.
+`action.yml` passes the inputs of the action in environment variables, so no shell reads them.
+Exits with 1 if a model does not pass.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _POINTER = b"version https://git-lfs"
 _PASSED = ("passed", "new", "removed", "unchanged")
 
 
-def setting(name: str, default: str = "") -> list[str]:
-    """Return the words of an input of the action."""
+def words_of_input(name: str, default: str = "") -> list[str]:
+    """Return the words of an input of the action, split as a shell splits them."""
     return shlex.split(os.environ.get(f"POLYGRAPHY_ACTION_{name}") or default)
 
 
 class StepError(Exception):
-    """The step cannot compare anything, which is not the same as nothing to compare."""
+    """The step cannot compare anything, as opposed to having nothing to compare."""
 
 
-def git(*words: str, folder: Path | None = None) -> str:
-    """Return what git prints.
+def run_git(*words: str, folder: Path | None = None) -> str:
+    """Return the standard output of git.
 
     Raises:
-        StepError: git failed, or is not installed.
+        StepError: git fails, or is not installed.
     """
     try:
         done = subprocess.run(
@@ -58,58 +58,64 @@ def git(*words: str, folder: Path | None = None) -> str:
 
 
 def models_in(folder: Path, patterns: list[str]) -> list[str]:
-    """Return the models that git knows in a folder."""
-    listed = git("ls-files", "-z", "--", *patterns, folder=folder)
+    """Return the models in a folder that git tracks, sorted by name."""
+    listed = run_git("ls-files", "-z", "--", *patterns, folder=folder)
     return sorted(name for name in listed.split("\0") if name)
 
 
 def is_fetched(commit: str) -> bool:
-    """Return whether the checkout has a commit, in a repository that git can read."""
+    """Return whether the repository contains a commit, and git can read it."""
     try:
-        git("cat-file", "-e", f"{commit}^{{commit}}")
+        run_git("cat-file", "-e", f"{commit}^{{commit}}")
     except StepError:
         return False
     return True
 
 
 @contextmanager
-def base_of(commit: str) -> Iterator[Path | None]:
-    """Check the base out; None where there is none, or it was not fetched.
+def check_out_base(commit: str) -> Iterator[Path | None]:
+    """Yield a folder with the base commit checked out; None if there is none or it is not fetched.
 
     Raises:
-        StepError: it cannot be checked out.
+        StepError: git cannot check the base out.
     """
     if not commit or not is_fetched(commit):
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
         base = Path(folder) / "base"
-        git("worktree", "add", "--detach", str(base), commit)
+        run_git("worktree", "add", "--detach", str(base), commit)
         try:
             yield base
         finally:
-            git("worktree", "remove", "--force", str(base))
+            run_git("worktree", "remove", "--force", str(base))
 
 
 def is_pointer(path: Path) -> bool:
-    """Return whether Git LFS has the model, and it was not fetched."""
+    """Return whether a file is a Git LFS pointer instead of a model."""
     with path.open("rb") as stream:
         return stream.read(len(_POINTER)) == _POINTER
 
 
-class Comparing:
-    """Compares one model after the other."""
+class ModelComparison:
+    """The comparison of each model with its version in the base, and between backends."""
 
     def __init__(self, base: Path | None, report: Path, listed: set[str]) -> None:
-        """Take the folder of the base, that of the reports, and the models that git lists now."""
+        """Create the comparison.
+
+        Args:
+            base: the folder of the base; None without one.
+            report: the folder for reports.
+            listed: the names of the models in the current commit.
+        """
         self._base, self._report, self._listed = base, report, listed
         self._stems: set[str] = set()
-        self._backends = setting("BACKENDS", "--onnxrt")
-        self._data = setting("DATA", "--seed 1")
-        self._tolerance = setting("TOLERANCE", "--rtol auto --atol auto")
+        self._backends = words_of_input("BACKENDS", "--onnxrt")
+        self._data = words_of_input("DATA", "--seed 1")
+        self._tolerance = words_of_input("TOLERANCE", "--rtol auto --atol auto")
 
-    def row(self, name: str) -> tuple[str, str]:
-        """Return what became of a model, in a word and in a sentence."""
+    def compare(self, name: str) -> tuple[str, str]:
+        """Return the result for a model, as a word and a sentence."""
         now, before = Path(name), None if self._base is None else self._base / name
         if name not in self._listed:
             return "removed", "The model exists only in the base."
@@ -118,13 +124,13 @@ class Comparing:
         known = before is not None and before.exists()
         pointers = [path for path in (now, before if known else None) if path and is_pointer(path)]
         if pointers:
-            return self._pointer_row(pointers)
+            return self._pointer_result(pointers)
         if before is None:
-            said = "The base commit is missing: check out with fetch-depth: 0."
-            if setting("BASE") and not self._compares_backends():
-                return "error", said
+            note = "The base commit is missing: check out with fetch-depth: 0."
+            if words_of_input("BASE") and not self._compares_backends():
+                return "error", note
             verdict, summary = self._run(name, [])
-            return verdict, f"{said} {summary}"
+            return verdict, f"{note} {summary}"
         if not known:
             verdict, summary = self._run(name, [])
             return ("new" if verdict == "passed" else verdict), summary
@@ -132,24 +138,28 @@ class Comparing:
             saved = str(Path(folder) / "base.json")
             first = self._first_backend()
             words = [str(before), *first, *self._data, "--save-outputs", saved, "-qq"]
-            if self._polygraphy(words):
+            if self._run_polygraphy(words):
                 return "error", "The model in the base commit does not run."
             return self._run(name, ["--load-outputs", saved])
 
-    def _pointer_row(self, pointers: list[Path]) -> tuple[str, str]:
+    def _pointer_result(self, pointers: list[Path]) -> tuple[str, str]:
+        """Return the result for a Git LFS pointer file, as a word and a sentence."""
         if len({path.read_bytes() for path in pointers}) < len(pointers):
             return "unchanged", "The Git LFS pointer file is the same as in the base."
         return "not fetched", "The file is a Git LFS pointer: check out with lfs: true."
 
     def _run(self, name: str, saved: list[str]) -> tuple[str, str]:
-        stem = self._stem(name)
+        """Return verdict and summary of a run of a model, compared with `saved` outputs if any."""
+        stem = self._report_stem(name)
         compares = bool(saved) or self._compares_backends()
-        words = [f"./{name}" if name.startswith("-") else name]  # Otherwise it would be an option.
+        words = [
+            f"./{name}" if name.startswith("-") else name
+        ]  # A leading dash would mark an option.
         words += [*self._backends, *self._data, *saved]
         words += self._tolerance if compares else []
         for extension in _REPORTS:
             words += ["--report", f"{stem}.{extension}"]
-        code = self._polygraphy([*words, "-qq"])
+        code = self._run_polygraphy([*words, "-qq"])
         try:
             document = json.loads(Path(f"{stem}.json").read_text(encoding="utf-8"))
             verdict, summary = str(document["verdict"]), str(document["summary"])
@@ -159,19 +169,20 @@ class Comparing:
             return "error", f"Exited with code {code}: see the log of the step. {summary}"
         return verdict, summary
 
-    def _starts(self) -> list[int]:
-        """Return where the words of each backend begin."""
+    def _backend_positions(self) -> list[int]:
+        """Return the position of the first word of each backend."""
         return [at for at, word in enumerate(self._backends) if word in _FLAGS]
 
     def _compares_backends(self) -> bool:
-        return len(self._starts()) > 1
+        """Return whether there are several backends to compare."""
+        return len(self._backend_positions()) > 1
 
     def _first_backend(self) -> list[str]:
         """Return the words of the first backend, with its options."""
-        return self._backends[: [*self._starts()[1:], len(self._backends)][0]]
+        return self._backends[: [*self._backend_positions()[1:], len(self._backends)][0]]
 
-    def _stem(self, name: str) -> str:
-        """Return the path of a model's reports without extension, of which none exists."""
+    def _report_stem(self, name: str) -> str:
+        """Return the path of a model's reports, without extension; older reports are removed."""
         stem = name.replace("/", "__")
         while stem.casefold() in self._stems:  # a/b.onnx and a__b.onnx
             stem += "_"
@@ -180,8 +191,9 @@ class Comparing:
             (self._report / f"{stem}.{extension}").unlink(missing_ok=True)
         return str(self._report / stem)
 
-    def _polygraphy(self, words: list[str]) -> int:
-        # Each run would write a summary of its own.
+    def _run_polygraphy(self, words: list[str]) -> int:
+        """Return the exit code of `polygraphy run` with some words."""
+        # Without this, each run would write its own summary.
         env = {name: text for name, text in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
         command = safe_command([sys.executable, "-m", "polygraphy", "run", *words])
         process = start_command(command, env=env)
@@ -197,15 +209,15 @@ _FLAGS = ("--onnxrt", "--onnx", "--trt", "--tf", "--torch", "--pluginref", "--op
 
 
 def main() -> int:
-    """Compare, write the table, and return the exit code."""
+    """Compare all models, write the summary, and return the exit code of the step."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    # The step starts in the folder of the action, so that Python imports nothing of the checkout.
+    # The step starts in the folder of the action, so that Python imports nothing from the checkout.
     if Path.cwd() == Path(__file__).resolve().parent.parent:
         os.chdir(os.environ.get("GITHUB_WORKSPACE") or ".")
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(os.path.isabs, paths))
     try:
-        rows = compared_models()
+        rows = compare_models()
     except (StepError, OSError, ValueError) as error:
         write_summary([f"Nothing was compared: {text_of(str(error))}"])
         sys.stdout.flush()
@@ -217,33 +229,33 @@ def main() -> int:
     return int(any(verdict not in _PASSED for _, verdict, _ in rows))
 
 
-def compared_models() -> list[tuple[str, str, str]]:
+def compare_models() -> list[tuple[str, str, str]]:
     """Return name, verdict and a sentence for each model.
 
     Raises:
-        StepError: git cannot tell which models there are, or none matches.
+        StepError: git cannot list the models, or none matches.
     """
-    git("cat-file", "-e", "HEAD^{commit}")
-    report = Path((setting("REPORT") or ["polygraphy-report"])[0])
+    run_git("cat-file", "-e", "HEAD^{commit}")
+    report = Path((words_of_input("REPORT") or ["polygraphy-report"])[0])
     report.mkdir(parents=True, exist_ok=True)
-    patterns = setting("MODELS", "*.onnx")
-    with base_of("".join(setting("BASE"))) as base:
+    patterns = words_of_input("MODELS", "*.onnx")
+    with check_out_base("".join(words_of_input("BASE"))) as base:
         listed = set(models_in(Path(), patterns))
         names = {*listed, *(models_in(base, patterns) if base else ())}
         if not names:
             raise StepError(f"no model matches {' '.join(patterns)}. Check the input models.")
-        comparing = Comparing(base, report, listed)
+        comparison = ModelComparison(base, report, listed)
         rows = []
         for name in sorted(names):
-            verdict, summary = comparing.row(name)
-            said = f"{name}: {verdict.upper()} {' '.join(summary.split())}"
-            print(escape_controls(said), flush=True)
+            verdict, summary = comparison.compare(name)
+            line = f"{name}: {verdict.upper()} {' '.join(summary.split())}"
+            print(escape_controls(line), flush=True)
             rows.append((name, verdict, summary))
         return rows
 
 
 def write_summary(lines: list[str]) -> None:
-    """Print some lines of Markdown, and append them to the summary of the step."""
+    """Print lines of Markdown, and append them to the summary of the step."""
     text = "\n".join(["### Polygraphy", "", *lines, ""])
     summary_path = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary_path:

@@ -45,7 +45,7 @@ from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
 from polygraphy.domain.ports import ResultStore, command_line
 from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder
-from polygraphy.domain.report.summary import diagnosis_instead_of
+from polygraphy.domain.report.summary import diagnosis_command
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -92,22 +92,22 @@ def assert_outputs_match(
 
     Args:
         model: the path of an ONNX model, or an ``onnx.ModelProto``.
-        backends: backends as the command line names them, perhaps with options of theirs
+        backends: names of backends as on the command line, optionally with their options
             (``"onnxrt --graph-optimization-level DISABLE_ALL"``), or runners. Each is compared with
-            the next. A dictionary gives them names: ``{"plain": "onnxrt --graph-optimization-level
+            the next. A dictionary names them: ``{"plain": "onnxrt --graph-optimization-level
             DISABLE_ALL", "optimized": "onnxrt"}``.
-        rtol: largest acceptable relative difference (default: what rounding explains).
-        atol: largest acceptable absolute difference (default: the same).
-        inputs: arrays by name, or several such (default: generated data).
-        shapes: of inputs, for generated data; where the model leaves them open.
-        seeds: number of input sets generated.
-        steps: how often a model with states is run, each backend on its own states (default: its
-            states are inputs like others).
+        rtol: largest acceptable relative difference (default: the rounding limit).
+        atol: largest acceptable absolute difference (default: the rounding limit).
+        inputs: arrays by name, or a list of such dictionaries (default: generated data).
+        shapes: shapes of inputs with dynamic dimensions, for generated data.
+        seeds: number of generated input sets.
+        steps: number of steps of a model with states; each backend runs on its own states (default:
+            states are ordinary inputs).
         first_model: the path of an ONNX model that runs the first step, if prompt and decoding are
             two files.
 
     Raises:
-        OutputsDiffer: they do not.
+        OutputsDiffer: the outputs differ.
         UsageError: there is no such backend, or less than two; or the model has no states.
     """
     __tracebackhide__ = True
@@ -150,19 +150,19 @@ def assert_matches_golden(
 
     Args:
         model: the path of an ONNX model, or an ``onnx.ModelProto``.
-        name: of the golden (default: that of the test).
-        backend: what runs it: see `assert_outputs_match`.
-        rtol: largest acceptable relative difference (default: as the golden says, and of a new one
-            what rounding explains).
-        atol: largest acceptable absolute difference, as `rtol`.
+        name: name of the golden (default: the name of the test).
+        backend: backend that runs the model; see `assert_outputs_match`.
+        rtol: largest acceptable relative difference (default: the value in the golden; for a new
+            golden the rounding limit).
+        atol: largest acceptable absolute difference, with the same default.
         inputs: arrays by name (default: generated data).
-        shapes: of inputs, for generated data; where the model leaves them open.
-        seed: of generated data.
-        folder: where the golden is (default: ``__goldens__/NAME_OF_TEST_FILE`` beside the test).
+        shapes: shapes of inputs with dynamic dimensions, for generated data.
+        seed: seed of the generated data.
+        folder: folder of the golden (default: ``__goldens__/NAME_OF_TEST_FILE`` beside the test).
 
     Raises:
-        OutputsDiffer: it does not.
-        UsageError: there is no golden, or it was made with other inputs.
+        OutputsDiffer: the outputs differ from the golden.
+        UsageError: there is no golden, or it was created with other inputs.
         FileError: the golden is damaged.
     """
     __tracebackhide__ = True
@@ -216,14 +216,14 @@ def assert_close(
 
     Args:
         actual: an array, or arrays by name.
-        expected: the same, of the same or of another library.
-        rtol: how large relative differences may be (default: what rounding explains, given the data
+        expected: expected arrays, from the same library or another one.
+        rtol: largest acceptable relative difference (default: the rounding limit of the data
             types).
-        atol: largest acceptable absolute difference (default: the same).
+        atol: largest acceptable absolute difference (default: the rounding limit).
 
     Raises:
-        OutputsDiffer: they are not.
-        InputError: one is no array.
+        OutputsDiffer: the arrays differ.
+        InputError: a value is not an array.
     """
     __tracebackhide__ = True
     with _silence_log():
@@ -574,13 +574,13 @@ def _difference_error(
         lines.append(f"  model     {quantization}")
     if saved is not None and saved.with_older:
         lines.append("  note      the model file differs from the one of the golden")
-    diagnosis = diagnosis_instead_of(command) if command else ""
+    diagnosis = diagnosis_command(command) if command else ""
     if diagnosis:
         session = _session()
         verdict, layer = _first_layer(diagnosis, _BUDGET if session is None else session.budget)
         if saved is not None and verdict == VERDICTS[_INCONCLUSIVE]:
             # The same diagnosis would say the same again.
-            lines += _lines_with_older(path, saved) if saved.with_older else layer
+            lines += _lines_on_older_model(path, saved) if saved.with_older else layer
         else:
             lines += [*layer, f"  next      {diagnosis}"]
     return OutputsDiffer("\n".join(lines))
@@ -612,7 +612,7 @@ def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
 _OLD_MODEL = "OLD.onnx"
 
 
-def _lines_with_older(path: str, saved: _Saved) -> Iterator[str]:
+def _lines_on_older_model(path: str, saved: _Saved) -> Iterator[str]:
     """Yield how to compare a model with the one from which its golden was created."""
     if commit := commit_with_model(saved.file, saved.golden, Path(path)):
         place, name = Path(path).parent, f"./{Path(path).name}"
@@ -642,7 +642,7 @@ def write_report(
     """Write a page about a session of pytest; return its path.
 
     Args:
-        folder: where the page and its document are written.
+        folder: the folder for the page and its document.
         command: the command line of the session.
         comparisons: the name of a test and what it compared.
         seconds: the duration of the session.

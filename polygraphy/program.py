@@ -64,7 +64,7 @@ def run(
     Args:
         main: answers whether the check that it makes passed; None when it makes none.
         banner: whether the command line is logged before, and verdict and duration after.
-        format: what standard output holds: ``text``, the log; or ``json``, the verdict document,
+        format: the format of standard output: ``text``, the log; or ``json``, the verdict document,
             and the log goes to standard error.
         report: path for the verdict document, also if the program fails: a path, or several,
             each ending in .json, .html, .md (a summary) or .xml (JUnit), .sarif
@@ -94,10 +94,10 @@ def run(
     with bind(Console, cast("Any", view)), bind(Findings, view), _fault_listener():
         try:
             if format == "text" and not report:
-                sys.exit(_run_framed(check_and_run, view, banner))
+                sys.exit(_run_with_banner(check_and_run, view, banner))
             sys.exit(_run_and_report(check_and_run, view, banner, (format, report, sources)))
         finally:
-            view.abandon()
+            view.show_all_lines()
 
 
 def _answer_arguments(main: Callable[[], Any]) -> None:
@@ -154,7 +154,7 @@ def _run_and_report(
         return code
     [session] = sessions
     try:
-        code = _run_framed(main, view, banner, session.problem)
+        code = _run_with_banner(main, view, banner, session.problem)
     except SystemExit as end:  # A signal, or the program itself, ends the process.
         ended = end.code if isinstance(end.code, int) else EXIT_FAILED
         exit_code(lambda: session.close(ended))
@@ -167,7 +167,7 @@ def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
     """Write the reports of an invalid command line, for which there is no program.
 
     Args:
-        message: what is wrong with it.
+        message: the problem.
         code: the exit code.
         format: see `run`.
         report: see `run`; each has one of its extensions.
@@ -188,7 +188,7 @@ def _ignore_problem(kind: str, message: str, code: int) -> None:
     """Ignore a problem."""
 
 
-def _run_framed(
+def _run_with_banner(
     main: Callable[[], Any], view: RunView, banner: bool, listen: Listen = _ignore_problem
 ) -> int:
     """Run a main function between the first and last lines of a program; return the exit code."""
@@ -202,7 +202,7 @@ def _run_framed(
             return main()
         except CheckFailedError as error:
             if view.explains_failure():
-                view.log_aside(partial(_say, str(error)))
+                view.log_aside(partial(_log_critical, str(error)))
                 mark_as_logged(error)
             raise
 
@@ -256,7 +256,7 @@ def _report_failure(error: Exception, listen: Listen) -> int:
     message, code = _describe_error(error)
     listen(type(error).__name__, message, code)
     if not was_logged(error):
-        _say(message)
+        _log_critical(message)
     if not isinstance(error, MemoryError):
         G_LOGGER.verbose(lambda: _traceback(error))
     return EXIT_FAILED if config.EXIT_CODES == "legacy" else code
@@ -275,7 +275,7 @@ def _describe_error(error: Exception) -> tuple[str, int]:
     return _describe_unknown_error(error), _EXIT_BROKEN
 
 
-def _say(message: str) -> None:
+def _log_critical(message: str) -> None:
     """Log a critical line; `G_LOGGER.critical` would raise."""
     G_LOGGER.log(message, G_LOGGER.CRITICAL, error_ok=True)
 

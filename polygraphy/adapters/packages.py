@@ -26,7 +26,7 @@ def namesakes(path: Sequence[str] | None = None, package: Path | None = None) ->
     """Yield a sentence about each sign that another package of this name is or was installed.
 
     Args:
-        path: where packages are looked for; that of imports if None.
+        path: the search path for packages; that of imports if None.
         package: the folder of this package's own modules; that of this process if None.
     """
     path = sys.path if path is None else path

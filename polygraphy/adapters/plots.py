@@ -365,7 +365,7 @@ def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
     """Return the magnitudes and the absolute and relative differences of a sample of the
     elements.
     """
-    chosen = _sample(value, reference)
+    chosen = _sample_positions(value, reference)
     a, b = (_as_float64(array[chosen]) for array in (value, reference))
     with np.errstate(all="ignore"):
         absolute = np.where(a == b, 0.0, np.abs(a - b))
@@ -381,7 +381,7 @@ def _clip_to_axes(numbers: Array) -> Array:
     return np.where(np.isfinite(clipped), np.clip(clipped, -_LARGEST, _LARGEST), clipped)
 
 
-def _sample(value: Array, reference: Array) -> Array:
+def _sample_positions(value: Array, reference: Array) -> Array:
     """Return the positions of the elements to draw."""
     if value.size <= _MOST_POINTS:
         return np.arange(value.size)
@@ -441,7 +441,7 @@ def array_heat_maps(
     images = _images(array)
     figures = []
     for start, stop in _pages(name, len(images)):
-        drawn = [_smaller(_real_image(image)) for image in images[start:stop]]
+        drawn = [_shrink_image(_real_image(image)) for image in images[start:stop]]
         where = f"{name}_{start}-{stop - 1}" if len(images) > 1 else name
         figure = _figure_of_maps(f"{where}{scale}", drawn, norm)
         figures.append((file_name("heat_map", where, "svg"), figure))
@@ -469,15 +469,15 @@ def _images(array: Array) -> Array:
 def _map_groups(value: Array, reference: Array) -> Iterator[tuple[str, list[Array]]]:
     """Yield titles with images: both runs, and their absolute and relative differences."""
     values, references = ([_real_image(image) for image in images] for images in (value, reference))
-    yield "first run", [_smaller(image) for image in values]
-    yield "second run", [_smaller(image) for image in references]
+    yield "first run", [_shrink_image(image) for image in values]
+    yield "second run", [_shrink_image(image) for image in references]
     with np.errstate(all="ignore"):
         errors = [np.abs(a - b) for a, b in zip(values, references)]
-        yield "absolute difference", [_smaller(error) for error in errors]
+        yield "absolute difference", [_shrink_image(error) for error in errors]
         yield (
             "relative difference",
             [
-                _smaller(np.where(error == 0, 0.0, error / np.abs(b)))
+                _shrink_image(np.where(error == 0, 0.0, error / np.abs(b)))
                 for error, b in zip(errors, references)
             ],
         )
@@ -489,7 +489,7 @@ def _real_image(image: Array) -> Array:
     return np.where(np.isfinite(wide), np.clip(wide, -_LARGEST, _LARGEST), wide)
 
 
-def _smaller(image: Array) -> Array:
+def _shrink_image(image: Array) -> Array:
     """Return an image with a limited number of pixels per side; NaN and infinity take
     precedence.
     """

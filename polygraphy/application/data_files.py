@@ -95,7 +95,7 @@ def convert(path: str, output: str) -> None:
 
     Args:
         path: a file, or a folder with one file per iteration.
-        output: where to write; the format follows from the extension, and without one it is a
+        output: the path to write; the format follows from the extension, and without one it is a
             folder.
 
     Raises:

@@ -38,7 +38,7 @@ def inspect_data(
             the index of the first, and percentiles are shown.
         num_items: number of elements shown at each end of each dimension of a large array; -1
             for all.
-        line_width: how long a line of elements may be; -1 for any length.
+        line_width: the longest line of elements; -1 for any length.
 
     Raises:
         FileError: a file is missing, damaged, or of another kind.
@@ -88,7 +88,7 @@ def inspect_tactics(path: str) -> None:
     Raises:
         FileError: it is missing, damaged, or something else.
     """
-    replay = _only(path)
+    replay = _single_replay(path)
     resolve(Reports).replay(replay)
 
 
@@ -102,7 +102,7 @@ def compare_tactics(path0: str, path1: str) -> None:
     Raises:
         FileError: one of them is missing, damaged, or something else.
     """
-    replay0, replay1 = _only(path0), _only(path1)
+    replay0, replay1 = _single_replay(path0), _single_replay(path1)
     resolve(Reports).replays_compared(path0, path1, replay0.difference(replay1))
 
 
@@ -146,7 +146,7 @@ def _replays(kind: str, folder: str | None, path: str | None) -> list[TacticRepl
     return load_tactic_replays(usual) if path_exists(usual) else None
 
 
-def _only(path: str) -> TacticReplay:
+def _single_replay(path: str) -> TacticReplay:
     """Return the only tactic replay; raise FileError if there are several."""
     replays = load_tactic_replays(path)
     if len(replays) != 1:

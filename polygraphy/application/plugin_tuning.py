@@ -143,7 +143,7 @@ class _Tuning:
     """Runs the model with some of its parts replaced by plugins.
 
     Attributes:
-        builds: how often that was tried.
+        builds: the number of builds.
     """
 
     make_runner: MakeRunner

@@ -26,7 +26,7 @@ def inspect_profile(
         path: a profile from ``run --save-profile``, ONNX Runtime, trtexec or OpenVINO.
         other: a second profile (default: only the first one is shown).
         model: the model whose nodes are the rows (default: the one in the first profile).
-        layers: what was executed in the first profile, if its file does not say: the graph of ONNX
+        layers: the executed layers of the first profile, if its file lacks them: the graph of ONNX
             Runtime, or the file of ``trtexec --exportLayerInfo``.
         other_layers: the same for the second profile.
         sort: ``time``, ``difference`` or ``error`` (default: ``time``).

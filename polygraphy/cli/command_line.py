@@ -73,7 +73,7 @@ def _sets_exactly(
 ) -> bool:
     """Return whether a command line is valid, and sets exactly these options."""
     try:
-        given_rows = parse(command, line).given
+        given_rows = parse(command, line).non_default_options
     except (BadValue, CommandLineError, HelpRequested):
         return False
     if has_typed and not expected:

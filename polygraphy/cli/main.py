@@ -259,16 +259,16 @@ def _warn_about_unused(values: Values, source: str, render: Callable[[Values], s
     from contextlib import redirect_stderr, suppress
     from io import StringIO
 
-    from polygraphy.cli.declare.errors import warn_idle, was_named
+    from polygraphy.cli.declare.errors import warn_of_idle_flags, were_mentioned
     from polygraphy.cli.declare.option import with_values
 
     # All of them before any is rendered, which says things by itself. Code may use an option in
     # another way: only for these is it worth rendering once more.
     suspects = [
         (group, row)
-        for group, row, _ in values.given
+        for group, row, _ in values.non_default_options
         if row.feeds
-        and not was_named(row.flags)
+        and not were_mentioned(row.flags)
         and not any(f"{target.rpartition('.')[0]}(" in source for target in row.feeds)
     ]
     unused = []
@@ -277,7 +277,7 @@ def _warn_about_unused(values: Values, source: str, render: Callable[[Values], s
         with redirect_stderr(StringIO()), suppress(CommandLineError):
             if render(without) == source:
                 unused.append(row.flags[0])
-    warn_idle(unused, ", because nothing in this program uses it")
+    warn_of_idle_flags(unused, ", because nothing in this program uses it")
 
 
 def _without_commands(program: str) -> str:

@@ -83,7 +83,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
             for group, options in declared.items()
         }
     )
-    rows = {row.flags[0]: row for _, row, _ in values.given if row.flags}
+    rows = {row.flags[0]: row for _, row, _ in values.non_default_options if row.flags}
     for flag, row in rows.items():
         for exclude in row.excludes:
             if exclude in rows:
@@ -233,7 +233,7 @@ def _unknown_words_message(
     """Return a message about unknown words, with similar options.
 
     Args:
-        words: what nothing takes.
+        words: the words that no option takes.
         declared: the declarations that there are.
         missing: flags that there are not, with a sentence that says what to do instead.
     """
@@ -280,10 +280,10 @@ class Removed(NamedTuple):
 
     Attributes:
         flags: its spellings.
-        commands: where it was taken; a group stands for all of its commands.
-        advice: what to do instead, as a sentence that begins after the flag.
-        takes: how many words follow it, as argparse counts, where it is accepted; None where it is
-            refused.
+        commands: the commands that accepted it; a group stands for all of its commands.
+        advice: the alternative, as a sentence that begins after the flag.
+        takes: the number of words after it, in the notation of argparse, where it is accepted; None
+            where it is refused.
     """
 
     flags: tuple[str, ...]

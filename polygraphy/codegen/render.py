@@ -43,7 +43,7 @@ class BytecodeBeside(FileSystemBytecodeCache):
 
         Args:
             package: its folder.
-            modules: what has a say in how templates are compiled.
+            modules: the modules that affect how templates are compiled.
         """
         super().__init__(str(package / "__pycache__"))
         digest = sha1(jinja2.__version__.encode(), usedforsecurity=False)

@@ -208,7 +208,7 @@ class Call(Expression):
         args: positional arguments: values, source, or other calls.
         kwargs: arguments by name, written in the order of the signature; None is left out, because
             None is what leaving out means.
-        on: what a method is called on: a call, or the name of a step; None for a name that is
+        on: the object of a method call: a call, or the name of a step; None for a name that is
             imported.
 
     Raises:

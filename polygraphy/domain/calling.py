@@ -50,8 +50,8 @@ def check_signature(function: Callable[..., Any], text: str, *arguments: str) ->
 
     Args:
         function: the function; one whose signature cannot be known is taken as it is.
-        text: what the function is for, for the message, such as "comparison function".
-        arguments: what it is called with, in words; nothing for no argument.
+        text: the purpose of the function, for the message, such as "comparison function".
+        arguments: its arguments, in words; empty for no argument.
 
     Raises:
         UsageError: it takes others.

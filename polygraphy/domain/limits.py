@@ -82,7 +82,7 @@ class Tolerance(Threshold):
             `STATISTICS`.
         atol: the largest absolute difference, in the output's own unit.
         rtol: the largest difference relative to the magnitude of the second run's value.
-        reason: why these numbers, in words: the default, given, ...
+        reason: the origin of these numbers, in words: the default, given, ...
 
     A difference is within tolerance when it satisfies `atol` or `rtol`; it need not satisfy both.
     For ``elemwise`` this is asked of every element; for another statistic it is asked of that

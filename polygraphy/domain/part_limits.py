@@ -25,8 +25,8 @@ class PartRounding:
     Attributes:
         name: the part, such as ``scores (output[:, 4:6])``.
         size: that of its elements.
-        rtol: how large relative differences may become.
-        atol: how large absolute differences may become.
+        rtol: the largest relative difference.
+        atol: the largest absolute difference.
     """
 
     name: str
@@ -42,7 +42,7 @@ def limits_of(
 
     Args:
         sizes: those of the parts.
-        rtol: what it explains as a fraction.
+        rtol: the rounding limit as a fraction.
         smallest: the size of a part of zeros.
         is_bounded: whether all elements lie between -1 and 1 by nature.
         is_quantized: whether both sides are quantized: a step may be decided differently.

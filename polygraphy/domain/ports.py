@@ -205,7 +205,7 @@ class Plots(Protocol):
         """Draw both outputs, and their absolute and relative difference, as images.
 
         Args:
-            name: what the pictures are called; any text.
+            name: the title of the pictures; any text.
             value: numbers; the last two dimensions are an image, the others count images.
             reference: numbers, of the same shape.
             folder: path for the pictures; None for nowhere.

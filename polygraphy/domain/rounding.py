@@ -39,7 +39,7 @@ from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.pickling import pickle_as
 from polygraphy.domain.tensors.precision import (
     Precision,
-    coarsest,
+    coarsest_type,
     epsilon_of,
     is_exact,
     is_float,
@@ -98,14 +98,15 @@ class Rounding:
 
     Attributes:
         dtype: the data type that it follows from, such as ``float16``.
-        rtol: how large relative differences may become.
-        atol: how large absolute differences may become, in the output's own unit; of several parts
+        rtol: the largest relative difference.
+        atol: the largest absolute difference, in the output's own unit; of several parts
             in the one where that is most.
-        origin: how the data type is known, in words.
+        origin: the origin of the data type, in words.
         parts: the limits of the parts of the output; empty if it is judged as a whole.
         labels: by element the number of its part, of length 1 along axes along which that is the
             same; None if there are no parts.
-        lowered: how one side computes operators on float32 tensors, if that is why.
+        lowered: the precision in which one side computes operators on float32 tensors, if that is
+            the reason.
     """
 
     dtype: str
@@ -126,7 +127,7 @@ class Rounding:
             precision: the data type of the computation.
             magnitude: the root of the mean square of the reference. Where that is less than the
                 data type resolves in full, the smallest number that it does stands for it.
-            origin: how the data type is known, in words.
+            origin: the origin of the data type, in words.
             is_bounded: whether the elements lie between -1 and 1 by definition, so that they are as
                 precise as 1 is, however small they are.
         """
@@ -212,7 +213,7 @@ def limit_by_part(
         rounding: that of the whole.
         name: the output.
         arrays: the output and its reference, of one shape.
-        layout: how it is put together; None if nobody knows.
+        layout: its structure; None if unknown.
         is_bounded: whether all elements lie between -1 and 1 by definition.
         is_quantized: whether both sides are quantized: a step may be decided differently.
     """
@@ -262,7 +263,7 @@ def rounding_between_runs(
     explaining the difference.
 
     Args:
-        runs: what was computed; more than two are only asked for if they may matter.
+        runs: the computed runs; more than two are only requested if they may matter.
         name: the output.
         rounding: the error that rounding explains.
         excess: the error as a multiple of that.
@@ -313,7 +314,7 @@ def coarsest_between(arrays: tuple[Array, Array], compute_types: ComputedIn) -> 
     """Return the coarsest data type in the computation of two outputs, including their own types;
     None if its precision is unknown."""
     names = (array.dtype.name for array in arrays)
-    return coarsest([*(name for name in compute_types if name), *names])
+    return coarsest_type([*(name for name in compute_types if name), *names])
 
 
 def rounding_between(
@@ -333,7 +334,7 @@ def rounding_between(
         is_bounded: whether the elements lie between -1 and 1 by definition.
         threads: most threads to use.
         name: the output.
-        layout: how it is put together (default: as one); None if nobody knows.
+        layout: its structure (default: one part); None if unknown.
     """
     value, reference = arrays
     if is_exact(value.dtype.name) and is_exact(reference.dtype.name):
@@ -345,7 +346,7 @@ def rounding_between(
     origin = _origin(precision, arrays, compute_types)
     if None not in compute_types:  # What only one side makes zero, it loses.
         pairs = zip(arrays, compute_types)
-        sides = [coarsest((array.dtype.name, known or "")) for array, known in pairs]
+        sides = [coarsest_type((array.dtype.name, known or "")) for array, known in pairs]
         precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
     rounding = Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
     if layout == WHOLE:
@@ -357,9 +358,9 @@ def rounding_between(
 
 def _origin(precision: Precision, arrays: tuple[Array, Array], compute_types: ComputedIn) -> str:
     """Return the reason for a data type: the computation, or the type of the outputs."""
-    reported = coarsest(name for name in compute_types if name)
-    coarsest_type = coarsest(array.dtype.name for array in arrays)
-    is_own = coarsest_type is not None and coarsest_type.epsilon >= precision.epsilon
+    reported = coarsest_type(name for name in compute_types if name)
+    own_type = coarsest_type(array.dtype.name for array in arrays)
+    is_own = own_type is not None and own_type.epsilon >= precision.epsilon
     if is_own and None in compute_types:
         return "the type of the output, because the type of the computation is unknown"
     if reported is not None and reported.epsilon >= precision.epsilon:
@@ -498,7 +499,11 @@ def _elementwise_deviation(
     """Return the deviation of an array, judged element by element."""
     if not is_float(reference):
         return _exact_deviation(value, reference, rounding.flip_share)
-    flat, expected, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
+    flat, expected, unsure = (
+        value.reshape(-1),
+        reference.reshape(-1),
+        _flat_noise(noise, value.shape),
+    )
     rms = root_mean_square(expected)
     worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
     limits = Limits((rounding.rtol, rounding.atol), rounding.parts, rounding.labels, value.shape)
@@ -548,7 +553,7 @@ def _blocks(size: int) -> Iterator[slice]:
         yield slice(start, min(start + _BLOCK, size))
 
 
-def _flat(noise: Array | float, shape: Sequence[int]) -> Any:
+def _flat_noise(noise: Array | float, shape: Sequence[int]) -> Any:
     """Return noise as a number, or as a flat array with a value for each element."""
     return float(noise) if np.ndim(noise) == 0 else np.broadcast_to(noise, shape).reshape(-1)
 

@@ -23,7 +23,7 @@ class FusedAttention:
             none.
         k_shuffle: the same for K; None swaps the last two, as the product of Q and K has it.
         v_shuffle: the same for V; None for none.
-        nb_rank: how many devices the node spreads over.
+        nb_rank: the number of devices of the node.
     """
 
     is_causal: bool = False
@@ -84,13 +84,13 @@ class ShardHints:
 
     Attributes:
         parallelism: `CONTEXT` or `TENSOR`.
-        attention_layers: what is done with the attention layers.
-        dist_collectives: how the devices work together.
+        attention_layers: the sharding of the attention layers.
+        dist_collectives: the way the devices communicate.
         inputs: the inputs that are split.
         outputs: the outputs that are put together.
         k_seq_len_idx: the axis of the sequence in K, as it is multiplied.
         v_seq_len_idx: the axis of the sequence in V, as it is multiplied; in Q, too.
-        kv_rank: how many axes K and V have.
+        kv_rank: the rank of K and V.
     """
 
     parallelism: str = CONTEXT

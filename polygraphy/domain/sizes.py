@@ -99,7 +99,7 @@ def sizes_of(
     Args:
         name: the output.
         arrays: the output and its reference, of one shape.
-        layout: how it is put together; None if nobody knows.
+        layout: its structure; None if unknown.
         rtol: the error that is explained, as a fraction of an element.
         epsilon: that of the data type in which it was computed.
         has_steps: whether that is a quantized one, whose steps are of the same size.
@@ -129,7 +129,7 @@ def sizes_of(
         )
         residual, fill = _without_fills(own_array, other_array, leaf, rtol)
         counted = other_array if residual is None else residual
-        size = _typical(counted, rms)
+        size = _typical_size(counted, rms)
         parts.append(
             PartSize(
                 leaf.name,
@@ -168,7 +168,7 @@ def _single_sizes(
     if labels is None and residual is None:
         return None
     if labels is None:
-        size = _typical(counted, root_mean_square(reference))
+        size = _typical_size(counted, root_mean_square(reference))
         floor = _floor(_where_finite(value, counted), counted, fill, epsilon)
         part = PartSize("", "", size, floor, leaf.is_bounded)
         return Sizes([part], np.zeros((1,) * reference.ndim, np.uint8))
@@ -176,7 +176,7 @@ def _single_sizes(
     larger = fill  # The levels are numbered from the largest.
     for number in range(int(labels.max()) + 1):
         array = elements_of(counted, labels, number)
-        size = _typical(array, larger)
+        size = _typical_size(array, larger)
         if number and _peak(array) <= 1:  # They may be probabilities.
             size = max(size, 1.0)
         # What a graph joins is not left of terms that are joined to it.
@@ -200,7 +200,7 @@ def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> floa
     """Return the least limit for elements that may be the difference of larger terms, for the side
     with the coarser resolution."""
     for array in (reference, value) if terms else ():
-        if _typical(array, 0.0) >= _RESOLVED * epsilon * terms and _is_like_noise(array):
+        if _typical_size(array, 0.0) >= _RESOLVED * epsilon * terms and _is_like_noise(array):
             return epsilon * terms
     return 0.0
 
@@ -279,7 +279,7 @@ def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
         yield wide
 
 
-def _typical(array: Array, whole_value: float) -> float:
+def _typical_size(array: Array, whole_value: float) -> float:
     """Return the size of elements, raised if their small number could make it small by chance, but
     at most to that of the whole output."""
     count = squares = 0.0

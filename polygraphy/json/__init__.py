@@ -70,7 +70,7 @@ def load_json(src: PathOrFile, description: str | None = None) -> Any:
 
     Args:
         src: path of the file, or an open file, which is read from its start.
-        description: what the file holds, for the log; without it nothing is logged.
+        description: a description of the file, for the log; without it nothing is logged.
 
     Raises:
         FileError: the file is missing, empty, truncated, damaged or not JSON.
@@ -85,7 +85,7 @@ def add_json_methods(description: str | None = None) -> Callable[[Class], Class]
     not of the class.
 
     Args:
-        description: what objects of the class are called in the log; without it nothing is logged.
+        description: the name of objects of the class in the log; without it nothing is logged.
     """
 
     def add_methods(cls: Class) -> Class:

@@ -278,10 +278,10 @@ def _sum(array: Array) -> Any:
     """Return the sum of the elements, without loss or overflow."""
     if array.dtype.kind in "biu":
         return array.sum(dtype=object) if array.size else 0
-    return _wide(array).sum()
+    return _wide_elements(array).sum()
 
 
-def _wide(array: Array) -> Array:
+def _wide_elements(array: Array) -> Array:
     """Return the elements in a type that can be summed without loss or overflow."""
     return array if array.dtype.kind == "c" else array.astype(np.float64)
 
@@ -306,9 +306,9 @@ def _make_function(
     """Return a NumPy function that also accepts arrays of other libraries.
 
     Args:
-        name: what it is called here.
+        name: its name here.
         function: of NumPy.
-        doc: what it returns.
+        doc: the return value.
         answer: makes what is returned of the first array and what was found.
         prepared: makes what the function takes of the elements of the first array.
     """
@@ -381,18 +381,22 @@ argmin = _make_function(
     "argmin", np.argmin, "the position of the smallest element, over all dimensions", _number
 )
 sum = _make_function("sum", _sum, "the sum, in float64 or whole numbers of any size", _number)
-mean = _make_function("mean", np.mean, "the mean, in float64", _number, _wide)
+mean = _make_function("mean", np.mean, "the mean, in float64", _number, _wide_elements)
 std = _make_function(
-    "std", np.std, "the standard deviation of the elements as a whole, in float64", _number, _wide
+    "std",
+    np.std,
+    "the standard deviation of the elements as a whole, in float64",
+    _number,
+    _wide_elements,
 )
 var = _make_function(
-    "var", np.var, "the variance of the elements as a whole, in float64", _number, _wide
+    "var", np.var, "the variance of the elements as a whole, in float64", _number, _wide_elements
 )
-median = _make_function("median", np.median, "the median, in float64", _number, _wide)
+median = _make_function("median", np.median, "the median, in float64", _number, _wide_elements)
 quantile = _make_function(
     "quantile",
     np.quantile,
     "one quantile, or a list of them, in float64; of 0 to 1",
     _number,
-    _wide,
+    _wide_elements,
 )

@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 
-def _of(title: str, library: str, name: str | None = None) -> SimpleNamespace:
+def _converter_names(title: str, library: str, name: str | None = None) -> SimpleNamespace:
     """Return the names of a published module that converts data types from and to a library."""
     name = name or library
 
@@ -38,8 +38,8 @@ def _of(title: str, library: str, name: str | None = None) -> SimpleNamespace:
     )
 
 
-numpy = _of("NumPy", "numpy")
-onnx = _of("ONNX", "onnx")
-onnxrt = _of("ONNX Runtime", "onnxruntime", "onnxrt")
-tensorrt = _of("TensorRT", "tensorrt")
-torch = _of("PyTorch", "torch")
+numpy = _converter_names("NumPy", "numpy")
+onnx = _converter_names("ONNX", "onnx")
+onnxrt = _converter_names("ONNX Runtime", "onnxruntime", "onnxrt")
+tensorrt = _converter_names("TensorRT", "tensorrt")
+torch = _converter_names("PyTorch", "torch")

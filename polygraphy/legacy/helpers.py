@@ -118,7 +118,7 @@ def value_or_from_dict(obj: Any, key: Hashable, default: Any = None) -> Any:
     Args:
         obj: the value itself, or a dictionary in which the key ``""`` stands for all other names.
         key: the name.
-        default: what a dictionary without either is worth.
+        default: the value for a dictionary without either.
     """
     return obj.get(key, obj.get("", default)) if isinstance(obj, Mapping) else obj
 
@@ -166,10 +166,10 @@ def check_sequence_contains(
     """Report if a sequence lacks some items, or contains others.
 
     Args:
-        sequence: what is looked at.
-        items: what it should hold.
+        sequence: the sequence to check.
+        items: the expected items.
         name: name of the sequence.
-        items_name: what its elements are called.
+        items_name: the name of its elements.
         log_func: takes each complaint (default: it is raised).
         check_missing: whether items may lack; they may not unless this is False.
         check_extra: whether there may be others; there may not unless this is False.
@@ -274,7 +274,7 @@ def make_repr(type_str: str, *args: Any, **kwargs: Any) -> tuple[str, bool, bool
     named ones, are None.
 
     Args:
-        type_str: what is called.
+        type_str: the type of the called object.
         args: its arguments by position.
         kwargs: those by name, of which None is left out.
 
@@ -313,14 +313,14 @@ def str_from_layer(
     """Return the description of a layer as text that ends with a line feed.
 
     Args:
-        prefix: what a layer is called: ``Node``, for instance.
+        prefix: the name of a layer: ``Node``, for instance.
         index: its place in the model.
         name: of the layer.
         op: its outputs.
         input_names: of the tensors that it takes.
-        input_meta: what is known about these.
+        input_meta: the metadata of these.
         output_names: of the tensors that it computes.
-        output_meta: what is known about these.
+        output_meta: the metadata of these.
     """
     inputs, outputs = _tensors(input_names, input_meta), _tensors(output_names, output_meta)
     arrow = f"\n{TAB} -> " if "\n" in inputs else " -> "
@@ -347,7 +347,7 @@ def try_receive_on_queue(queue: Any, timeout: float | None = None) -> Any:
 
     Args:
         queue: the queue.
-        timeout: how many seconds to wait (default: as long as it takes).
+        timeout: the number of seconds to wait (default: no limit).
     """
     try:
         return queue.get(block=True, timeout=timeout)
@@ -475,11 +475,11 @@ def save_file(
     """Write bytes or text, and return the destination.
 
     Args:
-        contents: what is written.
+        contents: the contents to write.
         dest: a path, whose file is written whole or not at all, and in place where it is empty; or
             a stream.
         mode: ``wb`` for bytes, ``w`` for text.
-        description: what it is, for the log.
+        description: its description, for the log.
 
     Raises:
         FileError: the file cannot be written.

@@ -130,7 +130,7 @@ def mark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
         UsageError: there would be no outputs, or a name is that of a weight.
     """
     tensors = GraphTensors(model.graph)
-    chosen = [name for word in outputs for name in _in_order(tensors, [word])]
+    chosen = [name for word in outputs for name in _names_in_order(tensors, [word])]
     if not chosen:
         raise UsageError("No outputs were selected.", hint="Choose at least one tensor.")
     set_outputs(model, list(dict.fromkeys(chosen)))
@@ -187,7 +187,7 @@ def mark_by_op_type(model: ModelProto, op_types: Iterable[str]) -> ModelProto:
     return model
 
 
-def _in_order(tensors: GraphTensors, words: Sequence[str]) -> list[str]:
+def _names_in_order(tensors: GraphTensors, words: Sequence[str]) -> list[str]:
     """Return the names of the tensors that words match, in graph order."""
     names = tensors.match_names(words)
     return [name for name in tensors.order if name in names]

@@ -180,8 +180,8 @@ def log_compared_output_stats(
     """Log the statistics of compared outputs of two runners.
 
     Args:
-        iter_result0: what the first one computed.
-        iter_result1: what the second one computed.
+        iter_result0: the outputs of the first runner.
+        iter_result1: the outputs of the second runner.
         match_dicts: answers of a comparison function, by output.
         runner0_name: of the first one.
         runner1_name: of the second one.
@@ -209,7 +209,7 @@ def build_heatmaps(
         arr: the array.
         min_val: the number of the first color.
         max_val: the number of the last color.
-        prefix: what the pictures are called.
+        prefix: the name of the pictures.
         save_dir: the folder in which they are saved (default: nowhere).
         show: whether they are shown (default: no).
         use_lognorm: whether colors follow the logarithm, where `min_val` has one (default: no).
@@ -251,8 +251,8 @@ def scatter_plot_error_magnitude(  # noqa: PLR0917
         reference_output: the second output.
         min_reldiff: not needed: the axes follow the differences.
         max_reldiff: not needed.
-        runner0_name: who computed the first output.
-        runner1_name: who computed the second one.
+        runner0_name: the name of the runner of the first output.
+        runner1_name: the name of the runner of the second output.
         out0_name: name of the first output.
         out1_name: name of the second one.
         save_dir: the folder in which the picture is saved (default: nowhere).

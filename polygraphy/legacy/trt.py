@@ -190,7 +190,7 @@ def check_onnx_parser_errors(parser: Any, success: bool) -> None:
 
     Args:
         parser: the `tensorrt.OnnxParser`.
-        success: what parsing returned.
+        success: the return value of the parser.
     """
     for index in range(parser.num_errors):
         G_LOGGER.error(describe_error(parser.get_error(index)))

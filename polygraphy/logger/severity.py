@@ -140,7 +140,7 @@ class SeverityTable:
         else:
             entries = {"": INFO}
             for path, level in levels.items():
-                entries[_normal(path or "")] = _check_level(level, f"the severity of {path!r}")
+                entries[_normal_path(path or "")] = _check_level(level, f"the severity of {path!r}")
         self._levels = entries
         self._resolved: dict[str, int] = {}
         self.floor = min(entries.values())
@@ -150,7 +150,7 @@ class SeverityTable:
         """Return the severity of a module: that of its path, else that of the nearest folder."""
         level = self._resolved.get(path)
         if level is None:
-            node = _normal(path)
+            node = _normal_path(path)
             while node not in self._levels:
                 node = node.rpartition("/")[0]
             level = self._resolved[path] = self._levels[node]
@@ -179,7 +179,7 @@ class SeverityTable:
         return f"SeverityTable({self._levels!r})"
 
 
-def _normal(path: str) -> str:
+def _normal_path(path: str) -> str:
     """Return `path` with single forward slashes, without `./` and without slashes at its ends."""
     return "/".join(part for part in path.replace("\\", "/").split("/") if part not in ("", "."))
 

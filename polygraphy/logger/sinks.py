@@ -107,7 +107,7 @@ def without_commands(text: str, hash_sign: str = "\\x23") -> str:
     line, after white space, and for ``##[`` anywhere.
 
     Args:
-        text: what is going to be printed.
+        text: the text to print.
         hash_sign: replaces the second number sign of ``##[``.
     """
     if "::" in text:
@@ -165,7 +165,7 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
     try:
         _write(stream, _join_lines(lines))
     except BrokenPipeError:
-        _discard_from_now_on(stream)
+        _discard_output(stream)
 
 
 def _join_lines(lines: Sequence[Line]) -> str:
@@ -184,7 +184,7 @@ def _write(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def _discard_from_now_on(stream: TextIO) -> None:
+def _discard_output(stream: TextIO) -> None:
     # The stream still holds what it could not write, and would fail again when the interpreter
     # flushes it at exit: its descriptor has to lead somewhere that takes it.
     """Discard all further output to a stream."""

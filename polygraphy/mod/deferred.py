@@ -24,9 +24,9 @@ def defer_names(
 
     Args:
         namespace: the module's `globals()`, in which a name is kept once it was asked for.
-        names: which module has each of the names; ``module:Name`` where it has another one there.
+        names: the module of each name; ``module:Name`` if its name there differs.
         submodules: modules of a package that are attributes of it without an import of their own.
-        removed_names: what there is no more, and what to write instead.
+        removed_names: the removed names, each with its replacement.
     """
 
     homes = names or {}

@@ -167,8 +167,8 @@ class SuspectedParty(Protocol):
         passes: the names of its rewrites that can be switched off one by one; none where it
             rewrites nothing, or does not say.
         rewrites: whether it may run another graph than it is given.
-        levels: how much it rewrites can be one of these, from the least to the most.
-        settings: how it runs models, for a program that needs nothing of this package: its
+        levels: the supported levels of rewriting, from the least to the most.
+        settings: the way it runs models, for a program that needs nothing of this package: its
             ``module``, and arguments that are not the default; none where there can be no such
             program.
         options: its options on the command line, by the names of their rows.
@@ -213,7 +213,7 @@ class SuspectedParty(Protocol):
         Args:
             model: an ``onnx.ModelProto``, or its path.
             without: the names of rewrites that are switched off.
-            level: how much is rewritten (default: as a user would have it).
+            level: the level of rewriting (default: that of a normal run).
 
         Raises:
             BackendError: it refuses the model.
@@ -247,10 +247,10 @@ class Decision:
     Attributes:
         path: the file.
         line: the line of the statement, from 1.
-        text: what it asks, in words.
+        text: the condition, in words.
         outcomes: each time that it ran, 1 if its body did; for a loop, the number of passes.
         follows_data: whether it asks for what follows from the data.
-        others: what it can be made to decide instead.
+        others: the other outcomes that can be forced.
         last_line: the last line of the statement.
     """
 
@@ -290,9 +290,9 @@ class OpenedProgram(Protocol):
             not show what is inside.
         weights: by name what operations read that no operation makes, and is no input.
         release: the version of the exporter, as models record it; empty where that is not known.
-        unsteady: why no two runs of it are the same, or it computes as in training, a sentence;
+        unsteady: the reason why its runs differ, or why it computes as in training, a sentence;
             empty where that is not so.
-        notes: what else is to be known of it, in sentences.
+        notes: further notes about it, in sentences.
         open_dimensions: by input, the dimensions that it takes in any size, with their names.
     """
 
@@ -322,7 +322,7 @@ class OpenedProgram(Protocol):
 
         Args:
             name: the tensor.
-            values: what `run` kept.
+            values: the values that `run` kept.
             feed: the data, by the names of the model.
         """
 
@@ -346,7 +346,7 @@ class OpenedProgram(Protocol):
 
         Args:
             feed: the example, by the names of the model.
-            exporter: how.
+            exporter: the exporter to use.
 
         Returns:
             An ``onnx.ModelProto``, and the command line that exports it; empty where there is none.
@@ -399,9 +399,9 @@ class QuantizedModel(Protocol):
     """A quantized model whose sites can be switched off one by one.
 
     Attributes:
-        sites: where it is quantized.
-        nodes: what computes, as before it was quantized.
-        producer: which quantizer made it: ``static``, ``dynamic`` or ``nbits`` of ONNX Runtime,
+        sites: the places where it is quantized.
+        nodes: the computing nodes, as before the quantization.
+        producer: the quantizer that made it: ``static``, ``dynamic`` or ``nbits`` of ONNX Runtime,
             ``nncf``, ``nncf-weights``, ``modelopt``, ``olive``, ``genai``; empty if that is not
             known.
         reference: the form of the reference that the quantizer read, an ``onnx.ModelProto``; None
@@ -548,7 +548,7 @@ class OtherEnvironment(Protocol):
     """A Python environment with its own version of a backend.
 
     Attributes:
-        path: where it is, as it was given.
+        path: its path, as given.
         version: of the backend.
         install: the command line that installs that version.
     """

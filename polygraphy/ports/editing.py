@@ -69,9 +69,10 @@ def quantize(
         calibration: feed dictionaries from which value ranges are taken, or a function that
             returns such; nothing is asked of it where the cache suffices.
         dtype: the type to quantize to, such as `DataType.INT8`.
-        method: how a range is chosen from the values that were seen: ``entropy``, ``minmax`` or
+        method: the method that chooses a range from the observed values: ``entropy``, ``minmax`` or
             ``percentile``.
-        cache: where the ranges are read from if they are there, and else written to.
+        cache: the file from which the ranges are read if it exists, and else to which they are
+            written.
         keep_nodes: names of nodes whose inputs are not quantized; one without a name goes by
             those of the tensors that it computes.
 
@@ -169,8 +170,8 @@ class OpenModel(Protocol):
         Args:
             nodes: their positions.
             given_values: by tensor an array of its type and shape (default: those that are known).
-            outputs: what becomes an output (default: what `needed_of` says, as far as backends can
-                hand it out).
+            outputs: the tensors that become outputs (default: what `needed_of` says, as far as
+                backends can hand it out).
             keeps_types: whether what the model says about tensors in between is kept.
         """
 

@@ -98,7 +98,7 @@ class PinnedBlock(Protocol):
     """Host memory that the device accesses directly.
 
     Attributes:
-        address: where it starts.
+        address: the start address.
         array: all of it, as bytes (uint8).
     """
 
@@ -173,7 +173,7 @@ class Device(DeviceMemory, Protocol):
 
         Args:
             work: queues work; what it raises ends the capture and is raised again.
-            stream: where the graph is going to be launched.
+            stream: the stream on which the graph will be launched.
 
         Raises:
             BackendError: the work cannot be captured.

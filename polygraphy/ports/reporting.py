@@ -43,7 +43,7 @@ class Console(Protocol):
         """Report that input data are about to be loaded from a data loader.
 
         Args:
-            source: what kind of loader it is.
+            source: the kind of loader.
             seed: of the first iteration, where data are generated.
             iterations: their number, where that is known.
         """
@@ -121,7 +121,7 @@ class Findings(Protocol):
         """Report a finding.
 
         Args:
-            kind: what it is, such as ``iteration``.
+            kind: its kind, such as ``iteration``.
             facts: about it: plain values, or attrs objects of them.
         """
 
@@ -150,10 +150,10 @@ class Reports(Protocol):
         """Show input data, or results of runners.
 
         Args:
-            report: what is known.
+            report: the report.
             num_items: number of elements shown at each end of each dimension where there are too
                 many to show all; -1 for all.
-            line_width: how long a line of elements may be; -1 for any length.
+            line_width: the longest line of elements; -1 for any length.
         """
 
     def accuracy(self, results: AccuracyResults) -> None:
@@ -169,7 +169,7 @@ class Reports(Protocol):
         """Show the times of nodes.
 
         Args:
-            table: what was measured.
+            table: the profile table.
             sort: by what rows are sorted: ``time``, ``difference`` or ``error``.
             rows: number of rows shown; 0 for all.
         """
@@ -207,7 +207,7 @@ class Progress(Protocol):
 
         Args:
             what: name of the job.
-            total: how many steps it takes; None where that is unknown.
+            total: the number of steps; None if unknown.
 
         Returns:
             A context manager whose value is called after each step.
@@ -251,7 +251,7 @@ def model_page(
         model: the details to show.
         drawings: its graphs, the main one first.
         statistics: of its size.
-        errors: what was found about its tensors, by name, by which nodes are colored; None to
+        errors: the findings about its tensors, by name, by which nodes are colored; None to
             color them by their operators.
     """
 

@@ -166,8 +166,8 @@ def call_isolated(
     """Return the result of a function called in a separate process, or raise its error.
 
     Args:
-        function: what to call; changes that it makes to objects of the caller are lost.
-        what: what is being done, for messages: the name of a runner.
+        function: the function to call; changes that it makes to objects of the caller are lost.
+        what: the current activity, for messages: the name of a runner.
         timeout: time limit in seconds; None for as long as it takes.
         is_silent: whether what it writes to standard error is of no interest.
 
@@ -253,7 +253,8 @@ def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
 
     Args:
         model: the model.
-        lowered: how its backend computes operators on float32 tensors, if not in float32.
+        lowered: the precision in which its backend computes operators on float32 tensors, if not
+            float32.
 
     Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
     nothing is known.
@@ -369,7 +370,7 @@ class Commands(Protocol):
         Args:
             command: the program and its arguments. ``polygraphy`` is the package that this is.
             timeout: time limit in seconds; then it is stopped, with what it started.
-            folder: where it runs (default: the current folder).
+            folder: its working directory (default: the current folder).
             environment: variables that it gets in addition.
             afresh: whether also a command of this package gets a new interpreter.
 

@@ -167,7 +167,7 @@ def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile
 
     Args:
         path: the file.
-        layers: what was executed: the graph of ONNX Runtime, or the layers of trtexec.
+        layers: the executed layers: the graph of ONNX Runtime, or the layers of trtexec.
 
     Raises:
         FileError: the file is missing, damaged, or has another format.

@@ -33,7 +33,7 @@ def launch(job: Job, limits: Limits, device: str | None, *, shared: bool) -> Lau
     Args:
         job: the job.
         limits: of time and of memory.
-        device: what it gets as CUDA_VISIBLE_DEVICES; None for what this process has.
+        device: the value of CUDA_VISIBLE_DEVICES for it; None for what this process has.
         shared: whether others may run beside it.
 
     Returns:
@@ -57,7 +57,7 @@ class SweepEngine(Protocol):
 
         Args:
             jobs: the jobs, of different keys.
-            limits: how many at a time, and what each may take.
+            limits: the number of parallel jobs, and the limits of each.
             ended: called with every job that ended and its record.
 
         Raises:

@@ -40,7 +40,7 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
         with runner:
             _check(runner.is_active, "A runner is active inside the block.")
             inputs = runner.get_input_metadata()
-            _check(set(inputs) == set(feed_dict), "The metadata name the inputs.")
+            _check(set(inputs) == set(feed_dict), "The metadata names the inputs.")
             answers.append(_copy_outputs(runner.infer(feed_dict)))
             answers.append(_copy_outputs(runner.infer(feed_dict)))
             seconds = runner.last_inference_time()
@@ -53,7 +53,7 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
     for answer in answers[1:]:
         _check(list(answer) == list(answers[0]), "Outputs are always in the same order.")
         is_same = all(_is_same_array(array, answers[0][name]) for name, array in answer.items())
-        _check(is_same, "Equal data give equal outputs.")
+        _check(is_same, "Equal data gives equal outputs.")
     _check(_raises_in_block(make_runner()), "An error inside the block deactivates the runner.")
 
 
@@ -98,7 +98,7 @@ def check_data_types(converter: DataTypeConverter) -> None:
     is_unique = all(
         native != other_value for i, native in enumerate(natives) for other_value in natives[:i]
     )
-    _check(is_unique, "No two data types have one name.")
+    _check(is_unique, "No two data types have the same name.")
     _check(converter.from_native(object()) is None, "A value that is not a data type gives None.")
 
 

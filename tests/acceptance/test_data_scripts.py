@@ -43,7 +43,7 @@ def test_all_runners_see_the_same_data_although_they_are_random(
     ("body", "code", "message"),
     [
         ("def load_dat():\n    return []", 2, "'load_data'"),
-        ("def load_data():\n    return []", 2, "There are no input data"),
+        ("def load_data():\n    return []", 2, "There is no input data"),
         ("def load_data():\n    yield 5", 2, "not int"),
         ("def load_data():\n    yield {'x': [1.0]}", 2, "must be an array"),
         ("def load_data():\n    yield {}[1]", 3, "mine.py, line 2"),

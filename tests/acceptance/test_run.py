@@ -252,7 +252,7 @@ def test_models_are_made_and_saved_where_no_iteration_is_asked_for(
 
 def test_other_commands_need_data(identity_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy diagnose identity.onnx --onnxrt --onnx --iterations 0")
-    assert done.code == 2 and "There are no input data" in done.err
+    assert done.code == 2 and "There is no input data" in done.err
     done = polygraphy("polygraphy run identity.onnx --onnxrt --iterations -1")
     assert done.code == 2
 

@@ -47,7 +47,7 @@ def test_fewer_samples_than_labels_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="3 labels, but 2 samples"):
         compared(results, Samples("inputs.json", labels=str(tmp_path / "labels.txt")))
     (tmp_path / "labels.txt").write_text("a,0\nb,1\n")
-    with pytest.raises(InputError, match="names samples, but the data have no sample names"):
+    with pytest.raises(InputError, match="names samples, but the data has no sample names"):
         Samples("inputs.json", labels=str(tmp_path / "labels.txt"))
 
 
@@ -117,7 +117,7 @@ def test_a_label_is_that_of_one_sample(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.png").touch()
     (tmp_path / "labels.csv").write_text("1.png,x\n")
-    with pytest.raises(InputError, match=r"of '1.png' fits 'cat/1.png' and 'dog/1.png'"):
+    with pytest.raises(InputError, match=r"of '1.png' matches both 'cat/1.png' and 'dog/1.png'"):
         Samples(str(tmp_path))
     (tmp_path / "labels.csv").write_text("cat/1.png,a\ndog/1.png,c\nbird/1.png,b\n")
     assert Samples(str(tmp_path)).labels.texts == ["0", "2"]  # type: ignore[union-attr]

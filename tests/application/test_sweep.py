@@ -20,7 +20,7 @@ from polygraphy.domain.errors import (
     InconclusiveError,
     UsageError,
 )
-from polygraphy.domain.report.document import plain
+from polygraphy.domain.report.document import as_json_value
 from polygraphy.domain.sweep.cells import Job
 from polygraphy.domain.sweep.outcome import SweepOutcome
 from polygraphy.ports.machine import machine_facts
@@ -115,7 +115,7 @@ def test_inputs_and_outputs_are_computed_once_for_the_cells_of_a_model(run: Swee
 
 def test_cells_are_not_run_again(run: Sweeps) -> None:
     run()
-    with pytest.raises(UsageError, match=r"has results of an earlier sweep.*--resume"):
+    with pytest.raises(UsageError, match=r"contains results of an earlier sweep.*--resume"):
         run()
     first = run(resume=True)
     assert run.ran == []
@@ -222,7 +222,7 @@ def test_cells_that_ran_are_profiled_alone_and_their_slower_nodes_are_named(
     ]
     assert [bool(row.profile) for row in before.rows] == [True, True, False, False]
     baseline = tmp_path / "baseline.json"
-    baseline.write_text(json.dumps({"results": [{"kind": "sweep", **plain(before)}]}))
+    baseline.write_text(json.dumps({"results": [{"kind": "sweep", **as_json_value(before)}]}))
 
     def slower(job: Job) -> Mapping[str, Any]:
         if not is_profile(job):
@@ -255,7 +255,7 @@ def test_a_failure_is_repeated_and_may_be_flaky(run: Sweeps) -> None:
 
 
 def document(outcome: SweepOutcome, path: Path) -> str:
-    path.write_text(json.dumps({"results": [{"kind": "sweep", **plain(outcome)}]}))
+    path.write_text(json.dumps({"results": [{"kind": "sweep", **as_json_value(outcome)}]}))
     return str(path)
 
 

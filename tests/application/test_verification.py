@@ -90,7 +90,7 @@ def test_numbers_that_are_given_are_held() -> None:
     narrow = convert_to_fp16(model)
     results = verify(model, narrow, [FEED], SimpleCompareFunc(rtol=0, atol=1))
     assert results
-    assert reason(results) == "that of the verification"
+    assert reason(results) == "default of the verification"
 
 
 def test_the_advice_of_a_failure_can_be_pasted(capsys: Captured) -> None:

@@ -61,7 +61,7 @@ def test_settings_of_generated_data_are_said_to_be_unused(
 ) -> None:
     data_of(DataOptions(**source, seed=1), {"x": ((1,),)})  # type: ignore[arg-type]
     assert capsys.readouterr().err == (
-        "[W] --seed, --input-shapes: only used for generated data, but the data are loaded.\n"
+        "[W] --seed, --input-shapes: only used for generated data, but the data is loaded.\n"
     )
     data_of(DataOptions(**source), None)  # type: ignore[arg-type]
     assert capsys.readouterr().err == ""

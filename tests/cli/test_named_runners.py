@@ -12,7 +12,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Values, flags_in
 from polygraphy.cli.parser import parse
 from polygraphy.domain.diagnosis.commands import run_command
-from polygraphy.domain.report.summary import diagnosis_instead_of
+from polygraphy.domain.report.summary import diagnosis_command
 from tests.codegen.commands import rendered
 
 
@@ -95,5 +95,5 @@ def test_a_diagnosis_names_the_runner_and_its_command_can_be_typed() -> None:
         "polygraphy run m.onnx --runner 'plain=--onnxrt --graph-optimization-level DISABLE_ALL'"
         " --runner 'opt=--onnxrt --intra-op-threads 2 --providers cpu' --runner onnx=--onnx"
     )
-    assert diagnosis_instead_of(line) == line.replace("polygraphy run", "polygraphy diagnose")
+    assert diagnosis_command(line) == line.replace("polygraphy run", "polygraphy diagnose")
     assert party.in_float32().name == "plain"

@@ -57,9 +57,9 @@ def test_only_messages_after_a_count_are_searched_for_flags(
 ) -> None:
     errors.warn("--first: has no effect.")
     count = errors.message_count()
-    assert not errors.was_named(["--first"], count)
+    assert not errors.were_mentioned(["--first"], count)
     errors.warn("--second, --third: has no effect.")
-    assert errors.was_named(["--third"], count) and not errors.was_named(["--fourth"])
+    assert errors.were_mentioned(["--third"], count) and not errors.were_mentioned(["--fourth"])
 
 
 def test_what_was_named_with_a_better_reason_is_not_named_again(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.domain.report.summary import diagnosis_instead_of
+from polygraphy.domain.report.summary import diagnosis_command
 from tests.support.shell import words_in_shell
 
 BOTH = "m.onnx --onnxrt --onnx"
@@ -33,7 +33,7 @@ SAVED = "m.onnx --onnxrt --load-inputs in.json --load-outputs gold.json"
 )
 def test_a_run_becomes_a_diagnosis_where_its_options_are_taken(run: str, diagnose: str) -> None:
     expected = f"polygraphy diagnose {diagnose}" if diagnose else ""
-    assert diagnosis_instead_of(f"polygraphy run {run}") == expected
+    assert diagnosis_command(f"polygraphy run {run}") == expected
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_a_run_becomes_a_diagnosis_where_its_options_are_taken(run: str, diagnos
 )
 def test_a_shell_reads_the_model_of_a_proposed_command(model: str, tmp_path: Path) -> None:
     run = ["polygraphy", "run", "--onnxrt", "--onnx", "--rtol", "1e-3", "--report", "p.html", model]
-    printed = diagnosis_instead_of(shlex.join(run))
+    printed = diagnosis_command(shlex.join(run))
     assert words_in_shell(printed, tmp_path) == ["diagnose", "--onnxrt", "--onnx", model]
 
 
 def test_other_commands_do_not() -> None:
-    assert not diagnosis_instead_of(f"polygraphy convert {BOTH}")
-    assert not diagnosis_instead_of(f"python compare.py {BOTH}")
+    assert not diagnosis_command(f"polygraphy convert {BOTH}")
+    assert not diagnosis_command(f"python compare.py {BOTH}")

@@ -10,7 +10,7 @@ import pytest
 from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.precision import (
     PRECISIONS,
-    coarsest,
+    coarsest_type,
     is_exact,
     is_float,
     precision_of,
@@ -43,10 +43,10 @@ def test_coarser_types_have_larger_epsilons() -> None:
     names = ["float64", "float32", "tf32", "bfloat16", "float8e4m3fn", "float8e5m2", "float4"]
     epsilons = [PRECISIONS[name].epsilon for name in names]
     assert epsilons == sorted(epsilons)
-    found = coarsest(["float32", "unheard-of", "float16", "float64"])
+    found = coarsest_type(["float32", "unheard-of", "float16", "float64"])
     assert found is not None
     assert found.name == "float16"
-    assert coarsest(["int64", "str"]) is None
+    assert coarsest_type(["int64", "str"]) is None
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_a_node_that_only_moves_elements_asks_if_the_quantizer_forces_it() -> No
     for producer in ("static", "olive"):
         forced = rules_of(nodes, sites, producer)
         assert forced.asks == dict.fromkeys(("reshape", "div", "conv"), "all")
-        assert forced.off(["div", "conv"]) == [2, 3] and forced.off(["conv"]) == [3]
+        assert forced.float_sites(["div", "conv"]) == [2, 3] and forced.float_sites(["conv"]) == [3]
     sites = [Site(name, "activation", None) for name in ("x", "half", "y")]
     nodes = [
         FloatNode("conv", "Conv", ["x"], ["half"]),
@@ -102,7 +102,7 @@ def test_what_follows_a_removed_relu_is_not_quantized_without_its_source() -> No
         FloatNode("relu", "Relu", ["positive//raw"], ["positive"]),
     ]
     rules = rules_of(nodes, sites, "static")
-    assert not rules.fixed and rules.off(["conv"]) == [0, 1, 2]
+    assert not rules.fixed and rules.float_sites(["conv"]) == [0, 1, 2]
 
 
 def remaining(

@@ -218,7 +218,7 @@ def _interface_buffer(array: Any, stream: Order) -> DeviceBuffer:
     """
     described = array.__cuda_array_interface__
     if not _is_contiguous(described):
-        array = _contiguous(array)
+        array = _contiguous_copy(array)
         described = array.__cuda_array_interface__
     producer = described.get("stream")
     if producer not in _ORDERED_STREAMS:
@@ -239,7 +239,7 @@ def _is_contiguous(described: dict[str, Any]) -> bool:
     return True
 
 
-def _contiguous(array: Any) -> Any:
+def _contiguous_copy(array: Any) -> Any:
     """Return a contiguous copy, which arrays of CuPy and Numba can create."""
     try:
         copy = array.copy()

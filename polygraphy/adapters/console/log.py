@@ -137,16 +137,16 @@ class LogConsole:
     def samples_compared(self, compared: SamplesCompared) -> None:
         """Log the table of samples."""
         from polygraphy.adapters.console.tables import sample_lines
-        from polygraphy.domain.report.document import plain
+        from polygraphy.domain.report.document import as_json_value
 
-        G_LOGGER.info("\n".join(sample_lines(plain(compared))))
+        G_LOGGER.info("\n".join(sample_lines(as_json_value(compared))))
 
     def steps_compared(self, compared: StepsCompared) -> None:
         """Log the table of steps."""
         from polygraphy.adapters.console.tables import step_lines
-        from polygraphy.domain.report.document import plain
+        from polygraphy.domain.report.document import as_json_value
 
-        G_LOGGER.info("\n".join(step_lines(plain(compared))))
+        G_LOGGER.info("\n".join(step_lines(as_json_value(compared))))
 
     def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
         """Log the table of nodes with their times."""

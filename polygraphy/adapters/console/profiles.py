@@ -25,9 +25,9 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
     """Yield the lines of a table of node times.
 
     Args:
-        table: what was measured.
+        table: the profile table.
         sort: by what rows are sorted.
-        rows: how many are shown; 0 for all.
+        rows: the number of rows to show; 0 for all.
         width: the columns of the terminal; None for as many as it takes.
     """
     if table.model:
@@ -56,7 +56,7 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
 
 def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None) -> Iterator[str]:
     """Yield the lines of the table itself."""
-    lines = [line for row in rows for line in _with_inner(row)]
+    lines = [line for row in rows for line in _row_and_inner_nodes(row)]
     names = Column("", [f"{'  ' * depth}{one_line(name)}" for name, depth, _ in lines])
     columns = []
     for at, side in enumerate(table.sides):
@@ -78,14 +78,14 @@ def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None
         texts = []
         for row in rows:
             first = "" if row.error is None else f"{row.error:.2g}"
-            texts += [first, *[""] * (len(_with_inner(row)) - 1)]
+            texts += [first, *[""] * (len(_row_and_inner_nodes(row)) - 1)]
         columns.append(Column("max error", texts, is_number=True))
     title = "nodes of the model" if table.count else "executed nodes"
     for text, _ in draw_table(title, names, columns, [False] * len(lines), width):
         yield text
 
 
-def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
+def _row_and_inner_nodes(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
     """Return label, depth and cells of a row, and of the nodes in its bodies."""
     lines: list[tuple[str, int, list[Cell]]] = [(row.label, 0, list(row.cells))]
     names = dict.fromkeys((inner.name, inner.op) for cell in row.cells for inner in cell.inner)

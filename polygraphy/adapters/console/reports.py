@@ -363,7 +363,7 @@ def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
     """Yield the lines about a sweep: its matrix, and the causes of failures.
 
     Args:
-        outcome: what came of the sweep.
+        outcome: the result of the sweep.
         width: the columns of the terminal; None for as many as it takes.
     """
     yield from _matrix(outcome, width)

@@ -38,7 +38,7 @@ class RunView:
         Args:
             command: the command line that the program was made from, if it is known.
             model: the model that the program runs, if it is known.
-            reports: where reports of the program are going to be saved.
+            reports: the paths to which the program will save reports.
         """
         self._reports = reports
         self._command = command
@@ -104,7 +104,7 @@ class RunView:
         Args:
             tell: logs the verdict of the program, in a line, if there is a banner.
             code: the exit code.
-            seconds: how long the program ran.
+            seconds: the duration of the program.
         """
         from polygraphy.adapters.console.screen import EVERYTHING, WAITING, WARNINGS
 
@@ -138,7 +138,7 @@ class RunView:
             with self._screen.hide_lines():
                 tell()
 
-    def abandon(self) -> None:
+    def show_all_lines(self) -> None:
         """Show all lines from now on."""
         if self._screen is not None and G_LOGGER.console_gate is self._screen:
             from polygraphy.adapters.console.screen import WAITING, WARNINGS

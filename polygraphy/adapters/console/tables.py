@@ -140,7 +140,7 @@ def table_lines(comparison: Comparison, *, width: int | None, full_location: str
     """Return the lines of a comparison table with their severities.
 
     Args:
-        comparison: what was compared with what, and the rows.
+        comparison: the comparison and its rows.
         width: the columns of the terminal; None for as many as it takes.
         full_location: says where all rows are, if not all of them are shown; empty where they are.
     """

@@ -39,10 +39,10 @@ class Terminal:
         """Create the view of a complete record.
 
         Args:
-            recorder: what happened.
+            recorder: the recorded events.
             command: the command line, as far as it is known.
             model: the model that is run, as far as it is known.
-            full_location: where all rows are to be found, of tables that are cut.
+            full_location: the place where all rows of a shortened table are found.
         """
         self._recorder = recorder
         self._command = command

@@ -250,7 +250,7 @@ def log_iteration(pair: PairResult) -> None:
     """Log whether all outputs of one iteration matched, unless the average decides."""
     if not pair.is_judged:
         return
-    by = _by(pair.label)
+    by = _function_clause(pair.label)
     if not pair.results:
         G_LOGGER.error(f"FAILED{by} | No outputs were compared")
     elif pair.mismatched:
@@ -259,7 +259,7 @@ def log_iteration(pair: PairResult) -> None:
         G_LOGGER.finish(f"PASSED{by} | All outputs matched | Outputs: {list(pair.results)}")
 
 
-def _by(label: str) -> str:
+def _function_clause(label: str) -> str:
     """Return a phrase that names a comparison function; empty for the default one."""
     return "" if label == "simple" else f" | {label}"
 
@@ -270,8 +270,8 @@ def log_summary(result: AccuracyResult, *, is_explained: bool = True) -> None:
     """
     for position, tally in enumerate(result.tallies()):
         text = (
-            f"Accuracy Summary{_by(result.label)} | {label_of_runners(tally.runners)} | Passed:"
-            f" {tally.matched}/{tally.total}"
+            f"Accuracy Summary{_function_clause(result.label)} | {label_of_runners(tally.runners)}"
+            f" | Passed: {tally.matched}/{tally.total}"
             f" {'outputs on average' if result.is_average else 'iterations'}"
             f" | Pass Rate: {tally.percentage:.1f}%"
         )

@@ -29,7 +29,7 @@ class DeviceView:
         ptr: the address of the memory.
         shape: a tuple.
         dtype: a NumPy data type; those that NumPy itself lacks are of `ml_dtypes`.
-        owner: what owns the memory, if this view is to keep it.
+        owner: the owner of the memory, if this view is to keep it alive.
     """
 
     def __init__(self, ptr: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> None:
@@ -125,7 +125,7 @@ class DeviceArray(DeviceView):
     """An array that owns its device memory. Free it, or use it in a ``with`` block.
 
     Attributes:
-        allocated_nbytes: how much memory it has, which may be more than it needs.
+        allocated_nbytes: the size of its memory, which may be more than it needs.
     """
 
     def __init__(self, shape: Sequence[int] | None = None, dtype: Any = None) -> None:
@@ -162,9 +162,9 @@ class DeviceArray(DeviceView):
         """Copy from a host array, use its shape, and return this array.
 
         Args:
-            host_buffer: what to copy; made contiguous first where it is not. Of one of another data
-                type that is as large the bytes are copied, and this array keeps its shape and data
-                type.
+            host_buffer: the array to copy; made contiguous first if it is not. Of one of another
+                data type that is as large the bytes are copied, and this array keeps its shape and
+                data type.
             stream: on which the copy is queued; None to copy now. The array must not be changed
                 before the stream is synchronized.
 

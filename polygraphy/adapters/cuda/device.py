@@ -196,7 +196,7 @@ class Graph:
 
         Args:
             work: queues work; what it raises ends the capture and is raised again.
-            stream: where the graph is going to be launched.
+            stream: the stream on which the graph will be launched.
 
         Raises:
             BackendError: the work cannot be captured.
@@ -205,7 +205,7 @@ class Graph:
         with Stream.non_blocking() as recorder:
             mode = module.cudaStreamCaptureMode.cudaStreamCaptureModeRelaxed
             check_result(
-                module.cudaStreamBeginCapture(recorder.ptr, mode), "begin to capture a graph"
+                module.cudaStreamBeginCapture(recorder.ptr, mode), "start capturing a graph"
             )
             try:
                 work(recorder)
@@ -344,7 +344,7 @@ class Pinned:
     """Host memory that the GPU accesses directly.
 
     Attributes:
-        address: where it starts.
+        address: the start address.
         array: all of it, as bytes (uint8).
     """
 

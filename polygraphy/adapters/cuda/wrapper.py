@@ -53,7 +53,7 @@ def _import_bindings() -> Any:
         return import_module(_NAMES[1])
     install = mod.lazy_import("cuda").install_command()
     raise MissingDependencyError(
-        f"The GPU requires cuda-python, which cannot be imported ({reason}). Install it with:"
+        f"Using the GPU requires cuda-python, which cannot be imported ({reason}). Install it with:"
         f" {install}",
         module="cuda",
         install=install,

@@ -137,13 +137,13 @@ class FakeProgram:
         unsteady: see the port.
         notes: see the port.
         open_dimensions: see the port.
-        others: what `exports` yields.
-        branches: what `condition_of` returns, by tensor.
-        again: what `export_again` returns for the data; it raises ValueError without that.
-        decided: what `decisions` returns for the data.
-        otherwise: what `export_again` returns if a statement decides something else, by outcome.
+        others: the programs that `exports` yields.
+        branches: the return values of `condition_of`, by tensor.
+        again: the return value of `export_again` for the data; it raises ValueError without that.
+        decided: the return value of `decisions` for the data.
+        otherwise: the return values of `export_again` if a statement decides otherwise, by outcome.
         release: the version of its exporter.
-        host: what `on_host` returns: the program on the CPU.
+        host: the return value of `on_host`: the program on the CPU.
     """
 
     inputs: Sequence[str]

@@ -27,7 +27,7 @@ class FakeRunner(BaseRunner):
     """Returns configured outputs, and records its calls.
 
     Attributes:
-        events: what happened, in order, as ``(runner name, what)`` with ``activate``, ``infer``
+        events: the events, in order, as ``(runner name, what)`` with ``activate``, ``infer``
             and ``deactivate``; runners that are given the same list show in which order they took
             turns.
         feeds: a copy of the data of every inference, in order; empty with ``keep_feeds=False``.
@@ -52,14 +52,15 @@ class FakeRunner(BaseRunner):
         """Set the outputs, the inputs, and when the runner fails.
 
         Args:
-            outputs: what an inference returns: the arrays, or a function of the data that makes
+            outputs: the outputs of an inference: the arrays, or a function of the data that makes
                 them. The arrays are copied.
             inputs: the inputs of the model (default: nothing).
             name: name of the runner.
-            runtime: how long every inference claims to take, in seconds; None for a runner that
+            runtime: the duration in seconds that every inference reports; None for a runner that
                 does not measure.
-            fail_at: which inference since activation fails, from 0; -1 for the activation itself.
-            error: what a failure raises (default: a BackendError).
+            fail_at: the index of the inference since activation that fails; -1 for the activation
+                itself.
+            error: the exception that a failure raises (default: a BackendError).
             reuse_buffers: whether every inference writes its outputs into the arrays of the one
                 before, as engines with buffers of their own do.
             keep_feeds: whether copies of the data are kept.
@@ -301,7 +302,7 @@ class InlineIsolation:
     them.
 
     Attributes:
-        calls: what was called, with the time it was allowed.
+        calls: the calls, with the time limit of each.
     """
 
     def __init__(self, crashes: dict[str, Exception] | None = None) -> None:
@@ -354,7 +355,7 @@ class ScriptedEngine:
     """Implements the port `SweepEngine`: a function returns the result of each job.
 
     Attributes:
-        jobs: what was run, in order.
+        jobs: the jobs that were run, in order.
     """
 
     def __init__(self, answer: Callable[[Job], Mapping[str, Any]]) -> None:

@@ -37,8 +37,8 @@ class MemoryResultStore:
     Open files and JSON text hold a token in place of the value, which only this store can read.
 
     Attributes:
-        values: what was saved, by path; a folder is a value too.
-        comparisons: what was added to results, by path.
+        values: the saved values, by path; a folder is a value too.
+        comparisons: the comparisons added to results, by path.
     """
 
     def __init__(self) -> None:
@@ -106,10 +106,10 @@ class MemoryResultStore:
                 raise FileError(f"{dest} is a file.", path=dest, hint="Add an extension.")
             if previous.items:
                 raise FileError(f"The folder {dest} is not empty.", path=dest, hint="Empty it.")
-        return self._writing(dest, kind)
+        return self._open_writer(dest, kind)
 
     @contextmanager
-    def _writing(self, dest: str | PathLike[str], kind: type[T]) -> Iterator[ResultWriter[T]]:
+    def _open_writer(self, dest: str | PathLike[str], kind: type[T]) -> Iterator[ResultWriter[T]]:
         """Yield a writer, and store its items at the end; raise FileError if an item was
         refused.
         """

@@ -154,7 +154,7 @@ def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
     aggregation = fields.get("aggregation", _AGGREGATIONS[0])
     if aggregation not in _AGGREGATIONS:
         raise ValueError(
-            f"its verdicts are by {aggregation!r}, not by {' or '.join(_AGGREGATIONS)}"
+            f"its verdicts are aggregated by {aggregation!r}, not by {' or '.join(_AGGREGATIONS)}"
         )
     result = AccuracyResult(
         ((str(first), str(second)), check_kinds(dict, iterations))

@@ -57,7 +57,7 @@ def _weight_options(request: Requantization) -> dict[str, Any]:
     first = next((scheme for scheme in (*few, *schemes) if scheme is not None), None)
     if first is None:
         return {"mode": "INT8_ASYM"}
-    is_symmetric = bool((first.zero_point == first.stored.middle).all())
+    is_symmetric = bool((first.zero_point == first.stored_type.middle).all())
     bits = 4 if few else 8
     options: dict[str, Any] = {"mode": f"INT{bits}_{'SYM' if is_symmetric else 'ASYM'}"}
     if few:

@@ -10,7 +10,7 @@ import numpy as np
 from polygraphy.adapters.onnx_common.elementwise import Array
 
 
-def _round(
+def _run_iteration(
     body: Any, context: Mapping[str, Any], inputs: Sequence[Any], attributes: Any
 ) -> list[Any]:
     """Return the outputs of one iteration of a body."""
@@ -19,7 +19,7 @@ def _round(
     return results
 
 
-def _stack_rounds(rounds: Sequence[Array], body: Any, output: int, axis: int = 0) -> Array:
+def _stack_iterations(rounds: Sequence[Array], body: Any, output: int, axis: int = 0) -> Array:
     """Return the values of an output from all iterations; without any, an empty array of its
     declared type and shape.
     """
@@ -51,14 +51,17 @@ def run_loop(
     goes_on = condition is None or bool(np.all(condition))
     while goes_on and (limit is None or number < limit):
         loop_inputs = [np.array(number, dtype=np.int64), np.array(True), *states]
-        array, *results = _round(body, context or {}, loop_inputs, attributes)
+        array, *results = _run_iteration(body, context or {}, loop_inputs, attributes)
         goes_on = bool(np.all(array))
         states = results[: len(carried)]
         for rounds, value in zip(scans, results[len(carried) :]):
             rounds.append(value)
         number += 1
     first = 1 + len(carried)
-    return (*states, *(_stack_rounds(rounds, body, first + i) for i, rounds in enumerate(scans)))
+    return (
+        *states,
+        *(_stack_iterations(rounds, body, first + i) for i, rounds in enumerate(scans)),
+    )
 
 
 def scan(
@@ -84,7 +87,7 @@ def scan(
     scans: list[list[Array]] = [[] for _ in body.output_names[count:]]
     for moment in range(len(sequences[0])):
         now = [sequence[moment] for sequence in sequences]
-        results = _round(body, context or {}, [*states, *now], attributes)
+        results = _run_iteration(body, context or {}, [*states, *now], attributes)
         states = results[:count]
         for rounds, value in zip(scans, results[count:]):
             rounds.append(value)
@@ -93,7 +96,7 @@ def scan(
         axis = scan_output_axes[number] if scan_output_axes else 0
         is_backward = bool(scan_output_directions and scan_output_directions[number])
         stacked.append(
-            _stack_rounds(rounds[::-1] if is_backward else rounds, body, count + number, axis)
+            _stack_iterations(rounds[::-1] if is_backward else rounds, body, count + number, axis)
         )
     return (*states, *stacked)
 

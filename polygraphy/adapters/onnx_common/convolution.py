@@ -14,9 +14,9 @@ from polygraphy.adapters.onnx_common.elementwise import (
     Array,
     Results,
     axis_values,
-    cut,
+    index_of_slices,
     round_like,
-    wide,
+    to_float64,
 )
 
 
@@ -74,21 +74,21 @@ def conv(
         elif auto_pad == "VALID":
             pair = (0, 0)
         widths.append(pair)
-    padded = np.pad(wide(x), [(0, 0), (0, 0), *widths])
+    padded = np.pad(to_float64(x), [(0, 0), (0, 0), *widths])
     counts = [
         (size - far) // stride + 1 for size, far, stride in zip(padded.shape[2:], reach, strides)
     ]
     if min(counts) < 1:
         raise ValueError(f"the kernel covers {reach}, the padded input {padded.shape[2:]}")
     samples, inner, outer = x.shape[0], w.shape[1], w.shape[0] // group
-    weights = wide(w).reshape(group, outer, inner, *kernel)
+    weights = to_float64(w).reshape(group, outer, inner, *kernel)
     array = np.zeros((samples, group, outer, int(np.prod(counts))))
     for place, met in taps(kernel, dilations, strides, counts):
         part = padded[met].reshape(samples, group, inner, -1)
         array += _product(weights[place], part)
     array = array.reshape(samples, w.shape[0], *counts)
     if b is not None:
-        array += wide(b).reshape(-1, *(1,) * rank)
+        array += to_float64(b).reshape(-1, *(1,) * rank)
     return round_like(array, x)
 
 
@@ -147,16 +147,16 @@ def conv_transpose(
             begin, end = 0, size
         slices[axis + 2] = slice(begin, end)
     samples, inner, outer = x.shape[0], x.shape[1] // group, w.shape[1]
-    values = wide(x).reshape(samples, group, inner, -1)
-    weights = np.swapaxes(wide(w).reshape(group, inner, outer, *kernel), 1, 2)
+    values = to_float64(x).reshape(samples, group, inner, -1)
+    weights = np.swapaxes(to_float64(w).reshape(group, inner, outer, *kernel), 1, 2)
     room = [max(size, slices[axis + 2].stop) for axis, size in enumerate(full)]
     array = np.zeros((samples, group * outer, *room))
     for place, met in taps(kernel, dilations, strides, x.shape[2:]):
         product = _product(weights[place], values)
         array[met] += product.reshape(samples, group * outer, *x.shape[2:])
-    array = array[cut(array.ndim, slices)]
+    array = array[index_of_slices(array.ndim, slices)]
     if b is not None:
-        array = array + wide(b).reshape(-1, *(1,) * rank)
+        array = array + to_float64(b).reshape(-1, *(1,) * rank)
     return round_like(array, x)
 
 
@@ -252,7 +252,7 @@ def max_pool(x: Array, *, outputs: int, storage_order: int = 0, **attributes: An
 def average_pool(x: Array, *, count_include_pad: int = 0, **attributes: Any) -> Array:
     """Return the mean of each window; elements beyond the padding never count."""
     windows = _windows(x, **attributes)
-    total = sum(windows.taps(wide(x), 0))
+    total = sum(windows.taps(to_float64(x), 0))
     counted = np.ones((1, 1, *x.shape[2:]))
     if count_include_pad:
         counted = np.pad(counted, [(0, 0), (0, 0), *windows.pads], constant_values=1)
@@ -271,29 +271,31 @@ def average_pool(x: Array, *, count_include_pad: int = 0, **attributes: Any) -> 
 
 def lp_pool(x: Array, *, p: float = 2, **attributes: Any) -> Array:
     """Return the norm of each window."""
-    total = sum(_windows(x, **attributes).taps(np.abs(wide(x)) ** p, 0))
+    total = sum(_windows(x, **attributes).taps(np.abs(to_float64(x)) ** p, 0))
     return round_like(total ** (1 / p), x)
 
 
-def _spatial(x: Array) -> tuple[int, ...]:
+def _spatial_axes(x: Array) -> tuple[int, ...]:
     """Return the spatial axes."""
     return tuple(range(2, x.ndim))
 
 
 def global_average_pool(x: Array, **_: Any) -> Array:
     """Return the mean of each channel."""
-    return round_like(wide(x).mean(axis=_spatial(x), keepdims=True), x)
+    return round_like(to_float64(x).mean(axis=_spatial_axes(x), keepdims=True), x)
 
 
 def global_max_pool(x: Array, **_: Any) -> Array:
     """Return the largest element of each channel."""
-    array: Array = x.max(axis=_spatial(x), keepdims=True)
+    array: Array = x.max(axis=_spatial_axes(x), keepdims=True)
     return array
 
 
 def global_lp_pool(x: Array, *, p: float = 2, **_: Any) -> Array:
     """Return the norm of each channel."""
-    return round_like((np.abs(wide(x)) ** p).sum(axis=_spatial(x), keepdims=True) ** (1 / p), x)
+    return round_like(
+        (np.abs(to_float64(x)) ** p).sum(axis=_spatial_axes(x), keepdims=True) ** (1 / p), x
+    )
 
 
 def max_roi_pool(
@@ -302,7 +304,9 @@ def max_roi_pool(
     """Return the largest elements of a grid of cells over each region [batch, x1, y1, x2, y2]."""
     array = np.zeros((len(rois), x.shape[1], *pooled_shape), dtype=x.dtype)
     for number, roi in enumerate(rois):
-        corners = np.floor(wide(roi[1:]) * spatial_scale + 0.5).astype(int)  # Half away from zero.
+        corners = np.floor(to_float64(roi[1:]) * spatial_scale + 0.5).astype(
+            int
+        )  # Half away from zero.
         (left, top), (right, bottom) = corners[:2], corners[2:]
         cells = []
         for first, last, count, limit in (

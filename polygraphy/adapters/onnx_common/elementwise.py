@@ -14,7 +14,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 Results: TypeAlias = "tuple[Array, ...]"
 
 
-def wide(x: Array) -> Array:
+def to_float64(x: Array) -> Array:
     """Return the elements as float64; integers are exact up to 2**53."""
     return np.asarray(x).astype(np.float64)
 
@@ -24,7 +24,7 @@ def round_like(made: Array, like: Array) -> Array:
     return np.asarray(made).astype(like.dtype)
 
 
-def positive(axis: int, rank: int) -> int:
+def positive_axis(axis: int, rank: int) -> int:
     """Return the non-negative number of an axis.
 
     Raises:
@@ -36,7 +36,7 @@ def positive(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def cut(rank: int, slices: dict[int, Any]) -> tuple[Any, ...]:
+def index_of_slices(rank: int, slices: dict[int, Any]) -> tuple[Any, ...]:
     """Return an index with slices of some axes, and the whole of the others."""
     return tuple(slices.get(axis, slice(None)) for axis in range(rank))
 
@@ -57,7 +57,7 @@ def with_legacy_broadcast(function: Callable[[Array, Array], Array]) -> Callable
             if x.shape != y.shape:
                 raise ValueError(f"shapes {x.shape} and {y.shape} differ, and broadcast is 0")
         elif axis is not None:
-            y = y.reshape(*y.shape, *(1,) * (x.ndim - positive(axis, x.ndim) - y.ndim))
+            y = y.reshape(*y.shape, *(1,) * (x.ndim - positive_axis(axis, x.ndim) - y.ndim))
         array = np.asarray(function(x, y))
         return array if array.dtype == bool else array.astype(x.dtype)
 
@@ -76,12 +76,14 @@ def div(x: Array, y: Array, **_: Any) -> Array:
 
 def total(*values: Array, **_: Any) -> Array:
     """Return the sum of all operands."""
-    return round_like(sum(map(wide, values[1:]), wide(values[0])), values[0])
+    return round_like(sum(map(to_float64, values[1:]), to_float64(values[0])), values[0])
 
 
 def mean(*values: Array, **_: Any) -> Array:
     """Return the mean of all operands."""
-    return round_like(sum(map(wide, values[1:]), wide(values[0])) / len(values), values[0])
+    return round_like(
+        sum(map(to_float64, values[1:]), to_float64(values[0])) / len(values), values[0]
+    )
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -89,12 +91,12 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 def erf(x: Array, **_: Any) -> Array:
     """Return the error function."""
-    return round_like(_erf(wide(x)) if x.dtype.kind not in "iu" else np.rint(_erf(x)), x)
+    return round_like(_erf(to_float64(x)) if x.dtype.kind not in "iu" else np.rint(_erf(x)), x)
 
 
 def gelu(x: Array, *, approximate: str = "none", **_: Any) -> Array:
     """Return x times the probability that a normal variable is below it, or an approximation."""
-    values = wide(x)
+    values = to_float64(x)
     if approximate == "tanh":
         share = 1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))
     else:
@@ -104,7 +106,7 @@ def gelu(x: Array, *, approximate: str = "none", **_: Any) -> Array:
 
 def det(x: Array, **_: Any) -> Array:
     """Return the determinants of matrices."""
-    return round_like(np.linalg.det(wide(x)), x)
+    return round_like(np.linalg.det(to_float64(x)), x)
 
 
 def clip(x: Array, **limits: Any) -> Array:
@@ -153,8 +155,8 @@ def gemm(
 
 def cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_: Any) -> Array:
     """Return the cumulative sum along an axis."""
-    along = positive(int(np.asarray(axis).reshape(())), x.ndim)
-    values = x if x.dtype.kind in "iu" else wide(x)
+    along = positive_axis(int(np.asarray(axis).reshape(())), x.ndim)
+    values = x if x.dtype.kind in "iu" else to_float64(x)
     if reverse:
         values = np.flip(values, along)
     cumsum = np.cumsum(values, axis=along, dtype=values.dtype)
@@ -174,10 +176,10 @@ def _log_sum_exp(x: Array, **over: Any) -> Array:
 
 _REDUCED: dict[str, Callable[..., Array]] = {
     "ReduceL1": lambda x, **over: np.sum(np.abs(x), **over),
-    "ReduceL2": lambda x, **over: np.sqrt(np.sum(np.square(wide(x)), **over)),
+    "ReduceL2": lambda x, **over: np.sqrt(np.sum(np.square(to_float64(x)), **over)),
     "ReduceLogSum": lambda x, **over: np.log(np.sum(x, **over)),
-    "ReduceLogSumExp": lambda x, **over: _log_sum_exp(wide(x), **over),
-    "ReduceMean": lambda x, **over: np.mean(wide(x), **over),
+    "ReduceLogSumExp": lambda x, **over: _log_sum_exp(to_float64(x), **over),
+    "ReduceMean": lambda x, **over: np.mean(to_float64(x), **over),
     "ReduceProd": np.prod,
     "ReduceSum": np.sum,
     "ReduceSumSquare": lambda x, **over: np.sum(np.square(x), **over),
@@ -199,7 +201,7 @@ def reduce(name: str) -> Callable[..., Array]:
         """Return the reduced array in the type of the input."""
         axis_list = [int(axis) for axis in np.ravel(axes_input)] if axes_input is not None else axes
         if axis_list:
-            over = tuple(positive(axis, x.ndim) for axis in axis_list)
+            over = tuple(positive_axis(axis, x.ndim) for axis in axis_list)
         else:
             over = () if noop_with_empty_axes else tuple(range(x.ndim))
         exact = {"i": np.int64, "u": np.uint64}.get(x.dtype.kind, np.float64)

@@ -47,7 +47,7 @@ def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iter
         doing: the current action, as in ``run``.
         who: evaluates it.
         backend: name of the backend.
-        remedy: what helps where an operator has no implementation.
+        remedy: the advice if an operator has no implementation.
     """
     try:
         yield

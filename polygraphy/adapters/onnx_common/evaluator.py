@@ -97,14 +97,14 @@ def formula_evaluator(model: onnx.ModelProto) -> Evaluator:
         formula = FORMULAS.get(node.op_type) if node.domain in _STANDARD else None
         if formula is None:
             raise NotImplementedError(f"There is no formula for {node.op_type}.")
-        by_formula = partial(_in_float64, formula, node.op_type in TYPED)
+        by_formula = partial(_compute_in_float64, formula, node.op_type in TYPED)
         replaced[node.op_type] = _operator(
             node.domain, node.op_type, opsets[node.domain], by_formula
         )
     return evaluator_of(model, list(replaced.values()))
 
 
-def _in_float64(
+def _compute_in_float64(
     formula: Callable[..., Any], is_typed: bool, *inputs: Any, outputs: int, **attributes: Any
 ) -> tuple[Any, ...]:
     """Return the results of a formula, computed in float64, in the type of its floating-point
@@ -430,7 +430,7 @@ OPERATORS: Mapping[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "MeanVarianceNormalization": ((9, _ANY, normalization.mean_variance_normalization),),
     "NonMaxSuppression": ((10, _ANY, indexing.non_max_suppression),),
     "OneHot": ((9, _ANY, indexing.one_hot),),
-    "Optional": ((15, _ANY, indexing.optional),),
+    "Optional": ((15, _ANY, indexing.optional_content),),
     "OptionalHasElement": ((15, _ANY, indexing.has_element),),
     "PRelu": ((1, 6, elementwise.prelu),),
     "Pad": ((1, _ANY, indexing.pad),),

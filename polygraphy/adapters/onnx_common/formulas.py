@@ -27,12 +27,12 @@ _NEW_SOFTMAX = 13
 _BROADCASTS = 7
 
 
-def _unary(function: Callable[..., Any]) -> Formula:
+def _unary_formula(function: Callable[..., Any]) -> Formula:
     """Return a formula that applies a function to one operand."""
     return lambda x, **_: np.asarray(function(x))
 
 
-def _binary(function: Callable[..., Any]) -> Formula:
+def _binary_formula(function: Callable[..., Any]) -> Formula:
     """Return a formula that applies a function to two operands, with today's broadcasting."""
 
     def call(x: Array, y: Array, *, opset: int, **_: Any) -> Array:
@@ -97,7 +97,7 @@ def _clip(x: Array, *bounds: Any, **attributes: Any) -> Array:
     return array if high is None else np.minimum(array, high)
 
 
-def _reduction(function: Callable[..., Any]) -> Formula:
+def _reduction_formula(function: Callable[..., Any]) -> Formula:
     """Return a formula that reduces axes by a function."""
 
     def call(x: Array, given: Any = None, *, axes: Any = None, **attributes: Any) -> Array:
@@ -225,7 +225,7 @@ def _dequantize(
     return (x.astype(np.float64) - start) * scale.reshape(shape if scale.ndim else ())
 
 
-def _global(function: Callable[..., Any]) -> Formula:
+def _global_formula(function: Callable[..., Any]) -> Formula:
     """Return a formula that reduces all spatial axes by a function."""
 
     def call(x: Array, **_: Any) -> Array:
@@ -300,7 +300,7 @@ _USUAL: Mapping[str, Sequence[str]] = {
 _CUBIC = -0.75
 
 
-def recurrent(op: str, known: Formulas) -> Callable[..., Any]:
+def recurrent_formula(op: str, known: Formulas) -> Callable[..., Any]:
     """Return the formula of a recurrent operator, whose activations are formulas too."""
 
     def call(
@@ -440,7 +440,7 @@ def grid_sample(
         at = (point + 1) * (size - 1) / 2 if align_corners else (point * size + size - 1) / 2
         ends = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
         if not how.endswith("cubic"):
-            at = _inside(at, size, ends, padding)
+            at = _move_inside(at, size, ends, padding)
         parts.append(
             [(*_pixel(pixel, size, ends, padding), share) for pixel, share in _shares(at, how)]
         )
@@ -472,7 +472,7 @@ def _shares(at: Array, mode: str) -> list[tuple[Array, Array]]:
     return [(below + step, share) for step, share in zip((-1, 0, 1, 2), shares)]
 
 
-def _inside(at: Array, size: int, ends: tuple[float, float], padding: str) -> Array:
+def _move_inside(at: Array, size: int, ends: tuple[float, float], padding: str) -> Array:
     """Return points that are moved inside by the padding mode."""
     if padding == "border":
         return np.minimum(np.maximum(at, 0), size - 1)
@@ -502,9 +502,9 @@ def _pixel(at: Array, size: int, ends: tuple[float, float], padding: str) -> tup
 
 _SIMPLE: Mapping[str, Formula] = {
     **moving.FORMULAS,
-    **{name: _unary(getattr(np, function)) for name, function in _UNARY.items()},
-    **{name: _binary(function) for name, function in _BINARY.items()},
-    **{f"Reduce{name}": _reduction(function) for name, function in _REDUCTIONS.items()},
+    **{name: _unary_formula(getattr(np, function)) for name, function in _UNARY.items()},
+    **{name: _binary_formula(function) for name, function in _BINARY.items()},
+    **{f"Reduce{name}": _reduction_formula(function) for name, function in _REDUCTIONS.items()},
     "AveragePool": moving.average_pool,
     "BatchNormalization": _batch_normalization,
     "Celu": lambda x, alpha, **_: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)),
@@ -513,15 +513,15 @@ _SIMPLE: Mapping[str, Formula] = {
     "Conv": moving.conv,
     "DequantizeLinear": _dequantize,
     "Elu": lambda x, alpha, **_: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
-    "Erf": _unary(_erf),
+    "Erf": _unary_formula(_erf),
     "Gather": _gather_formula,
     "Gelu": _gelu,
     "Gemm": _gemm,
-    "GlobalAveragePool": _global(np.mean),
+    "GlobalAveragePool": _global_formula(np.mean),
     "GlobalLpPool": _global_lp_pool,
-    "GlobalMaxPool": _global(np.max),
+    "GlobalMaxPool": _global_formula(np.max),
     "HardSigmoid": lambda x, alpha, beta, **_: np.clip(alpha * x + beta, 0, 1),
-    "HardSwish": _unary(lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    "HardSwish": _unary_formula(lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
     "InstanceNormalization": _instance_normalization,
     "LRN": _lrn,
     "LayerNormalization": _layer_normalization,
@@ -534,21 +534,21 @@ _SIMPLE: Mapping[str, Formula] = {
     "MaxPool": moving.max_pool,
     "Mean": _mean,
     "Min": _variadic_formula(np.minimum),
-    "Mish": _unary(lambda x: x * np.tanh(np.logaddexp(0, x))),
+    "Mish": _unary_formula(lambda x: x * np.tanh(np.logaddexp(0, x))),
     "RMSNormalization": _rms_normalization,
-    "Relu": _unary(lambda x: np.where(x < 0, 0, x).astype(x.dtype)),
+    "Relu": _unary_formula(lambda x: np.where(x < 0, 0, x).astype(x.dtype)),
     "Selu": lambda x, alpha, gamma, **_: gamma
     * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
-    "Sigmoid": _unary(_sigmoid_formula),
+    "Sigmoid": _unary_formula(_sigmoid_formula),
     "Softmax": _softmax_formula(_softmax),
-    "Softplus": _unary(lambda x: np.logaddexp(0, x)),
-    "Softsign": _unary(lambda x: x / (1 + abs(x))),
+    "Softplus": _unary_formula(lambda x: np.logaddexp(0, x)),
+    "Softsign": _unary_formula(lambda x: x / (1 + abs(x))),
     "Sum": _variadic_formula(np.add),
     "ThresholdedRelu": lambda x, alpha, **_: np.where(x > alpha, x, 0),
     "Transpose": _transpose_formula,
     "Where": lambda condition, x, y, **_: np.where(condition, x, y),
 }  # fmt: skip
-_RECURRENT = {op: recurrent(op, _SIMPLE) for op in ("RNN", "GRU", "LSTM")}
+_RECURRENT = {op: recurrent_formula(op, _SIMPLE) for op in ("RNN", "GRU", "LSTM")}
 
 FORMULAS: Mapping[str, Formula] = {**_SIMPLE, **_RECURRENT, **moving.TYPED}
 """Formulas by standard operator."""

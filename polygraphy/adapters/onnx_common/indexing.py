@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.elementwise import Array, Results, cut, positive, wide
+from polygraphy.adapters.onnx_common.elementwise import (
+    Array,
+    Results,
+    index_of_slices,
+    positive_axis,
+    to_float64,
+)
 
 
 def _integers(values: Any) -> list[int]:
@@ -16,7 +22,7 @@ def _integers(values: Any) -> list[int]:
     return [int(value) for value in np.ravel(values)]
 
 
-def optional(x: Any = None, **_: Any) -> Any:
+def optional_content(x: Any = None, **_: Any) -> Any:
     """Return the content of an optional value, which the onnx package wraps in a list."""
     return [None] if x is None else x
 
@@ -62,13 +68,13 @@ def slices(
     strides = [1] * len(first) if steps is None else _integers(steps)
     parts = {}
     for number, step, *ends_given in zip(along, strides, first, last):
-        axis = positive(number, x.ndim)
+        axis = positive_axis(number, x.ndim)
         size = x.shape[axis]
         start, end = (place + size if place < 0 else place for place in ends_given)
         low, high = (0, size) if step > 0 else (-1, size - 1)
         start, end = min(max(start, 0), high), min(max(end, low), high)
         parts[axis] = slice(start, None if end < 0 else end, step)
-    array: Array = x[cut(x.ndim, parts)]
+    array: Array = x[index_of_slices(x.ndim, parts)]
     return array
 
 
@@ -79,12 +85,12 @@ def reshape(x: Array, *, shape: Sequence[int] = (), **_: Any) -> Array:
 
 def squeeze(x: Array, *, axes: Sequence[int] | None = None, **_: Any) -> Array:
     """Return x without the axes of size 1 in an attribute, or without all of them."""
-    return np.squeeze(x, None if not axes else tuple(positive(axis, x.ndim) for axis in axes))
+    return np.squeeze(x, None if not axes else tuple(positive_axis(axis, x.ndim) for axis in axes))
 
 
 def unsqueeze(x: Array, *, axes: Sequence[int], **_: Any) -> Array:
     """Return x with axes of size 1 inserted; the attribute counts them in the result."""
-    return np.expand_dims(x, tuple(positive(axis, x.ndim + len(axes)) for axis in axes))
+    return np.expand_dims(x, tuple(positive_axis(axis, x.ndim + len(axes)) for axis in axes))
 
 
 def split(
@@ -97,7 +103,7 @@ def split(
     **_: Any,
 ) -> Results:
     """Return the parts of x, as in opset 1: by an attribute, an input, or equal."""
-    along = positive(axis or 0, x.ndim)
+    along = positive_axis(axis or 0, x.ndim)
     given_split = split if sizes is None else _integers(sizes)
     lengths = given_split or [x.shape[along] // outputs] * outputs
     return tuple(np.split(x, np.cumsum(lengths)[:-1], axis=along))
@@ -123,7 +129,7 @@ def pad(
         raise ValueError(f"expected two widths for each of {len(along)} axes, got {len(widths)}")
     both_pairs = [(0, 0)] * x.ndim
     for number, axis in enumerate(along):
-        both_pairs[positive(axis, x.ndim)] = (widths[number], widths[len(along) + number])
+        both_pairs[positive_axis(axis, x.ndim)] = (widths[number], widths[len(along) + number])
     array = x[
         tuple(
             slice(max(0, -begin), max(0, size + min(0, end)))
@@ -136,7 +142,7 @@ def pad(
     return np.pad(array, added, mode=mode)  # type: ignore[call-overload, no-any-return]
 
 
-def _along(indices: Array, axis: int, shape: tuple[int, ...]) -> tuple[Array, ...]:
+def _index_along(indices: Array, axis: int, shape: tuple[int, ...]) -> tuple[Array, ...]:
     """Return an index of the elements at `indices` along an axis."""
     grid: list[Array] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = np.where(indices < 0, indices + shape[axis], indices)
@@ -145,7 +151,7 @@ def _along(indices: Array, axis: int, shape: tuple[int, ...]) -> tuple[Array, ..
 
 def gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
     """Return one element for each index."""
-    elements: Array = x[_along(indices, positive(axis, x.ndim), x.shape)]
+    elements: Array = x[_index_along(indices, positive_axis(axis, x.ndim), x.shape)]
     return elements
 
 
@@ -179,7 +185,9 @@ def scatter(
     """Return x with one element replaced for each index; for ScatterElements, and its old name
     Scatter.
     """
-    return _scatter(x, _along(indices, positive(axis, x.ndim), x.shape), updates, reduction)
+    return _scatter(
+        x, _index_along(indices, positive_axis(axis, x.ndim), x.shape), updates, reduction
+    )
 
 
 def scatter_nd(
@@ -201,12 +209,12 @@ def top_k(
     """Return the largest or smallest elements, and their indices; the first one of equal
     elements.
     """
-    along, most = positive(axis, x.ndim), k if count is None else int(np.ravel(count)[0])
+    along, most = positive_axis(axis, x.ndim), k if count is None else int(np.ravel(count)[0])
     if largest:  # Sorted backwards, twice, so that equal elements stay in their order.
         order = np.flip(x.shape[along] - 1 - np.argsort(np.flip(x, along), along, "stable"), along)
     else:
         order = np.argsort(x, along, "stable")
-    places = order[cut(x.ndim, {along: slice(0, most)})].astype(np.int64)
+    places = order[index_of_slices(x.ndim, {along: slice(0, most)})].astype(np.int64)
     return np.take_along_axis(x, places, along), places
 
 
@@ -256,7 +264,7 @@ def non_max_suppression(
     limit = 0 if most is None else int(np.ravel(most)[0])
     overlap = 0.0 if iou_threshold is None else float(np.ravel(iou_threshold)[0])
     lowest = -math.inf if score_threshold is None else float(np.ravel(score_threshold)[0])
-    corners = wide(boxes)
+    corners = to_float64(boxes)
     if center_point_box:
         middle, half = corners[..., :2], corners[..., 2:] / 2
         low, high = middle - half, middle + half
@@ -268,7 +276,7 @@ def non_max_suppression(
     for sample, kind in np.ndindex(*scores.shape[:2]):
         row = scores[sample, kind]
         chosen: list[int] = []
-        for box in np.argsort(-wide(row), kind="stable"):
+        for box in np.argsort(-to_float64(row), kind="stable"):
             if len(chosen) >= limit or not row[box] > lowest:
                 break
             shared = np.minimum(high[sample, box], high[sample, chosen]) - np.maximum(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
+def loadable_form(model: Any, most: float = inf) -> Iterator[bytes | str]:
     """Yield a model in a form that backends load: bytes, or a path. A model above the size limit of
     the format is in a temporary file, which must be read or mapped before the block ends.
 

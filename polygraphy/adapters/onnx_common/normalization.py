@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.elementwise import Array, Results, positive, round_like, wide
+from polygraphy.adapters.onnx_common.elementwise import (
+    Array,
+    Results,
+    positive_axis,
+    round_like,
+    to_float64,
+)
 
 
 def batch_normalization(
@@ -28,8 +34,8 @@ def batch_normalization(
     """Return x normalized by given statistics, or in training by those of the batch: from opset 14
     on an attribute selects training, before that the number of outputs does.
     """
-    wides = [wide(value) for value in (scale, bias, mean, var)]
-    values = wide(x)
+    wides = [to_float64(value) for value in (scale, bias, mean, var)]
+    values = to_float64(x)
     if spatial or opset >= 9:
         shape = (-1, *(1,) * (x.ndim - 2))
         over = tuple(axis for axis in range(x.ndim) if axis != 1)
@@ -57,10 +63,10 @@ def _rows_to_normalize(x: Array, axis: int | None, opset: int) -> tuple[Array, i
     the axes from `axis` on are one.
     """
     if opset >= 13:
-        return wide(x), -1 if axis is None else axis
+        return to_float64(x), -1 if axis is None else axis
     first = (1 if axis is None else axis) % (x.ndim + 1) if (axis or 1) >= 0 else axis + x.ndim  # type: ignore[operator]
     columns = int(np.prod(x.shape[first:]))
-    return wide(x).reshape(x.size // columns if columns else 0, columns), 1
+    return to_float64(x).reshape(x.size // columns if columns else 0, columns), 1
 
 
 def softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
@@ -106,7 +112,7 @@ def lrn(
     **_: Any,
 ) -> Array:
     """Return x over the sum of squares of the channels around each."""
-    values = wide(x)
+    values = to_float64(x)
     squares = np.zeros_like(values)
     channels = x.shape[1]
     before, after = (size - 1) // 2, size // 2
@@ -120,17 +126,19 @@ def instance_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, **_: Any
 ) -> Array:
     """Return each channel of each sample normalized by its own statistics."""
-    values = wide(x)
+    values = to_float64(x)
     over = tuple(range(2, x.ndim))
     shape = (-1, *(1,) * (x.ndim - 2))
     center, spread = values.mean(over, keepdims=True), values.var(over, keepdims=True)
     normalized = (values - center) / np.sqrt(spread + epsilon)
-    return round_like(wide(scale).reshape(shape) * normalized + wide(bias).reshape(shape), x)
+    return round_like(
+        to_float64(scale).reshape(shape) * normalized + to_float64(bias).reshape(shape), x
+    )
 
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2, **_: Any) -> Array:
     """Return x over its norm along an axis; zeros remain zeros."""
-    values = wide(x)
+    values = to_float64(x)
     norm = (np.abs(values) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
     return round_like(values / np.where(norm == 0, 1, norm), x)
 
@@ -146,13 +154,13 @@ def layer_normalization(
     **_: Any,
 ) -> Results:
     """Return x normalized over the last axes; the statistics, if requested, are float32."""
-    values = wide(x)
-    over = tuple(range(positive(axis, x.ndim), x.ndim))
+    values = to_float64(x)
+    over = tuple(range(positive_axis(axis, x.ndim), x.ndim))
     center = values.mean(over, keepdims=True)
     inverse = 1 / np.sqrt(values.var(over, keepdims=True) + epsilon)
-    result = (values - center) * inverse * wide(scale)
+    result = (values - center) * inverse * to_float64(scale)
     if bias is not None:
-        result = result + wide(bias)
+        result = result + to_float64(bias)
     statistics = (part.astype(np.float32) for part in (center, inverse))
     return (round_like(result, x), *statistics)[:outputs]
 
@@ -170,18 +178,19 @@ def group_normalization(
     """Return each group of channels normalized; below opset 21 a group has one scale for all its
     channels.
     """
-    groups = wide(x).reshape(x.shape[0], num_groups, -1)
+    groups = to_float64(x).reshape(x.shape[0], num_groups, -1)
     center, spread = groups.mean(-1, keepdims=True), groups.var(-1, keepdims=True)
     normalized = ((groups - center) / np.sqrt(spread + epsilon)).reshape(x.shape)
     repeated = 1 if opset >= 21 else x.shape[1] // num_groups
     factor, offset = (
-        np.repeat(wide(part), repeated).reshape(-1, *(1,) * (x.ndim - 2)) for part in (scale, bias)
+        np.repeat(to_float64(part), repeated).reshape(-1, *(1,) * (x.ndim - 2))
+        for part in (scale, bias)
     )
     return round_like(factor * normalized + offset, x)
 
 
 def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3), **_: Any) -> Array:
     """Return x minus the mean, over the standard deviation."""
-    values, over = wide(x), tuple(positive(axis, x.ndim) for axis in axes)
+    values, over = to_float64(x), tuple(positive_axis(axis, x.ndim) for axis in axes)
     centered = values - values.mean(over, keepdims=True)
     return round_like(centered / (values.std(over, keepdims=True) + 1e-9), x)

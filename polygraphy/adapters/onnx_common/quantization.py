@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.onnx_common.convolution import conv
-from polygraphy.adapters.onnx_common.elementwise import Array, positive, wide
+from polygraphy.adapters.onnx_common.elementwise import Array, positive_axis, to_float64
 
 
 def _align_to_axis(values: Array, x: Array, axis: int) -> Array:
     """Return one value for all elements, or one for each position along an axis."""
     if values.size == 1:
         return values.reshape(())
-    along = positive(axis, x.ndim)
+    along = positive_axis(axis, x.ndim)
     return values.reshape([-1 if place == along else 1 for place in range(x.ndim)])
 
 
@@ -23,10 +23,10 @@ def dequantize(
     x: Array, scale: Array, zero_point: Array | None = None, *, axis: int = 1, **_: Any
 ) -> Array:
     """Return (x - zero point) times scale."""
-    shifted = wide(x)
+    shifted = to_float64(x)
     if zero_point is not None:
-        shifted = shifted - wide(_align_to_axis(zero_point, x, axis))
-    array: Array = (shifted * wide(_align_to_axis(scale, x, axis))).astype(scale.dtype)
+        shifted = shifted - to_float64(_align_to_axis(zero_point, x, axis))
+    array: Array = (shifted * to_float64(_align_to_axis(scale, x, axis))).astype(scale.dtype)
     return array
 
 
@@ -39,9 +39,9 @@ def quantize(
     quotient = np.rint((x / _align_to_axis(scale, x, axis)).astype(np.float32))
     if kind.kind not in "iu":
         return _to_small_floats(x / _align_to_axis(scale, x, axis), kind)
-    shift = 0 if zero_point is None else wide(_align_to_axis(zero_point, x, axis))
+    shift = 0 if zero_point is None else to_float64(_align_to_axis(zero_point, x, axis))
     limits = np.iinfo(kind)
-    array: Array = np.clip(wide(quotient) + shift, limits.min, limits.max).astype(kind)
+    array: Array = np.clip(to_float64(quotient) + shift, limits.min, limits.max).astype(kind)
     return array
 
 
@@ -56,14 +56,18 @@ def _to_small_floats(quotient: Array, kind: np.dtype[Any]) -> Array:
 
 def _subtract_zero_point(x: Array, zero_point: Array | None, axis: int) -> Array:
     """Return x minus the zero point, in float64."""
-    return wide(x) if zero_point is None else wide(x) - wide(_align_to_axis(zero_point, x, axis))
+    return (
+        to_float64(x)
+        if zero_point is None
+        else to_float64(x) - to_float64(_align_to_axis(zero_point, x, axis))
+    )
 
 
 def _requantize_product(product: Array, scale: Array, zero_point: Array) -> Array:
     """Return a product of integers in units of `scale`, quantized to the type of its zero point."""
-    quotient = wide(np.rint(product.astype(np.float32) * scale.astype(np.float32)))
+    quotient = to_float64(np.rint(product.astype(np.float32) * scale.astype(np.float32)))
     limits = np.iinfo(zero_point.dtype)
-    clip: Array = np.clip(quotient + wide(zero_point.reshape(())), limits.min, limits.max)
+    clip: Array = np.clip(quotient + to_float64(zero_point.reshape(())), limits.min, limits.max)
     return clip.astype(zero_point.dtype)
 
 
@@ -114,8 +118,8 @@ def qlinear_matmul(
         values if values.ndim > 1 else _align_to_axis(values, matrix, axis)
         for values, matrix, axis in ((a_scale, a, -2), (b_scale, b, -1))
     )
-    left = wide(a) - wide(a_zero if a_zero.ndim > 1 else _align_to_axis(a_zero, a, -2))
-    right = wide(b) - wide(b_zero if b_zero.ndim > 1 else _align_to_axis(b_zero, b, -1))
+    left = to_float64(a) - to_float64(a_zero if a_zero.ndim > 1 else _align_to_axis(a_zero, a, -2))
+    right = to_float64(b) - to_float64(b_zero if b_zero.ndim > 1 else _align_to_axis(b_zero, b, -1))
     return _requantize_product(left @ right, rows * columns / y_scale.reshape(()), y_zero)
 
 

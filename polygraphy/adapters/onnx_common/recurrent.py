@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.elementwise import Array, Results, round_like, wide
+from polygraphy.adapters.onnx_common.elementwise import Array, Results, round_like, to_float64
 
 _Function: TypeAlias = Callable[[Array], Array]
 
@@ -94,7 +94,7 @@ def _unroll(
             ones; the first is what comes out.
         default: the activations of one direction.
     """
-    values = wide(x).swapaxes(0, 1) if layout else wide(x)
+    values = to_float64(x).swapaxes(0, 1) if layout else to_float64(x)
     (steps, batch), (directions, hidden) = values.shape[:2], (r.shape[0], r.shape[2])
     functions = _activation_functions(
         activations or [*default] * directions,
@@ -107,7 +107,7 @@ def _unroll(
     array = np.zeros((steps, directions, batch, hidden))
     last = []
     for state in states:
-        first = np.zeros((directions, batch, hidden)) if state is None else wide(state)
+        first = np.zeros((directions, batch, hidden)) if state is None else to_float64(state)
         last.append(first.swapaxes(0, 1).copy() if layout and state is not None else first)
     for way in range(directions):
         now = [state[way] for state in last]
@@ -131,7 +131,7 @@ def _unroll(
 
 def _gates(matrix: Array | None, count: int, shape: tuple[int, ...]) -> list[Array]:
     """Return weights or biases [D, count * H, ...] split by gate."""
-    array = np.zeros(shape) if matrix is None else wide(matrix)
+    array = np.zeros(shape) if matrix is None else to_float64(matrix)
     return np.split(array, count, axis=1)
 
 
@@ -152,7 +152,7 @@ def rnn(
     **attributes: Any,
 ) -> Results:
     """Return Y and Y_h of H = f(X W' + H R' + b)."""
-    weights, back = wide(w), wide(r)
+    weights, back = to_float64(w), to_float64(r)
     hidden = r.shape[2]
     biases = np.add(*_gates(b, 2, (len(w), 2 * hidden)))
 

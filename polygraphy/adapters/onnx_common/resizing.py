@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.elementwise import Array, positive, wide
+from polygraphy.adapters.onnx_common.elementwise import Array, positive_axis, to_float64
 
 _NEAREST: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -73,13 +73,13 @@ def resize(
     **_: Any,
 ) -> Array:
     """Return x resized, one axis after the other, as interpolation is separable."""
-    chosen = [positive(axis, x.ndim) for axis in (axes if axes else range(x.ndim))]
+    chosen = [positive_axis(axis, x.ndim) for axis in (axes if axes else range(x.ndim))]
     factors, lengths = _factors(x, chosen, scales, sizes, keep_aspect_ratio_policy)
-    array = wide(x)
+    array = to_float64(x)
     regions = [(0.0, 1.0)] * len(chosen)
     is_cropping = coordinate_transformation_mode == "tf_crop_and_resize"
     if is_cropping and roi is not None and np.size(roi):
-        ends = wide(roi)
+        ends = to_float64(roi)
         regions = [(float(ends[i]), float(ends[len(chosen) + i])) for i in range(len(chosen))]
     outside = np.zeros(1, dtype=bool)
     for axis, factor, length, region in zip(chosen, factors, lengths, regions):
@@ -204,10 +204,10 @@ def grid_sample(
     """Return the interpolation at the points of a grid; `x` is [N, C, ...], the last axis of `grid`
     has the coordinates of a point, last axis first. Opset 16 names the modes bilinear and bicubic.
     """
-    values, rank = wide(x), x.ndim - 2
+    values, rank = to_float64(x), x.ndim - 2
     choices = []
     for axis, size in enumerate(x.shape[2:]):
-        point = wide(grid[..., rank - 1 - axis])
+        point = to_float64(grid[..., rank - 1 - axis])
         at = (point + 1) / 2 * (size - 1) if align_corners else ((point + 1) * size - 1) / 2
         if mode == "nearest":
             indices, weights = np.rint(at)[None], np.ones((1, *at.shape))

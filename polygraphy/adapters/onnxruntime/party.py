@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx_common.loadable import loadable
+from polygraphy.adapters.onnx_common.loadable import loadable_form
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
     library_of,
@@ -234,7 +234,7 @@ class OnnxrtParty:
             options.optimized_model_filepath = saved
         providers = self._full_providers()
         without = [*self._disabled, *without]
-        with loadable(model, _HELD) as source, translate_errors("load", "the model"):
+        with loadable_form(model, _HELD) as source, translate_errors("load", "the model"):
             if isinstance(source, bytes) and len(source) < _SMALL:
                 options.add_session_config_entry(_SPINNING, "0")
             if self._has_exact_products:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polygraphy import mod
-from polygraphy.adapters.onnx_common.loadable import loadable
+from polygraphy.adapters.onnx_common.loadable import loadable_form
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
     match_providers,
@@ -56,7 +56,7 @@ def place_nodes(
     try:
         for position, node in enumerate(nodes):
             node.name = f"{_PREFIX}{position}"  # Names may be missing, or not unique.
-        with loadable(model) as source, translate_errors("load", "the model"):
+        with loadable_form(model) as source, translate_errors("load", "the model"):
             session, log = _capture_log(lambda: load_session(source, options, matched))
     finally:
         for node, name in zip(nodes, names):

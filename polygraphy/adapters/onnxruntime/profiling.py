@@ -45,7 +45,7 @@ class SessionProfiler:
         """Create a session that profiles.
 
         Args:
-            source: what the runner was given: a loader, or a session.
+            source: the argument of the runner: a loader or a session.
             session: the session of the runner, made of it.
             run: returns what runs a session, with names of outputs and a feed dictionary.
 

@@ -64,7 +64,7 @@ onnx = mod.lazy_import("onnx")
 calibrate = mod.lazy_import("onnxruntime.quantization.calibrate")
 
 
-def measure(
+def measure_ranges(
     model: ModelProto, tensors: Sequence[str], data: Iterable[Mapping[str, Any]], method: str
 ) -> dict[str, tuple[float, float]]:
     """Return the ranges of some tensors, measured by running a model on all data.
@@ -94,7 +94,7 @@ def measure(
             collector.add(dict(zip(tensors, values)))
     if not count:
         raise InputError(
-            "There are no calibration data: the data loader is empty.",
+            "There is no calibration data: the data loader is empty.",
             hint="A generator can be used only once: pass a list, or a function that returns a new"
             " generator.",
         )
@@ -628,7 +628,7 @@ def _load_or_measure(
             raise FileError(f"{text}.", hint="Calibrate again, with data.")
         G_LOGGER.warning(f"{text}: calibrating again.")
     if data is None:
-        raise InputError("There are neither calibration data nor a calibration cache.")
-    ranges = measure(model, list(measured), _data(data), method)
+        raise InputError("There is neither calibration data nor a calibration cache.")
+    ranges = measure_ranges(model, list(measured), _data(data), method)
     save_ranges(cache, ranges, method)
     return ranges

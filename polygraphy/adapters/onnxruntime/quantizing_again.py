@@ -150,7 +150,7 @@ def _quantized_ops(request: Requantization) -> list[str]:
 
 def _code_of(scheme: Scheme) -> Any:
     """Return the first zero point of a scheme as an array of its type."""
-    kind = scheme.stored.minifloat or numpy.dtype(scheme.dtype)
+    kind = scheme.stored_type.minifloat or numpy.dtype(scheme.dtype)
     return numpy.array(scheme.zero_point.reshape(-1)[0]).astype(kind)
 
 
@@ -196,7 +196,7 @@ def _quantize_static(
     kind = kinds.pop()
     own_kind = sizes.most_common(1)[0][0] if sizes else kind
     symmetric = all(
-        float(scheme.zero_point.reshape(-1)[0]) == scheme.stored.middle
+        float(scheme.zero_point.reshape(-1)[0]) == scheme.stored_type.middle
         for scheme in schemes.values()
     )
     ranges, overrides = {}, {}
@@ -309,7 +309,7 @@ def _block_algorithms(
         options["quant_format"] = QuantFormat.QDQ
     elif "GatherBlockQuantized" in ops:
         options["op_types_to_quantize"] = tuple({"MatMul", "Gather"})
-    is_symmetric = bool((site.scheme.zero_point == site.scheme.stored.middle).all())
+    is_symmetric = bool((site.scheme.zero_point == site.scheme.stored_type.middle).all())
 
     def quantizer(**more: Any) -> Callable[[ModelProto, list[str]], ModelProto]:
         """Return a function that quantizes without some nodes."""

@@ -89,8 +89,8 @@ class BoundRuns:
         Args:
             session: the session.
             gpu: the index of its GPU.
-            inputs: what it asks for.
-            kind: what ONNX Runtime calls the memory.
+            inputs: the inputs it requires.
+            kind: the name of the memory in ONNX Runtime.
 
         Raises:
             BackendError: there is no GPU, or no package to reach it.
@@ -261,7 +261,7 @@ class _Input:
         given_dtype = DataType.from_dtype(dtype)
         if given_dtype != self.dtype:
             raise InputError(
-                f"Input {name!r} must have data type {self.dtype}, but the data have the"
+                f"Input {name!r} must have data type {self.dtype}, but the data has the"
                 f" unexpected dtype {given_dtype}."
             )
         self._allowed.add(dtype)

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx_common.loadable import loadable
+from polygraphy.adapters.onnx_common.loadable import loadable_form
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
     match_providers,
@@ -93,7 +93,8 @@ class SessionFromOnnx(BaseLoader):
             memory_arena: whether memory is kept for the next run, as it is unless this is False. An
                 arena is held, weights included, as long as any output from it is; without one,
                 running again takes a little longer.
-            threads: how many compute an operator (default: as many as the process may use cores).
+            threads: the number of threads per operator (default: the number of cores available to
+                the process).
             disabled_optimizers: the names of rewrites of the graph that are left out, in any case,
                 such as ``LayerNormFusion`` (default: none).
             provider_libraries: plugins with further execution providers, from ONNX Runtime 1.23 on:
@@ -162,7 +163,7 @@ class SessionFromOnnx(BaseLoader):
                 resolve(Console).note(f"{text} `polygraphy inspect model --providers` lists them.")
             return session
 
-        with loadable(model) as source:
+        with loadable_form(model) as source:
             return _remember_model(create_session(source), model)
 
 

@@ -190,7 +190,7 @@ def _explain_failure(provider: str, message: str = "") -> tuple[str, str]:
 
     Args:
         provider: its full name.
-        message: what ONNX Runtime raised; empty if it raised nothing.
+        message: the message of the exception from ONNX Runtime; empty without one.
     """
     if missing := _missing_library(provider):
         command = next((name for sign, name in _PACKAGES if sign in missing), "")

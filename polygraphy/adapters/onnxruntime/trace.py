@@ -57,7 +57,7 @@ class TraceRun:
 
     Attributes:
         microseconds: duration in seconds.
-        events: what it executed, in order.
+        events: the executed events, in order.
         shapes: of the inputs of the first node; runs with others have other times.
     """
 
@@ -71,8 +71,8 @@ class Trace:
     """The runs in a trace file.
 
     Attributes:
-        runs: what ran, in order.
-        notes: what is missing, a sentence each.
+        runs: the runs, in order.
+        notes: the gaps, a sentence each.
     """
 
     runs: Sequence[TraceRun]

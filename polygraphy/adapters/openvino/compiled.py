@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx_common.loadable import loadable
+from polygraphy.adapters.onnx_common.loadable import loadable_form
 from polygraphy.adapters.openvino.errors import translate_errors
 from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.adapters.os.paths import readable_file
@@ -24,7 +24,7 @@ from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.naming import count_text
-from polygraphy.domain.tensors.precision import coarsest
+from polygraphy.domain.tensors.precision import coarsest_type
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.running import find_facts, inputs_of_known_rank
 
@@ -53,7 +53,7 @@ class Known:
     Attributes:
         inputs: the names of its inputs in the ONNX model, in order.
         outputs: the names of its outputs in the ONNX model, in order; it may have more.
-        facts: what the model tells, and in what it is computed.
+        facts: the facts about the model, such as its compute precision.
     """
 
     inputs: Sequence[str]
@@ -86,11 +86,12 @@ class CompiledModelFromOnnx(BaseLoader):
         Args:
             path: the path of a model, its bytes, the model itself, or a loader that makes any of
                 these. A model of more than 2 GB goes through a temporary file.
-            device: where it runs, as OpenVINO calls it: ``CPU``, ``GPU.1``, ``AUTO:GPU,CPU``
+            device: the device, as OpenVINO names it: ``CPU``, ``GPU.1``, ``AUTO:GPU,CPU``
                 (default: ``CPU``).
-            precision_hint: what is computed in, where the device can: ``f32``, ``bf16`` or ``f16``
-                (default: OpenVINO decides, by the device; that is ``bf16`` on some processors).
-            threads: how many compute the model (default: OpenVINO decides).
+            precision_hint: the precision to compute in, if the device supports it: ``f32``,
+                ``bf16`` or ``f16`` (default: OpenVINO decides, by the device; that is ``bf16`` on
+                some processors).
+            threads: the number of threads (default: OpenVINO decides).
             cache_dir: a folder for compiled models, from which they load quicker the next time.
             properties: further properties by their names in OpenVINO, such as
                 ``{"DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}``.
@@ -137,7 +138,7 @@ class CompiledModelFromOnnx(BaseLoader):
         name = "the model"
         if isinstance(model, (str, Path)):
             name = model = str(readable_file(model, "Model"))
-        with loadable(model) as source:
+        with loadable_form(model) as source:
             with translate_errors("read", name):
                 read = _read(source)
             outputs = [_output_name(port) for port in read.outputs]
@@ -146,7 +147,7 @@ class CompiledModelFromOnnx(BaseLoader):
             with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
                 if self._float32_tensors:
                     with translate_errors("compile", name):
-                        read = _in_float32(core, read, self._float32_tensors, folder)
+                        read = _model_in_float32(core, read, self._float32_tensors, folder)
                 if not self._fuse:
                     read.add_outputs(_inner_ports(read))
                 with translate_errors("compile", name):
@@ -230,7 +231,7 @@ class _LoweredFacts:
         dtypes = self._facts.compute_dtypes
         lowered: dict[str, str] = {}
         for name, dtype in self._lowered.items():
-            precision = coarsest([dtype, dtypes.get(name, dtypes.get("", ""))])
+            precision = coarsest_type([dtype, dtypes.get(name, dtypes.get("", ""))])
             lowered[name] = dtype if precision is None else precision.name
         return {**dtypes, **lowered}
 
@@ -349,7 +350,7 @@ def _inner_ports(model: Any) -> list[Any]:
     ]
 
 
-def _in_float32(core: Any, model: Any, tensors: Sequence[str], folder: str) -> Any:
+def _model_in_float32(core: Any, model: Any, tensors: Sequence[str], folder: str) -> Any:
     """Return a model with some tensors computed in float32. The setting of an operator can only be
     written in an OpenVINO file.
     """
@@ -386,7 +387,7 @@ class Layer:
     Attributes:
         name: its name there.
         kind: such as ``Convolution``.
-        precision: what it computes in, as OpenVINO calls it.
+        precision: the compute precision, as OpenVINO names it.
         names: the operators that it was made of, by the tensors that they compute, mostly.
         reads: the layers before it.
         output: the name of the output that it is; empty for others.
@@ -447,7 +448,7 @@ def _output_precisions(layers: Sequence[Layer]) -> dict[str, str]:
     for layer in layers:
         before = [visited[name] for name in layer.reads if name in visited]
         own_names = [PRECISIONS[layer.precision]] if layer.is_lowered else []
-        if (precision := coarsest([*before, *own_names])) is not None:
+        if (precision := coarsest_type([*before, *own_names])) is not None:
             visited[layer.name] = precision.name
     return {
         layer.output: visited[layer.name]

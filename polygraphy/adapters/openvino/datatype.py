@@ -50,7 +50,7 @@ def data_type(name: str, native: Any) -> DataTypeEntry:
     entry = OpenvinoDataTypes().from_native(native)
     if entry is None:
         raise BackendError(
-            f"OpenVINO's tensor {name!r} has the type {native.get_type_name()}, which NumPy"
+            f"OpenVINO tensor {name!r} has the type {native.get_type_name()}, which NumPy"
             " arrays cannot hold.",
             backend="openvino",
             hint="Cast it in the model.",
@@ -58,7 +58,7 @@ def data_type(name: str, native: Any) -> DataTypeEntry:
     return entry
 
 
-def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def contiguous_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a contiguous array whose memory a tensor may share: the array itself, or a copy."""
     return np.require(array, requirements=["C", "A", "W"])
 

@@ -36,7 +36,7 @@ class CompiledModelProfiler:
         """Compile the model with performance counters.
 
         Args:
-            source: what the runner was given.
+            source: the argument of the runner.
             make_runner: returns a runner of a loader.
 
         Raises:
@@ -84,7 +84,7 @@ class CompiledModelProfiler:
                 runs = times_of_runs(self._runs, group)
             nodes = collect_nodes(runs)
             if not any(node.time for node in nodes):
-                raise BackendError("OpenVINO counted no time.", backend="openvino")
+                raise BackendError("OpenVINO reported no times.", backend="openvino")
             profiles.append(
                 ExecutionProfile(
                     "",
@@ -127,7 +127,7 @@ def times_of_runs(
     for number, events in enumerate(runs, 1):
         totals.append({(event.name, event.op): event.microseconds * number for event in events})
     of_runs: list[list[NodeEvent]] = []
-    for first, last in _successive(group):
+    for first, last in _consecutive_ranges(group):
         times = {
             key: _block_times([total.get(key, 0.0) for total in totals[first : last + 2]], last + 1)
             for key in totals[last + 1]
@@ -156,7 +156,7 @@ def _block_times(totals: Sequence[float], inaccuracy: float) -> list[float]:
     return times
 
 
-def _successive(numbers: Sequence[int]) -> list[tuple[int, int]]:
+def _consecutive_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Return the first and the last number of each range of consecutive numbers."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:

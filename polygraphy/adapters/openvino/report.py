@@ -47,10 +47,10 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
     """Return the profile in a report, in which inference requests are runs; see the port.
 
     Raises:
-        UsageError: the report contains no executed node.
+        UsageError: the report contains no executed nodes.
         FileError: the report is truncated, or too large.
     """
-    notes = ["The time of the whole model is not in the report."]
+    notes = ["The report does not contain the time of the whole model."]
     with Path(path).open(encoding="utf-8", errors="replace") as stream:
         is_json = stream.read(1) == "{"
         stream.seek(0)
@@ -60,7 +60,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
             tables, is_sorted = _tables_in_text(stream, notes)
     tables = [table for table in tables if any(row.status == _EXECUTED for row in table)]
     if not tables:
-        raise UsageError(f"{path}: the report contains no executed node.")
+        raise UsageError(f"{path}: the report contains no executed nodes.")
     nodes = _nodes_with_times(tables, is_sorted=is_sorted)
     if any(node.name.endswith("...") for node in nodes):
         notes.append("Long names are cut: add -report_type detailed_counters.")

@@ -14,7 +14,7 @@ from polygraphy.adapters.arrays.foreign import as_torch, has_torch, host_copy
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.openvino.compiled import PROCESS, read_facts
-from polygraphy.adapters.openvino.datatype import array_of, contiguous, data_type, tensor_of
+from polygraphy.adapters.openvino.datatype import array_of, contiguous_array, data_type, tensor_of
 from polygraphy.adapters.openvino.errors import translate_errors
 from polygraphy.adapters.openvino.profiling import CompiledModelProfiler
 from polygraphy.adapters.os.signals import cancellable, last_words
@@ -138,7 +138,9 @@ class OpenvinoRunner(BaseRunner):
         watch = self._last_words("ran") if self._may_take_long else nullcontext()
         with watch, translate_errors("run"):
             # Tensors share the memory of these, and do not keep them: they last until it is run.
-            contiguouses = [contiguous(host_copy(name, feed_dict[name])) for name in self._inputs]
+            contiguouses = [
+                contiguous_array(host_copy(name, feed_dict[name])) for name in self._inputs
+            ]
             for array, (index, dtype) in zip(contiguouses, self._inputs.values()):
                 self._request.set_input_tensor(index, tensor_of(array, dtype))
             start = _now()

@@ -76,7 +76,7 @@ class OtherEnvironment:
 
         Args:
             path: of the interpreter, or the folder of a virtual environment.
-            package: what is imported there, which has a ``__version__``.
+            package: the name of a module that has a ``__version__``.
             title: its name.
             program: runs a model. It takes the paths of the model, of the inputs and of the outputs
                 (``.npz``, by position), and the settings of a party as JSON, and prints ``names``

@@ -274,9 +274,9 @@ class StagedFile:
     """A file that is complete before it moves to its path.
 
     Attributes:
-        stream: what it is written to.
-        target: where it belongs, links followed.
-        part: where it is until then; None for a device or a pipe, which is written at once.
+        stream: the stream that is written to.
+        target: the final path, with links resolved.
+        part: the temporary path; None for a device or a pipe, which is written directly.
     """
 
     def __init__(self, stream: IO[Any], target: Path, part: Path | None) -> None:

@@ -239,13 +239,13 @@ def user_frame(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if _is_users(file):
+        if _is_user_file(file):
             place = f" ({Path(file).name}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return place
 
 
-def _is_users(file: str) -> bool:
+def _is_user_file(file: str) -> bool:
     """Return whether a file belongs to the user; a name in angle brackets means code without a
     file."""
     if file.startswith(("<", _OURS, _STANDARD_LIBRARY)):

@@ -78,7 +78,7 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
     missing = [name for name, version in versions.items() if version == "missing"]
     if missing or not versions:
         raise BackendError(
-            f"{path}: Polygraphy cannot run there: {', '.join(missing)} missing.",
+            f"{path}: Polygraphy cannot run there. Missing: {', '.join(missing)}.",
             hint=f"Install it: {interpreter} -m pip install {' '.join(missing)}.",
         )
     return interpreter, variables, versions

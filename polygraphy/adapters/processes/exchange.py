@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from itertools import accumulate
 from typing import Any
 
-from polygraphy.adapters.onnx_common.loadable import loadable
+from polygraphy.adapters.onnx_common.loadable import loadable_form
 
 _HEADER = struct.Struct("<?Q")
 """Whether the parts are in memory, and the number of bytes of their sizes, which follow."""
@@ -44,7 +44,7 @@ class _Pickler(pickle.Pickler):
         """Return how to pickle a model in its serialized form; NotImplemented for other values."""
         if isinstance(value, type) or not hasattr(value, "SerializeToString"):
             return NotImplemented
-        source = self._held.enter_context(loadable(value))
+        source = self._held.enter_context(loadable_form(value))
         if isinstance(source, str):  # More than the format allows.
             return _load_model, (source,)
         return _parse_model, (type(value), pickle.PickleBuffer(source))

@@ -67,7 +67,7 @@ def launch(
     Args:
         job: the job. A command line of this package runs in a fork of its interpreter.
         limits: of time and of memory.
-        device: what it gets as CUDA_VISIBLE_DEVICES.
+        device: the value of CUDA_VISIBLE_DEVICES for it.
         shared: whether others may run beside it.
         preload: the name of the function that returns which modules a command line needs.
     """
@@ -78,13 +78,13 @@ def launch(
     facts = {"schema": 1, "key": job.key, "device": device, "shared": shared}
     facts["machine"] = _machine_facts()
     try:
-        return LaunchedProcess(job, limits, facts, partial(_begin, preload), lock)
+        return LaunchedProcess(job, limits, facts, partial(_begin_job, preload), lock)
     except BaseException:
         lock.release()
         raise
 
 
-def _begin(preload: str, job: Job, device: str | None, output: int, lock: _Lock) -> _Process:
+def _begin_job(preload: str, job: Job, device: str | None, output: int, lock: _Lock) -> _Process:
     """Start the process of a job, which writes to a file and holds another one."""
     variables = dict(job.environment)
     if device is not None:
@@ -275,7 +275,7 @@ class LaunchedProcess:
         pid = self._process.pid
         if now >= self._next_look and pid is not None:
             self._next_look = now + _BETWEEN_LOOKS
-            self._peak = max(self._peak, resident(pid))
+            self._peak = max(self._peak, resident_memory(pid))
             if self._limits.memory is not None and self._peak > self._limits.memory:
                 return self._end(MEMORY)
         return None
@@ -396,11 +396,11 @@ def _load_summary(path: str) -> dict[str, Any] | None:
         return None
 
 
-def resident(pid: int) -> int:
+def resident_memory(pid: int) -> int:
     """Return the resident memory of a process and its descendants in bytes; 0 if the system does
     not report it, as on Windows."""
     if not Path("/proc/self/statm").exists():
-        return _resident_of(pid, _process_table())
+        return _resident_bytes(pid, _process_table())
     total, waiting = 0, [pid]
     while waiting:
         folder = Path(f"/proc/{waiting.pop()}")
@@ -426,7 +426,7 @@ def _process_table() -> list[tuple[int, int, int]]:
         return []
 
 
-def _resident_of(pid: int, table: Sequence[tuple[int, int, int]]) -> int:
+def _resident_bytes(pid: int, table: Sequence[tuple[int, int, int]]) -> int:
     """Return the resident bytes of a process and its descendants."""
     family = {pid}
     while True:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from attrs import evolve
 
-from polygraphy.adapters.processes.launching import resident
+from polygraphy.adapters.processes.launching import resident_memory
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.ports.machine import cores, free_memory, machine_facts
@@ -39,9 +39,9 @@ class LocalPool:
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
         """Run jobs in parallel within the limits, and call `ended` with each job and its record."""
-        if limits.memory and not resident(os.getpid()):
+        if limits.memory and not resident_memory(os.getpid()):
             raise UsageError(
-                "--memory has no effect: this system does not report the memory of a process.",
+                "--memory has no effect: this system does not report the memory use of a process.",
                 hint="Remove it, and lower --jobs instead.",
             )
         devices = _visible_devices()

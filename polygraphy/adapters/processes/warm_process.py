@@ -197,7 +197,7 @@ class WarmProcess:
         try:
             yield
         except (EOFError, ConnectionError) as error:
-            raise self._crash() from error
+            raise self._close_after_crash() from error
         except OSError as error:
             self.close()
             raise BackendError(
@@ -218,7 +218,7 @@ class WarmProcess:
             )
         return receive(self._channel)
 
-    def _crash(self) -> BackendError:
+    def _close_after_crash(self) -> BackendError:
         """Close the process, and return the error that explains how it ended."""
         process = self._process
         assert process is not None

@@ -55,7 +55,7 @@ class OutputFaults:
     """Listens to comparisons and validations.
 
     Attributes:
-        faults: what is written, see `write_faults`.
+        faults: the faults to write, see `write_faults`.
     """
 
     def __init__(self) -> None:

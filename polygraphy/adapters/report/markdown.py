@@ -294,15 +294,17 @@ def junit_of(document: Document) -> str:
             if check.outcome != SKIPPED:
                 about["type"] = check.outcome
             lines = [check.message, *_culprit_texts(document)]
-            _append_element(case, _TAGS[check.outcome], about).text = _writable("\n".join(lines))
-    _append_element(suite, "system-out", {}).text = _writable(document.summary)
+            _append_element(case, _TAGS[check.outcome], about).text = _writable_text(
+                "\n".join(lines)
+            )
+    _append_element(suite, "system-out", {}).text = _writable_text(document.summary)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
 def _element(tag: str, attributes: Mapping[str, object]) -> ET.Element:
     """Return an XML element, without characters that XML forbids."""
-    return ET.Element(tag, {name: _writable(str(value)) for name, value in attributes.items()})
+    return ET.Element(tag, {name: _writable_text(str(value)) for name, value in attributes.items()})
 
 
 def _append_element(parent: ET.Element, tag: str, attributes: Mapping[str, object]) -> ET.Element:
@@ -312,6 +314,6 @@ def _append_element(parent: ET.Element, tag: str, attributes: Mapping[str, objec
     return element
 
 
-def _writable(text: str) -> str:
+def _writable_text(text: str) -> str:
     """Return a text without characters that XML does not allow."""
     return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)

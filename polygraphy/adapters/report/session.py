@@ -35,7 +35,7 @@ from polygraphy.domain.report.document import (
     FileFacts,
     Problem,
     Recorder,
-    plain,
+    as_json_value,
     with_nodes,
 )
 from polygraphy.domain.report.summary import summary_of
@@ -132,7 +132,7 @@ class ReportsRecorder:
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
         """Record the report on data."""
-        self._record_event("data", **plain(report))
+        self._record_event("data", **as_json_value(report))
 
     def accuracy(self, results: AccuracyResults) -> None:
         """Record saved verdicts; comparisons are separate events."""
@@ -149,11 +149,11 @@ class ReportsRecorder:
 
     def profile(self, table: ProfileTable, *, sort: str, rows: int) -> None:
         """Record the table of profiled nodes."""
-        self._record_event("profile", **plain(table), sort=sort, shown=rows)
+        self._record_event("profile", **as_json_value(table), sort=sort, shown=rows)
 
     def sweep(self, outcome: SweepOutcome) -> None:
         """Record the outcome of a sweep."""
-        self._record_event("sweep", **plain(outcome))
+        self._record_event("sweep", **as_json_value(outcome))
 
     # Models.
 
@@ -184,7 +184,7 @@ class ReportsRecorder:
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
         """Record the sparsity of weights."""
-        rows = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
+        rows = [{**as_json_value(weight), "is_sparse": weight.is_sparse} for weight in weights]
         self._record_event("sparsity", path=self._path, weights=rows)
 
     def differences(self, differences: Sequence[Difference]) -> None:
@@ -201,11 +201,13 @@ class ReportsRecorder:
 
     def lint(self, report: LintReport) -> None:
         """Record the findings of a linter."""
-        self._record_event("lint", **plain(report))
+        self._record_event("lint", **as_json_value(report))
 
     def compatibility(self, result: Compatibility) -> None:
         """Record whether a model is compatible with an engine or backend."""
-        self._record_event("compatibility", is_compatible=result.is_compatible, **plain(result))
+        self._record_event(
+            "compatibility", is_compatible=result.is_compatible, **as_json_value(result)
+        )
 
     def page_saved(self, path: str) -> None:
         """Record the path of a saved page."""
@@ -243,7 +245,7 @@ class ReportsRecorder:
 
     def support(self, report: SupportReport) -> None:
         """Record which parts of a model TensorRT supports."""
-        self._record_event("capability", **plain(report))
+        self._record_event("capability", **as_json_value(report))
 
 
 _BINS = 32
@@ -313,8 +315,8 @@ def _surrounding_elements(
     )
     return {
         "start": [*map(int, index[:-2]), *map(int, starts)],
-        "found": plain(np.atleast_2d(np.asarray(array[place], np.float64)).tolist()),
-        "expected": plain(np.atleast_2d(np.asarray(expected[place], np.float64)).tolist()),
+        "found": as_json_value(np.atleast_2d(np.asarray(array[place], np.float64)).tolist()),
+        "expected": as_json_value(np.atleast_2d(np.asarray(expected[place], np.float64)).tolist()),
     }
 
 

@@ -303,12 +303,12 @@ class OptimizeGraph(BaseLoader):
         return graph_from_definition(definition), list(outputs)
 
 
-def frozen_function(function: Any, names: Mapping[str, str] | None = None) -> GraphAndOutputs:
+def freeze_function(function: Any, names: Mapping[str, str] | None = None) -> GraphAndOutputs:
     """Return the graph of a concrete function, with its variables as constants.
 
     Args:
         function: a `ConcreteFunction`.
-        names: what outputs are to be called, by the tensor that the function returns; the tensor's
+        names: the names of the outputs, by the tensor that the function returns; the tensor's
             own name where there is none, or where it is taken.
     """
     # The one way to freeze a function; every converter imports it from here.
@@ -336,7 +336,7 @@ def _has_op(graph: Any, name: str) -> bool:
     return any(op.name == name for op in graph.get_operations())
 
 
-def frozen_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
+def freeze_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
     """Return the part of a session's graph that some outputs need, with its variables as
     constants.
     """

@@ -14,8 +14,8 @@ from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.os.paths import readable_file, translate_os_errors
 from polygraphy.adapters.tensorflow.graphs import (
     final_tensors,
-    frozen_function,
-    frozen_session,
+    freeze_function,
+    freeze_session,
     graph_from_definition,
     input_tensors,
     modify_graph_outputs,
@@ -90,9 +90,9 @@ class GraphFromSavedModel(BaseLoader):
 
         Args:
             path: the folder that holds ``saved_model.pb``.
-            signature: which of its functions is run
+            signature: the name of the function to run
                 (default: ``serving_default``, or else the only one).
-            tags: which of its graphs is loaded
+            tags: the tags of the graph to load
                 (default: the one for serving, or else the only one).
         """
         self._path = path
@@ -116,7 +116,7 @@ class GraphFromSavedModel(BaseLoader):
             model = tf.saved_model.load(str(path), tags=self._tags and list(self._tags))
         function = self._choose_signature(model, path)
         with translate_errors("load", path):
-            return frozen_function(function, _signature_outputs(function))
+            return freeze_function(function, _signature_outputs(function))
 
     def _choose_signature(self, model: Any, path: Path) -> Any:
         """Return the requested signature."""
@@ -200,7 +200,7 @@ class GraphFromCkpt(BaseLoader):
             saver.restore(session, str(prefix))
             helpers = saver.as_saver_def()
             ignored = {op_name(helpers.save_tensor_name), op_name(helpers.filename_tensor_name)}
-            return frozen_session(session, final_tensors(graph, ignored))
+            return freeze_session(session, final_tensors(graph, ignored))
 
     def _prefix(self) -> Path:
         """Return the path of the checkpoint without extension; raise if its graph is missing."""
@@ -264,7 +264,7 @@ class GraphFromKeras(BaseLoader):
         G_LOGGER.progress(f"Loading Keras model: {path.absolute()}")
         if path.suffix == ".keras" and not is_zipfile(path):
             raise ModelError(f"{path} is not a complete Keras file (a zip archive).", path=path)
-        with _version_named(path), translate_errors("load", path):
+        with _name_version_in_errors(path), translate_errors("load", path):
             model = tf.keras.models.load_model(str(path), compile=False)
         if not getattr(model, "inputs", None):
             raise ModelError(
@@ -277,7 +277,7 @@ class GraphFromKeras(BaseLoader):
 
 
 @contextmanager
-def _version_named(path: Path) -> Iterator[None]:
+def _name_version_in_errors(path: Path) -> Iterator[None]:
     """Add the Keras version that wrote the file to errors, if it differs from the installed one."""
     try:
         yield
@@ -315,7 +315,7 @@ def _graph(model: Any) -> GraphAndOutputs:
     signature = [tf.TensorSpec(item.shape, item.dtype, name=item.name) for item in inputs]
     function = tf.function(infer, input_signature=signature).get_concrete_function()
     names = _output_names(model, len(outputs))
-    return frozen_function(function, {t.name: name for t, name in zip(function.outputs, names)})
+    return freeze_function(function, {t.name: name for t, name in zip(function.outputs, names)})
 
 
 def _output_names(model: Any, count: int) -> list[str]:

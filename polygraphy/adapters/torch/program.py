@@ -170,7 +170,7 @@ class Exported:
         """Return the names of the outputs, in the order in which the graph returns them."""
         return [str(name) for name in self._program.graph_signature.user_outputs]
 
-    def unread(self) -> set[str]:
+    def unread_inputs(self) -> set[str]:
         """Return the inputs that no operation reads, which exporters may omit."""
         names = set(self._program.graph_signature.user_inputs)
         return {
@@ -438,7 +438,7 @@ def get_model(loader: Any) -> Any:
             target = loader.symbol()
             if is_model(target):
                 if loader.script.endswith(f":{type(target).__name__}"):
-                    raise UsageError(_about_class(loader))
+                    raise UsageError(_class_hint(loader))
                 return target
         return evaluate(loader)
 
@@ -454,7 +454,7 @@ def _reject_class(loader: InvokeFromScript) -> None:
         for base in statement.bases
     ]
     if any(base.rpartition(".")[2] == "Module" for base in bases):
-        raise UsageError(_about_class(loader))
+        raise UsageError(_class_hint(loader))
 
 
 def _script_statements(path: str) -> list[ast.stmt]:
@@ -466,7 +466,7 @@ def _script_statements(path: str) -> list[ast.stmt]:
         return []
 
 
-def _about_class(loader: InvokeFromScript) -> str:
+def _class_hint(loader: InvokeFromScript) -> str:
     """Return the hint to name a function that returns the model instead of its class."""
     functions = [
         statement.name

@@ -42,7 +42,8 @@ class Recording:
         nodes: in order, each called as the tensor that it makes.
         calls: by its name, what was called.
         frames: by its name, the file and the line of the module.
-        weights: what operations read that none makes, and is no input.
+        weights: tensors that operations read, but that no operation produces and that are no
+            inputs.
     """
 
     nodes: list[Node] = field(factory=list)

@@ -90,8 +90,8 @@ class PytRunner(BaseRunner):
             name: see `BaseRunner`.
             compiled: whether `torch.compile` compiles the model, in the first inference of each
                 shape.
-            device: where the model runs, such as ``cuda`` or ``cuda:1`` (default: where it is).
-                A module is moved there, and one that was passed itself back at the end.
+            device: the device of the model, such as ``cuda`` or ``cuda:1`` (default: its current
+                one). A module is moved there, and one that was passed itself back at the end.
         """
         super().__init__(name=name, prefix="pyt-runner")
         self._model = model

@@ -69,7 +69,7 @@ class TorchProgram:
                 `torch.nn.Module`, which is exported in evaluation mode for the data at hand; or
                 TorchScript, of which only outputs are. Or a function that returns one, or a tuple
                 that begins with one.
-            device: where it runs, such as ``cuda`` or ``cuda:1`` (default: where it is). It is
+            device: its device, such as ``cuda`` or ``cuda:1`` (default: its current one). It is
                 moved there, and back by `close`.
         """
         self._given = model
@@ -218,10 +218,10 @@ class OpenedTorch:
         """Set the opened program, the names of its inputs, and notes.
 
         Args:
-            program: how it is run.
+            program: the way to run it.
             names: by input of the program, that of the model; None where the model has none.
             path: its file.
-            notes: what is to be known of it.
+            notes: notes about it.
             module: the module that it was exported from, where that was given.
         """
         self.notes = notes
@@ -373,7 +373,7 @@ class OpenedTorch:
         names = [self._names[name] or name for name in self._names]
         options: dict[str, Any] = {"dynamo": exporter.dynamo, "opset_version": exporter.opset}
         if self._module is None and exporter.dynamo:
-            dynamo = _dynamo(self._exported, (), options)
+            dynamo = _export_with_dynamo(self._exported, (), options)
             return dynamo, self._export_command(options) if self._path else ""
         sizes = {name: dict(axes) for name, axes in exporter.sizes.items() if axes}
         if sizes and not exporter.dynamo:
@@ -384,7 +384,8 @@ class OpenedTorch:
             if self._module is None:
                 assert self._exported is not None
                 program = self._exported.module()
-                return _older(torch.jit.trace(program, tuple(arrays)), tuple(arrays), options), ""
+                traced = torch.jit.trace(program, tuple(arrays))
+                return _export_older(traced, tuple(arrays), options), ""
             trained = [part for part in self._module.modules() if part.training]
             self._module.eval()
             try:
@@ -394,7 +395,7 @@ class OpenedTorch:
                         for name in names
                     ]
                     options["dynamic_shapes"] = _arrange_by_parameter(self._module, axes)
-                way = _dynamo if exporter.dynamo else _older
+                way = _export_with_dynamo if exporter.dynamo else _export_older
                 make = partial(way, self._module, tuple(arrays), options)
                 if exporter.decides is None:
                     return make(), ""
@@ -480,7 +481,7 @@ class OpenedModule(OpenedTorch):
         args = tuple(self._start_program(feed))
         try:
             with mute_exporters(), disable_fused_attention():
-                return _older(self._module, args)
+                return _export_older(self._module, args)
         finally:
             self._program.stop()
 
@@ -521,20 +522,20 @@ def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) 
     if way is _OLDER:
         example_input_ = program.example_inputs[0]
         with mute_exporters():
-            return _older(torch.jit.trace(program.module(), example_input_), example_input_)
+            return _export_older(torch.jit.trace(program.module(), example_input_), example_input_)
     with mute_exporters():
         quietly = torch.onnx.export(program, verbose=False, **{"dynamo": True, **way})
     return onnx.load_model_from_string(quietly.model_proto.SerializeToString())
 
 
-def _dynamo(program: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+def _export_with_dynamo(program: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """Return the ONNX model that PyTorch's newer exporter creates from a program."""
     with mute_exporters():
         dynamo = torch.onnx.export(program, args, verbose=False, **options)
     return onnx.load_model_from_string(dynamo.model_proto.SerializeToString())
 
 
-def _older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLDER) -> Any:
+def _export_older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLDER) -> Any:
     """Return the ONNX model that PyTorch's older exporter creates from a module."""
     file = io.BytesIO()
     torch.onnx.export(module, args, file, **options)
@@ -607,7 +608,7 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
     named: dict[str, str | None] = {name: name for name in wanted if name in feed}
     names = [name for name in feed if name not in named]
     missing = [name for name in wanted if name not in named]
-    needless = program.unread() if isinstance(program, Exported) else set()
+    needless = program.unread_inputs() if isinstance(program, Exported) else set()
     # What only few fit first: inputs may be in another order.
     for name in sorted(missing, key=lambda name: sum(_fits(feed[x], wanted[name]) for x in names)):
         fitting = (text for text in names if _fits(feed[text], wanted[name]))

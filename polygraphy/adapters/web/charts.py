@@ -74,7 +74,7 @@ def depth_chart(
 
     Args:
         rows: of a comparison.
-        measure: which errors.
+        measure: the error measure.
         anchor: returns the id of the row with a number in the page.
     """
     points = [

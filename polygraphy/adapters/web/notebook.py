@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from polygraphy.adapters.web.page import displayable
+from polygraphy.adapters.web.page import displayable_text
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.output_rows import brief_value
 from polygraphy.domain.accuracy.summarizing import accuracy_in_words, accuracy_records
@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.quantization.listing import list_quantized_tensors, summarize_quantization
-from polygraphy.domain.report.document import plain
+from polygraphy.domain.report.document import as_json_value
 from polygraphy.domain.results.results import RunResults, short_names
 from polygraphy.domain.states.comparing import StepsCompared, step_table, steps_in_words
 from polygraphy.domain.tensors.naming import shorten_text
@@ -68,7 +68,7 @@ def verdicts_html(results: AccuracyResults) -> str:
 
 def _steps_html(steps: StepsCompared) -> str:
     """Return an HTML table with a row for each step, or for several similar steps."""
-    steps_html = plain(steps)
+    steps_html = as_json_value(steps)
     titles, rows = step_table(steps_html)
     return _table(" ".join(steps_in_words(steps_html)), tuple(titles), [tuple(row) for row in rows])
 
@@ -143,7 +143,7 @@ def _table(
     )
     extra = len(rows) - _MOST_ROWS
     table = Markup("<p>{} more</p>").format(extra) if extra > 0 else ""
-    return displayable(
+    return displayable_text(
         Markup(
             "<table><caption>{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table>{}"
         ).format(caption, head, body, table)

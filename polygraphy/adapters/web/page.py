@@ -190,7 +190,7 @@ _MOST_ELEMENTS = 200  # Of a list in an attribute; what is left out is counted.
 _MOST_LETTERS = 2000
 
 
-def document(
+def page_data(
     model: Model,
     drawings: Sequence[GraphDrawing],
     statistics: ModelStatistics,
@@ -202,7 +202,7 @@ def document(
         model: the details to show.
         drawings: its graphs, in the order of `polygraphy.domain.model.drawing.draw`.
         statistics: of its size.
-        errors: what was found about tensors of the main graph, by name.
+        errors: the findings about tensors of the main graph, by name.
     """
     numbers = {id(drawing.graph): number for number, drawing in enumerate(drawings)}
     functions = {
@@ -358,7 +358,7 @@ def model_page(
     errors: Mapping[str, OutputRow] | None = None,
 ) -> str:
     """Return a page with a viewer in JavaScript; see the port."""
-    shown_document = document(model, drawings, statistics, errors)
+    shown_document = page_data(model, drawings, statistics, errors)
     script = "\n".join(_read_asset(name) for name in _SCRIPTS)
     script = f'(() => {{\n"use strict";\n{script}}})();\n'
     style = _read_asset("viewer.css")
@@ -366,7 +366,7 @@ def model_page(
         loader=FileSystemLoader(VIEWER), autoescape=True, undefined=StrictUndefined
     )
     return environment.get_template("page.html.j2").render(
-        title=displayable(shown_document["title"]),
+        title=displayable_text(shown_document["title"]),
         policy=policy_of(script, style),
         style=style,
         script=script,
@@ -385,7 +385,7 @@ def _read_asset(name: str) -> str:
     return (VIEWER / name).read_text(encoding="utf-8")
 
 
-def displayable(text: str) -> str:
+def displayable_text(text: str) -> str:
     """Return a text that UTF-8 can encode: lone surrogates, as in file names, are replaced."""
     return text.encode("utf-8", "replace").decode()
 

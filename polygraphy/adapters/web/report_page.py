@@ -31,7 +31,13 @@ from polygraphy.adapters.web.charts import (
     histogram_chart,
     svg,
 )
-from polygraphy.adapters.web.page import VIEWER, displayable, json_for_script, levels_of, policy_of
+from polygraphy.adapters.web.page import (
+    VIEWER,
+    displayable_text,
+    json_for_script,
+    levels_of,
+    policy_of,
+)
 from polygraphy.adapters.web.times import times_table
 from polygraphy.domain.accuracy.output_rows import (
     Comparison,
@@ -75,7 +81,7 @@ def region_of(
 
     Args:
         model: read with layers.
-        rows: what was found about tensors, by name.
+        rows: the findings about tensors, by name.
         centers: labels of the nodes around which others are drawn, the most important first.
         anchor: returns the id of the row of a tensor in the page.
         most: number of nodes drawn at most.
@@ -267,12 +273,12 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         lstrip_blocks=True,
     )
     environment.filters.update(
-        brief=_brief,
+        brief=_brief_number,
         time=format_time,
         shape=_shape_text,
         words=_words,
         short=partial(shorten_text, most=60),
-        breakable=_breakable,
+        breakable=_breakable_name,
     )
     page = environment.get_template("report.html.j2").render(
         document=document,
@@ -318,7 +324,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
             if result["kind"] not in (_ATTEMPTS, _ERRORS, _PROFILE, _SWEEP, _SAMPLES, _STEPS)
         ],
     )
-    return displayable(page)
+    return displayable_text(page)
 
 
 def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
@@ -353,7 +359,7 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 
 def _cell_texts(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
     """Return the class of the row of a cell, and the texts of its columns."""
-    time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
+    time = "" if row["inference"] is None else _brief_number(row["inference"] * 1000)
     why = [f"{value[0].upper()}{value[1:]}." for value in (*row["changes"], row["known"]) if value]
     if row["state"] != PASSED or row["changes"] or row["is_foreign"]:
         slower = slower_text([SlowerNodes(**value) for value in row["slower_nodes"]])
@@ -365,9 +371,9 @@ def _cell_texts(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
         row["model"],
         row["label"],
         f"{row['state']} (known)" if row["known"] else row["state"],
-        _brief(row["difference"]),
+        _brief_number(row["difference"]),
         f"{time} shared" if time and row["is_shared"] else time,
-        _brief(row["seconds"]),
+        _brief_number(row["seconds"]),
         "" if row["memory"] is None else str(row["memory"] // (1 << 20)),
         " ".join(filter(None, why)),
         f"{folder}/{row['report']}" if row["report"] else "",
@@ -507,12 +513,12 @@ def _text(value: Any) -> str:
     return text if extra <= 0 else f"{text[:_MOST_LETTERS]}\n... {extra:,} more characters"
 
 
-def _brief(value: Any) -> str:
+def _brief_number(value: Any) -> str:
     """Return a number as short text; empty for None."""
     return "" if value is None else brief_value(value)
 
 
-def _breakable(text: str) -> Markup:
+def _breakable_name(text: str) -> Markup:
     """Return a name with positions at which a browser may break lines."""
     return Markup(_BREAKS.sub("<wbr>", escape(text)))
 

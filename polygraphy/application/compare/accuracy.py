@@ -290,13 +290,13 @@ def compare_accuracy(
         add_to_outputs_path: a file that the results were saved to, to which what was found about
             each output is added; None for none.
         save_worst: number of saved outputs, those that exceed their tolerance the most.
-        save_worst_path: where (default: worst.safetensors).
-        save_error_by_depth: where a plot of the differences over the outputs, in the order of the
-            model, is saved; None for no plot.
+        save_worst_path: the path of that file (default: worst.safetensors).
+        save_error_by_depth: the path of a plot of the differences over the outputs, in the order of
+            the model, is saved; None for no plot.
         save_accuracy_path: path for the results, before a check of the stream that failed
             is raised; None for not at all.
-        samples: what the iterations are: then it is reported which samples changed their answer,
-            and the accuracy of each run on those with labels; None for nothing.
+        samples: the samples of the iterations: then it is reported which samples changed their
+            answer, and the accuracy of each run on those with labels; None for nothing.
 
     Raises:
         CheckFailedError: a check that a stream made on the way failed.

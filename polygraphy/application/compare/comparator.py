@@ -69,10 +69,11 @@ class Comparator:
         """Return the outputs of every runner on the same data, or a stream of them.
 
         Args:
-            runners: what to run.
+            runners: the runners to run.
             data_loader: an iterable of feed dictionaries, a callable that makes one, or None for
                 synthetic data (`DataLoader()`).
-            warm_up: how often the first iteration is run beforehand, untimed; not when streaming.
+            warm_up: the number of untimed runs of the first iteration beforehand; not when
+                streaming.
             use_subprocess: whether each runner has a process of its own, so that the others survive
                 its crash; not when streaming.
             subprocess_timeout: time limit in seconds.
@@ -217,9 +218,9 @@ class Comparator:
                 failing.
             check_average: whether the mean of each metric over the iterations is judged, rather
                 than each iteration.
-            add_to_outputs_path: where `run` saved the results to; to a JSON file, what was found
-                about each output is added, as plain values for other readers.
-            save_worst: how many of the outputs that exceed their tolerance the most, or come
+            add_to_outputs_path: the file to which `run` saved the results; to a JSON file, what was
+                found about each output is added, as plain values for other readers.
+            save_worst: the number of outputs that exceed their tolerance the most, or come
                 closest to it, are saved, with the values of both sides; they are held in memory
                 until then.
             save_worst_path: the file that they are saved to (default: ``worst.safetensors``).
@@ -228,7 +229,7 @@ class Comparator:
             save_accuracy_path: a file for the results. Saving what is returned does the same, but
                 for a stream that `validate` checks: where an output is invalid, nothing is
                 returned.
-            samples: what the iterations are: then it is reported which samples changed their
+            samples: the samples of the iterations: then it is reported which samples changed their
                 answer, and the accuracy of each run on those with labels.
 
         Raises:

@@ -34,8 +34,8 @@ def compare_saved(
     the reference holds a single run, all are compared with that one.
 
     Args:
-        reference: what is expected; relative differences are of the magnitude of its values.
-        candidate: what is compared with it.
+        reference: the expected values; relative differences are relative to their magnitude.
+        candidate: the values compared with them.
         compare_func: a comparison function, or several, all of which must pass
             (default: `SimpleCompareFunc()`).
         fail_fast: whether to stop after the first iteration that fails.
@@ -164,8 +164,8 @@ def check_accuracy(
         path: a file of accuracy results.
         rtol: the largest tolerable relative difference, for all outputs or per output.
         atol: the largest tolerable absolute difference, in the same form.
-        check_error_stat: what is checked: ``max``, ``mean``, ``median`` or ``quantile``, or several
-            of them; ``elemwise`` needs the arrays, which are not saved.
+        check_error_stat: the statistic to check: ``max``, ``mean``, ``median`` or ``quantile``, or
+            several of them; ``elemwise`` needs the arrays, which are not saved.
         thresholds: by name of a comparison function (``l2``, ``psnr``, ...) what its metric is held
             to, for all outputs or per output.
         functions: the comparison functions (``simple``, ``l2``, ``distance_metrics``, ...) whose

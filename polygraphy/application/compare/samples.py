@@ -55,7 +55,7 @@ class Samples:
         """
         listed = [paths] if isinstance(paths, str) else list(paths)
         if not listed:
-            raise UsageError("There are no samples: set a path of data.")
+            raise UsageError("There are no samples: load data from a path.")
         files_by_path = {path: sample_files(path) for path in listed}
         self.names: list[str] | None = None
         if all(files is not None for files in files_by_path.values()):

@@ -75,7 +75,7 @@ def verify(
     for name, meta in then.items():  # The edited model may have fixed some dimensions.
         if name in metadata:
             metadata.add(name, metadata[name].dtype, meta.shape)
-    function = _as_of_verification(compare_func)
+    function = _with_threshold_origin(compare_func)
     pair = _Pair(original, edited, then, resolve(NarrowModels).rounding_emulator(edited))
     feeds: Iterable[Mapping[str, Any]] | None = None
     if pair.compute is not None and _is_auto(function):
@@ -97,12 +97,12 @@ def _is_auto(compare_func: Any) -> bool:
     return isinstance(compare_func, SimpleCompareFunc) and compare_func.is_auto("")
 
 
-def _as_of_verification(compare_func: Any) -> Any:
+def _with_threshold_origin(compare_func: Any) -> Any:
     """Return a comparison function whose results state where default thresholds come from."""
     if not isinstance(compare_func, PairwiseCompareFunc):
         return compare_func
     named = copy(compare_func)
-    named.given_by = "that of the verification"
+    named.given_by = "default of the verification"
     return named
 
 
@@ -139,7 +139,9 @@ class _Pair:
             )
         return values
 
-    def _rough(self, feed_dict: Mapping[str, Any], dtype: str) -> Sequence[Mapping[str, Any]]:
+    def _rough_outputs(
+        self, feed_dict: Mapping[str, Any], dtype: str
+    ) -> Sequence[Mapping[str, Any]]:
         """Return outputs of the original model with perturbed rounding."""
         try:
             return resolve(NarrowModels).roughly(self.original, dtype)(feed_dict)
@@ -164,7 +166,7 @@ class _Pair:
                 chosen = {name: values[name] for name in outputs}
                 result = IterationResult(chosen, runner_name=runner, facts=fact)
                 if self.compute is None:
-                    result.rough = partial(self._rough, feed_dict)
+                    result.rough = partial(self._rough_outputs, feed_dict)
                 runs.append((runner, [result]))
             yield runs
 
@@ -223,7 +225,7 @@ class _HalfComparison(PairwiseCompareFunc):
 
     def thresholds_for(self, output_name: str) -> Any:
         """Return the tolerance of an output, as a share of its size."""
-        return SimpleCompareFunc(rtol=self._tolerance.usual, atol=0).tolerance_for(output_name)
+        return SimpleCompareFunc(rtol=self._tolerance.usual_rtol, atol=0).tolerance_for(output_name)
 
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult

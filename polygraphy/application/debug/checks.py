@@ -67,7 +67,7 @@ class CheckCommand:
             hide_fail_output: whether it is not shown when it fails, whatever the verbosity is.
             timeout: time limit in seconds; then it is stopped, as if it had ended with
                 exit code 124.
-            runs: how often it is run as long as it passes: for failures that come and go.
+            runs: the number of runs as long as it passes: for intermittent failures.
 
         Raises:
             UsageError: the command is empty, a regular expression is none, or codes exclude each
@@ -111,7 +111,7 @@ class CheckCommand:
         """Start the command without waiting; several may run in parallel.
 
         Args:
-            folder: where it runs (default: the current folder).
+            folder: its working directory (default: the current folder).
             places: texts in the command that are replaced, such as paths.
             afresh: whether a command of this package, too, gets an interpreter of its own.
 
@@ -159,8 +159,8 @@ class CheckCommand:
         """Return the answer for a finished command.
 
         Args:
-            finished: how it ended.
-            outputs: which outputs failed, see `Failure`.
+            finished: the finished process.
+            outputs: the failed outputs, see `Failure`.
 
         Raises:
             UsageError: it never worked.
@@ -181,7 +181,7 @@ class CheckCommand:
             show(f"---- Output of the check ----\n{finished.output.rstrip()}")
         G_LOGGER.verbose(f"The check {self._ending(finished)}")
         if outcome is Outcome.BAD and self._may_be_others:
-            self._compare(finished.code)
+            self._warn_of_other_code(finished.code)
         return Checked(outcome, reason, finished.output)
 
     def _stop_or_unresolved(self, finished: Finished) -> Checked:
@@ -208,7 +208,7 @@ class CheckCommand:
             self._first = failure
         return not failure.is_like(self._first)
 
-    def _compare(self, code: int) -> None:
+    def _warn_of_other_code(self, code: int) -> None:
         """Log, once, that a failure has a different exit code than the first one."""
         if code in self._failed_with:
             return

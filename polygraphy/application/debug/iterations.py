@@ -85,8 +85,8 @@ class Iterations:
     """Creates and checks artifacts repeatedly, and records the results.
 
     Attributes:
-        counts: how many iterations had each outcome.
-        unmade: why nothing could be made, for each iteration in which that was so.
+        counts: the number of iterations with each outcome.
+        unmade: the reasons of iterations in which nothing could be created.
         seconds: duration in seconds.
     """
 
@@ -115,7 +115,7 @@ class Iterations:
             keep_artifact: whether it is left there instead.
             artifacts: files and folders, those that the check makes among them, that are moved into
                 a folder ``good`` or ``bad`` after each iteration.
-            artifacts_dir: where these folders are.
+            artifacts_dir: the parent of these folders.
             numbered: files of which a copy is kept after each iteration, with its number in front
                 of the extension: ``replay.0.json``.
             results: files that are written when the search is over: that they can be is made sure
@@ -127,7 +127,7 @@ class Iterations:
                 ``_skip_current`` in the name, is a file in which the iteration that is under way
                 has failed: to go on with after a crash.
             logs: a folder, in which what each check writes is kept: ``00.log`` and so on.
-            jobs: how many checks run side by side at most, of searches that know ahead what they
+            jobs: the largest number of parallel checks, in searches that know ahead what they
                 may ask. Each has a folder of its own, with links to all that is in the current one.
 
         Raises:
@@ -185,10 +185,10 @@ class Iterations:
         Args:
             make: makes it, at the path of the artifact (default: nothing is made).
             suffix: the name of the search, where there are several: each counts from 0.
-            state: what is checked, in plain values, to know it by in a replay.
+            state: the checked state in plain values, which identifies it in a replay.
             remaining: about how many more iterations there will be, if that is known.
             unmade: the answer if it cannot be made.
-            key: what it is known by among candidates.
+            key: its key among candidates.
             ahead: returns up to so many candidates, of which one is likely to be next: where there
                 are several jobs, their checks start now.
 
@@ -231,7 +231,7 @@ class Iterations:
         self._replay[replay_key] = self._record(checked, number, state)
         self._save_replay(self._replay, self._save)
         seconds = time.perf_counter() - start
-        self._book(checked, state, replay_key, seconds)
+        self._report_iteration(checked, state, replay_key, seconds)
         G_LOGGER.verbose(f"{_WORDS[checked.outcome]} | {title} | Duration {seconds:.3f}s")
         return checked.outcome
 
@@ -399,7 +399,9 @@ class Iterations:
         checked = optional_method(self._check, AskUser.check)
         return Checked(self._check()) if checked is None else checked()
 
-    def _book(self, found: Checked, state: Mapping[str, Any], key: str, seconds: float) -> None:
+    def _report_iteration(
+        self, found: Checked, state: Mapping[str, Any], key: str, seconds: float
+    ) -> None:
         """Count, show, save and report an iteration."""
         number = self.count
         self._log(f"{number:02}", found)
@@ -488,7 +490,7 @@ def repeat(
     outcome.
 
     Args:
-        iterations: what is checked, and what is kept of it.
+        iterations: the iterations of checks.
         until: a number of iterations, ``good`` or ``bad``.
         make: makes what is checked, at a path; what cannot be made has failed.
 
@@ -508,14 +510,14 @@ def repeat(
         remaining_index = until - iterations.count - 1 if isinstance(until, int) else None
         outcome = iterations.run(make, remaining=remaining_index)
         is_last = until in (iterations.count, outcome.value)
-        _check_that_some_are_made(iterations, is_last=is_last)
+        _require_artifacts(iterations, is_last=is_last)
         if is_last:
             break
     iterations.finish()
     return dict(iterations.counts)
 
 
-def _check_that_some_are_made(iterations: Iterations, *, is_last: bool) -> None:
+def _require_artifacts(iterations: Iterations, *, is_last: bool) -> None:
     """Raise the error that prevented every artifact from being created."""
     unmade = iterations.unmade
     if not unmade or len(unmade) < iterations.count:
@@ -543,7 +545,7 @@ class Rows:
     """The table of iterations; each row is logged when its iteration ends.
 
     Attributes:
-        left_out: how many rows are not shown.
+        left_out: the number of rows that are not shown.
     """
 
     def __init__(self) -> None:
@@ -565,10 +567,10 @@ class Rows:
 
         Args:
             number: their number before.
-            state: what was checked.
+            state: the checked state.
             outcome: the answer.
             seconds: duration in seconds.
-            reason: why, in a few words; may be empty.
+            reason: the reason in a few words; may be empty.
         """
         size = self._size(state)
         if not self._is_shown(outcome, size):

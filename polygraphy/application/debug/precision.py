@@ -140,12 +140,12 @@ def find_nodes_to_keep(
 
     Args:
         model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
-        path: where the model is, for that command.
+        path: the path of the model, for that command.
         dtype: ``fp16`` or ``bf16``.
         iterations: checks each cast model (default: it is computed with rounding at every operator,
             and its outputs compared with those in float32).
         data_loader: source of the input data; see `try_half_precision`.
-        rtol: how far outputs may be off where there are no `iterations`.
+        rtol: the relative tolerance of outputs without `iterations`.
         atol: the same absolutely.
 
     Returns:

@@ -86,7 +86,7 @@ class Parts:
             search: a pure function of what answers its questions.
             part: returns the part that a question is about.
             suffix: the name of the search.
-            total: how many nodes it searches, where that tells how many checks there are.
+            total: the number of nodes it searches, if that determines the number of checks.
         """
         answers: dict[Any, Outcome] = {}
 
@@ -256,8 +256,8 @@ class Reduction:
         nodes: the names of the nodes of `bad`.
         feed: the values that the inputs of `bad` have when the whole model is run, if they are
             saved for the check.
-        save_inputs: where that is.
-        others: what else fails on its own, if that was looked for.
+        save_inputs: the path of that file.
+        others: the other parts that fail alone, if they were searched.
     """
 
     bad: Any
@@ -319,7 +319,7 @@ def reduce_model(
         data_loader: the data with which the model is run (default: generated). Of several, the
             first are used with which the model fails, where `save_inputs` hands them to the check;
             else the first.
-        save_inputs: where the values of the inputs of each part are written before it is checked,
+        save_inputs: the path to which the inputs of each part are written before it is checked,
             and in the end those of the result, for the check to load.
         find_all: whether the rest of the model, without the nodes that were found, is searched as
             well, until it passes.
@@ -361,9 +361,9 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
     """Run the check on the reduced model as saved, in a new process; raise if it does not fail.
 
     Args:
-        reduction: what was found.
+        reduction: the findings.
         iterations: with which that was.
-        path: where the part is.
+        path: the path of the part.
 
     Raises:
         InconclusiveError: it does not fail like the whole model.
@@ -533,10 +533,10 @@ def _remaining_model(parts: Parts, part: Part) -> tuple[Any, Mapping[str, Any] |
     except PolygraphyException as error:
         G_LOGGER.warning(f"The rest of the model cannot be searched: {error}")
         return None
-    return model, {name: _finite(array) for name, array in feed.items()}
+    return model, {name: _replace_non_finite(array) for name, array in feed.items()}
 
 
-def _finite(array: Any) -> Any:
+def _replace_non_finite(array: Any) -> Any:
     """Return an array with NaN and infinities replaced by 0."""
     return np.where(np.isfinite(array), array, 0).astype(array.dtype) if is_float(array) else array
 

@@ -28,7 +28,7 @@ class Place:
 
     Attributes:
         folder: the folder; None for the current one.
-        files: where the files are that each check has for itself, by their paths otherwise.
+        files: the paths of the files private to each check, by their original paths.
     """
 
     folder: str | None = None
@@ -58,8 +58,8 @@ class Places:
 
         Args:
             folder: in which they are made, when they are needed.
-            count: how many.
-            files: what each check has for itself.
+            count: the number of checks.
+            files: the files private to each check.
         """
         self._folder = folder
         self._files = list(files)
@@ -111,9 +111,9 @@ class Started:
     """A created artifact with its running check.
 
     Attributes:
-        place: where it is.
+        place: its location.
         running: its check; None where a user is asked.
-        error: why it could not be made.
+        error: the reason why it could not be created.
     """
 
     place: Place

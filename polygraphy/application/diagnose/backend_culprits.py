@@ -49,7 +49,7 @@ def culprit_at(
     Args:
         case: the model, the backends and the data to diagnose.
         party: the backend.
-        place: where it differs.
+        place: the location of the difference.
         trace: the expected tensors.
         likely_rewrites: rewrites that are tried before all others; names of several that belong
             together are joined by ``+``.
@@ -95,7 +95,7 @@ def prove_remedies(
 
     Args:
         case: the model, the backends and the data to diagnose.
-        culprits: who is to blame.
+        culprits: the culprits.
         pairs: all input sets with the correct outputs; sets with wrong outputs come first.
     """
     remedies = []
@@ -172,9 +172,9 @@ def _remaining_error(
         values = compute(feed)
     except REFUSALS:
         return None
-    differing = case.differing(values, expected)
+    differing = case.find_deviations(values, expected)
     if differing:
-        differing = case.differing(values, expected, rounding_noise(compute, feed, values))
+        differing = case.find_deviations(values, expected, rounding_noise(compute, feed, values))
     if any(
         difference.relative > LARGE and difference.share >= 0.01
         for difference in differing.values()
@@ -189,9 +189,9 @@ class Experiment:
     """A part of a model, or the whole model, that a backend computes incorrectly.
 
     Attributes:
-        wrong: how wrong it is without some rewrites.
+        wrong: the error without some rewrites.
         nodes: number of its nodes.
-        before: how wrong it is with all.
+        before: the error with all rewrites.
     """
 
     wrong: Wrong

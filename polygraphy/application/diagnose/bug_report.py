@@ -68,10 +68,10 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
     """Save a reproducer and a bug report for the first culprit whose backend is at fault.
 
     Args:
-        case: what was diagnosed.
-        result: what was found out.
+        case: the diagnosed case.
+        result: the diagnosis.
         folder: path for the culprit as a model; None for nowhere.
-        issue: where the text of a bug report is written, ``-`` for standard output; None for
+        issue: the file for the text of a bug report, ``-`` for standard output; None for
             nowhere.
 
     Raises:

@@ -89,7 +89,7 @@ class _Log:
     Attributes:
         attempts: the steps that were taken.
         curves: the errors of tensors that were measured.
-        evidence: what was compared of what was asked.
+        evidence: the evidence: the requested comparisons and those that were made.
     """
 
     attempts: list[Attempt] = field(factory=list)
@@ -102,11 +102,11 @@ class _Memo:
     """Results that are computed once for a form of the model; only `Case` writes it.
 
     Attributes:
-        loaded: what backends have loaded, with the model and the backend, by their identities.
-        facts: what the outputs of a model are, with the model.
+        loaded: the models that backends have loaded, by the identities of model and backend.
+        facts: the facts about the outputs of a model, with the model.
         moved: the data for which outputs were last computed as rounding to a type may move them,
             that type, and these.
-        nbytes: how many bytes all tensors may take at a time; None before that is asked for.
+        nbytes: the limit in bytes of all tensors at a time; None before it is asked for.
     """
 
     loaded: dict[tuple[Any, ...], tuple[Compute, Any, SuspectedParty]] = field(factory=dict)
@@ -122,11 +122,11 @@ class Case:
 
     Attributes:
         model: the model, taken apart; branches of If nodes may stand in their place.
-        path: where it is, for command lines.
-        parties: who may be at fault.
-        reports: who shows the steps.
-        budget: how many bytes all tensors may take at a time, where that is given.
-        lowered: how operators on float32 tensors are computed, if not in float32.
+        path: its path, for command lines.
+        parties: the parties that may be at fault.
+        reports: the reports that show the steps.
+        budget: the limit in bytes of all tensors at a time, if given.
+        lowered: the precision of operators on float32 tensors, if not float32.
         whole: the model before branches stood in the place of If nodes.
         data_options: options of the command line that create the data on which something is wrong.
         feed: the data on which something is wrong, or else the first.
@@ -158,13 +158,13 @@ class Case:
     _log: _Log = field(factory=_Log, kw_only=True)
     _memo: _Memo = field(factory=_Memo, kw_only=True)
 
-    def of(self, model: OpenModel, lowered: ComputePrecision | None = None) -> Case:
+    def with_model(self, model: OpenModel, lowered: ComputePrecision | None = None) -> Case:
         """Return a case for another form of the model; its steps are listed with those of this
         case.
 
         Args:
             model: the form.
-            lowered: how operators on float32 tensors are computed in it, if not in float32.
+            lowered: the precision of its operators on float32 tensors, if not float32.
         """
         return Case(
             model,
@@ -345,7 +345,7 @@ class Case:
             self._memo.moved = moved
         return moved[2]
 
-    def differing(
+    def find_deviations(
         self, values: Values, expected: Values, noise: Mapping[str, Any] | None = None
     ) -> dict[str, Deviation]:
         """Return, by output, the deviations that rounding does not explain."""

@@ -24,8 +24,8 @@ from polygraphy.domain.diagnosis.exported import (
     same_tensors,
     same_weight,
     stack_weights,
+    tensors_without_counterpart,
     weight_relation,
-    without_counterpart,
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.variants import Variant
@@ -64,8 +64,8 @@ class Counterparts:
     """The tensors of a model and of its program on the same data.
 
     Attributes:
-        own: what the party makes of the model, by tensor.
-        theirs: what the operations of the program make, by operation.
+        own: the tensors of the model as the party computes them, by name.
+        theirs: the results of the program's operations, by operation.
         pairs: by tensor of the model the operation of the program that makes the same.
         saved: by tensor of the model what the program has for it; and, by a name of its own, what
             only the program has.
@@ -78,7 +78,7 @@ class Counterparts:
             case: the model, of which the first party makes the tensors.
             program: the program that the model was exported from.
             feed: the data.
-            expected: what the program returns, by the outputs of the model.
+            expected: the return values of the program, by the outputs of the model.
         """
         self._case = case
         self._program = program
@@ -174,8 +174,10 @@ class Counterparts:
     def _diverging_pairs(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of corresponding tensors with different values, the likeliest first."""
         nodes = self._case.model.nodes
-        unpaired = without_counterpart(nodes, self.pairs.keys())
-        unpaired_reference = without_counterpart(self._program.nodes, set(self.pairs.values()))
+        unpaired = tensors_without_counterpart(nodes, self.pairs.keys())
+        unpaired_reference = tensors_without_counterpart(
+            self._program.nodes, set(self.pairs.values())
+        )
         names = {name for node in nodes if node.reads for name in node.makes}
         tried = 0
         for name in unpaired:
@@ -229,14 +231,14 @@ class Counterparts:
         try:
             part = cut_part(self._case.model, chosen[:most], values)
             return trace_tensors(
-                self._case.of(open_model(part.model)), self._party, part.feed
+                self._case.with_model(open_model(part.model)), self._party, part.feed
             ).values
         except (*REFUSALS, ValueError):
             return {}
 
     def differing_outputs(self, values: Values) -> list[str]:
         """Return the outputs with differences beyond accumulated rounding."""
-        differing = self._case.differing(values, self._expected)
+        differing = self._case.find_deviations(values, self._expected)
         if differing and rounding_accumulates(
             self._case, [self._feed], {0: [values], 1: [self._expected]}
         ):
@@ -281,11 +283,11 @@ class OtherWeights:
     """Weights that differ from the program's.
 
     Attributes:
-        values: what they should be, by their names in the model.
+        values: the expected values, by their names in the model.
         readers: the positions of the nodes that read them.
-        operation: what reads them in the program; None where they are a number that an exporter
-            wrote.
-        facts: what they are.
+        operation: the operation of the program that reads them; None if they are a number that an
+            exporter wrote.
+        facts: the facts about them.
         is_as_held: whether one of them is, as it stands, a weight that the program reads there.
     """
 
@@ -304,9 +306,9 @@ class Place:
         nodes: those of the model.
         region: the positions of these that do.
         part: a model of them, with what they read.
-        own: what all nodes make, by tensor.
+        own: the outputs of all nodes, by tensor.
         tensor: their outputs.
-        values: what that is, and what it should be.
+        values: the computed and the expected values.
         done: the operations, the last first.
     """
 
@@ -330,10 +332,10 @@ def other_weights(
     """Return the incorrect weights that explain the entire difference; None if there are none.
 
     Args:
-        place: where.
+        place: the location.
         side: the model.
         program: the program that the model was exported from.
-        party: who computes.
+        party: the computing party.
         numbers: whether a number that the exporter wrote may be another one.
     """
     value = place.values[1]

@@ -47,8 +47,8 @@ def choose_feeds(
 
     Args:
         model: the model.
-        data_loader: where they come from (default: they are made up).
-        inputs: what made-up data are like instead of the inputs of the model.
+        data_loader: the source of the data (default: generated data).
+        inputs: the shapes and types of generated data, instead of those of the model.
         fits: whether so many of those that were given may be used (default: all), the last of
             which is left out otherwise.
         is_varied: whether made-up data are of several seeds and signs where nothing else was asked.
@@ -199,7 +199,7 @@ def _memory_check(
     Args:
         room: the bytes of memory that there are.
         leave_out: gets what was asked for and is not used, in words.
-        remedy: what gives more room.
+        remedy: the advice on how to get more memory.
     """
 
     def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:

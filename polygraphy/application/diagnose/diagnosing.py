@@ -114,7 +114,7 @@ def diagnose(
             exporter.
         save_culprit: a folder for the first culprit as a model of its own, with inputs and right
             outputs as onnx's backend tests have them, and a program that shows the failure.
-        issue: where the text of a bug report is written; ``-`` is standard output.
+        issue: the file for the text of a bug report; ``-`` is standard output.
         environments: interpreters, or folders of virtual environments, with other versions of the
             backend at fault, in which the model is run to find out which are right; of a backend
             alone, the versions that it is compared with.

@@ -38,10 +38,10 @@ class SavedRun:
     """The saved results of one run.
 
     Attributes:
-        name: where they are from, in words.
+        name: their origin, in words.
         sets: one mapping from tensors to arrays for each input set.
-        more: how many sets there are besides, for which there are no data.
-        kind: what they are results of, in words.
+        more: the number of further sets, which have no input data.
+        kind: the kind of results, in words.
         is_traced: whether a program computed them just now, from the same data.
         marked_outputs: one mapping for each input set, of outputs that were computed together with
             the other tensors, where the saved ones come from a run of the unmodified model.
@@ -66,9 +66,9 @@ class Fitted:
             replaced by that where only outputs were saved.
         common: the tensors that were saved.
         inner: those of them that are no outputs.
-        missing: which outputs were not saved, or of which input sets, in words.
-        renamed: what was taken for what, where other names were saved.
-        lost: how much was replaced; empty if nothing was.
+        missing: the outputs or input sets that were not saved, in words.
+        renamed: the assumed correspondence if other names were saved.
+        lost: the amount replaced; empty if nothing was.
     """
 
     sets: list[Values]
@@ -81,9 +81,9 @@ class Fitted:
     @property
     def is_proof(self) -> bool:
         """Return whether a match with these results proves anything."""
-        return not self.lost and len(self._constant()) < len(self.common)
+        return not self.lost and len(self._constant_outputs()) < len(self.common)
 
-    def _constant(self) -> list[str]:
+    def _constant_outputs(self) -> list[str]:
         """Return the names of the common outputs that are constant in all sets."""
         return constant_outputs(self.sets, self.common)
 
@@ -103,7 +103,7 @@ class Fitted:
         """Return why a match, or a difference, proves little; empty if it is conclusive."""
         if self.lost:
             return reasons.not_finite(self.lost, differs)
-        constant = self._constant()
+        constant = self._constant_outputs()
         # Intermediate tensors are often constant, such as a first state.
         if doubtful := [name for name in constant if name not in self.inner] or (
             [] if self.is_proof else constant
@@ -238,7 +238,7 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
     Args:
         paths: files or folders.
         most: number of input sets.
-        budget: how many bytes they may take (default: any number).
+        budget: the limit in bytes (default: none).
 
     Raises:
         FileError: a file is missing, damaged, or holds something else.

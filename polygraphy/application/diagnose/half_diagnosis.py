@@ -38,7 +38,7 @@ def diagnose_half(
         model: its path, an ``onnx.ModelProto``, or a loader that makes one.
         dtype: ``fp16`` or ``bf16``.
         data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
-        rtol: how far outputs may be off; see `try_half_precision`.
+        rtol: the relative tolerance of outputs; see `try_half_precision`.
         atol: the same absolutely.
         parties: backends in which it is tried as well, where it works with rounding at every
             operator.

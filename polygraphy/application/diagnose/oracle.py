@@ -70,7 +70,7 @@ class Oracle:
     """The expected tensors for each input set, by the names of the model.
 
     Attributes:
-        name: where they come from, in words.
+        name: their origin, in words.
         sets: the expected tensors by name, for each input set; those of the last may be missing.
         left_out: requested tensors that are missing, in words.
     """
@@ -79,9 +79,9 @@ class Oracle:
     sets: Sequence[Values]
     left_out: Sequence[str] = ()
 
-    def beside(self, case: Case, values: Sequence[Values]) -> Compared:
+    def compare(self, case: Case, values: Sequence[Values]) -> Compared:
         """Return the comparison of a backend's outputs with the oracle."""
-        return Compared([case.differing(*pair) for pair in zip(values, self.sets)])
+        return Compared([case.find_deviations(*pair) for pair in zip(values, self.sets)])
 
 
 @frozen
@@ -98,7 +98,11 @@ class Compared:
     @property
     def number(self) -> int:
         """Return the number of the input set with the largest difference."""
-        return max(range(len(self.sets)), key=lambda number: _size(self.sets[number]), default=0)
+        return max(
+            range(len(self.sets)),
+            key=lambda number: _largest_deviation(self.sets[number]),
+            default=0,
+        )
 
     @property
     def differences(self) -> Differing:
@@ -108,20 +112,20 @@ class Compared:
     @property
     def most(self) -> float:
         """Return the largest relative error for that input set."""
-        return _size(self.differences)
+        return _largest_deviation(self.differences)
 
     @property
     def names(self) -> set[str]:
         """Return the names of tensors that differ for any input set."""
         return {name for deviations in self.sets for name in deviations}
 
-    def worse(self, other_loss: Compared) -> Compared:
+    def merge_worst(self, other_loss: Compared) -> Compared:
         """Return, for each input set, the larger difference of two comparisons on the same data."""
         pairs = zip(self.sets, other_loss.sets)
-        return Compared([max(pair, key=_size) for pair in pairs])
+        return Compared([max(pair, key=_largest_deviation) for pair in pairs])
 
 
-def _size(found: Differing) -> float:
+def _largest_deviation(found: Differing) -> float:
     """Return the largest relative deviation; -1 if there is none."""
     return max((each.relative for each in found.values()), default=-1.0)
 

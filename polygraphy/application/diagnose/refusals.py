@@ -55,7 +55,7 @@ def diagnose_refusals(
     Args:
         case: the model, the backends and the data to diagnose.
         third: the backend that computes the expected results.
-        refusals: what parties said, by their positions.
+        refusals: the messages of parties, by their positions.
         feed: the data on which they did.
         others: further data, on which a remedy has to work as well.
 
@@ -145,9 +145,9 @@ def find_refused_nodes(
 
     Args:
         case: the model, the backends and the data to diagnose.
-        party: who refuses it.
-        known: what another one computed.
-        message: what the party said.
+        party: the party that rejects it.
+        known: the outputs of another party.
+        message: the message of the party.
         others: further data, on which a remedy has to work as well.
     """
     refused_nodes = known.held
@@ -202,9 +202,9 @@ def _part_refusal_culprit(
 
     Args:
         case: the model, the backends and the data to diagnose.
-        party: who refuses them.
-        trace: what another one computed.
-        message: what the party said.
+        party: the party that rejects them.
+        trace: the outputs of another party.
+        message: the message of the party.
         chosen: the nodes, by position.
         part: the part that they are; None if its inputs are not known.
         plain: whether the party runs that with nothing rewritten.

@@ -58,7 +58,9 @@ def rounding_accumulates(
     excesses: list[tuple[int, tuple[str, int], Rounding, float]] = []
     for number in range(len(feeds)):
         for other_outputs in other_items:
-            for name, difference in case.differing(first[number], other_outputs[number]).items():
+            for name, difference in case.find_deviations(
+                first[number], other_outputs[number]
+            ).items():
                 rounding = case.rounding(name, first[number][name], other_outputs[number][name])
                 if rounding is None or difference.excess > rounding.most:
                     return False
@@ -106,7 +108,7 @@ def with_acceptance(
         compute_dtype(case.facts, name)
         for values, expected in pairs
         for value, expected_values in zip(values, expected)
-        for name in case.differing(value, expected_values)
+        for name in case.find_deviations(value, expected_values)
     }
     dtype = types.pop() if len(types) == 1 else None
     if dtype is None or dtype in (*WIDE, *HALF):
@@ -138,7 +140,7 @@ def rounding_explains(
             quantized; else they may hide that a backend computes something else.
     """
     for feed, value, expected_values in zip(feeds, values, expected):
-        for name in case.differing(value, expected_values):
+        for name in case.find_deviations(value, expected_values):
             rounding = _compute_type_rounding(case, name, value[name], expected_values[name])
             if rounding is None or not (by_steps or rounding.dtype in (*WIDE, *HALF)):
                 return False

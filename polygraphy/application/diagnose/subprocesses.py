@@ -262,7 +262,7 @@ def isolate(
     """
     may_fork = is_fork_safe() and not uses_device
     return [
-        _warm(party) if (party.rewrites and not may_fork) or _lacks_fork(party) else party
+        _warm_party(party) if (party.rewrites and not may_fork) or _lacks_fork(party) else party
         for party in parties
     ]
 
@@ -272,7 +272,7 @@ def _lacks_fork(party: SuspectedParty) -> bool:
     return not getattr(party, "survives_fork", True)
 
 
-def _warm(party: Any) -> Any:
+def _warm_party(party: Any) -> Any:
     """Return a party in a persistent process; the party itself if that fails."""
     try:
         with foreign_errors():  # Pickling a class of a script may raise anything.
@@ -301,7 +301,7 @@ def run_in_subprocess(
     """Return the result of a function, called in a subprocess if the system can fork.
 
     Args:
-        function: what to call.
+        function: the function to call.
         who: the party that it calls, or its name.
         timeout: time limit in seconds.
         is_silent: whether what it writes to standard error is of no interest.
@@ -356,10 +356,10 @@ def try_in_subprocess(
     hangs.
 
     Args:
-        function: what to call.
+        function: the function to call.
         who: the party that it calls, or its name.
         usual: a run that is known to end.
-        runs: how many runs the function takes.
+        runs: the number of runs that the function needs.
     """
     try:
         return _run_unless_it_hangs(function, party, usual, runs)
@@ -377,7 +377,7 @@ def filter_in_subprocess(
     not correct.
 
     Args:
-        guesses: what is tested.
+        guesses: the guesses to test.
         is_right: whether a guess is correct.
         who: the party that it calls, or its name.
         usual: a run that is known to end, and takes about as long as the test of a guess.

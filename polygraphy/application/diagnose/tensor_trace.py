@@ -38,8 +38,8 @@ class Trace:
 
     Attributes:
         values: by tensor.
-        feed: what the model was fed with.
-        party: who computed them.
+        feed: the inputs of the model.
+        party: the party that computed them.
     """
 
     values: Values
@@ -63,7 +63,7 @@ class _SpooledTensors(MutableMapping[str, Any]):
     """Arrays in a file, each read on access.
 
     Attributes:
-        sizes: how many bytes each takes.
+        sizes: the size of each in bytes.
     """
 
     def __init__(self, spool: Spool) -> None:

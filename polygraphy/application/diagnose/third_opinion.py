@@ -38,8 +38,8 @@ class Vote:
     Attributes:
         party: whether the backend is wrong.
         reference: whether the reference is.
-        juror: who said so, in words; empty where none could.
-        off: how far the reference is off.
+        juror: the independent implementation, in words; empty without one.
+        off: the error of the reference.
     """
 
     party: bool = False
@@ -182,5 +182,6 @@ def _explains_outputs(
         return False
     values = {name: computed_values.get(name, reference_values.get(name)) for name in expected}
     return not any(
-        difference.relative > SMALL for difference in case.differing(values, expected).values()
+        difference.relative > SMALL
+        for difference in case.find_deviations(values, expected).values()
     )

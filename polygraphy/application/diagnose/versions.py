@@ -177,7 +177,9 @@ def _compare_party(
                 continue
             case.record_version(party.name, version)
             case.record_comparison(titles.OTHER_VERSIONS)
-            differs = any(case.differing(values, value) for values, value in zip(own_feeds, values))
+            differs = any(
+                case.find_deviations(values, value) for values, value in zip(own_feeds, values)
+            )
             (differing if differs else alike).append(version)
         if alike:
             notes.append(steps.same_as_versions(version_here, alike))
@@ -304,7 +306,7 @@ def _matches_expected(case: Case, values: Values, expected: Values) -> bool:
     """Return whether each output matches, has small errors, or differs in less than 1% of its
     elements.
     """
-    differing = case.differing(values, expected)
+    differing = case.find_deviations(values, expected)
     return all(
         deviation.relative <= LARGE or deviation.share < 0.01 for deviation in differing.values()
     )

@@ -104,8 +104,8 @@ class IsolatedNodes:
 
     Attributes:
         wrong: the tensors that are something else, in the order of the model, and how far off.
-        values: what they are.
-        compared: how far off all tensors are that were compared.
+        values: the facts about them.
+        compared: the errors of all compared tensors.
     """
 
     wrong: Sequence[tuple[str, Deviation]]
@@ -179,7 +179,7 @@ def describe_first_error(
 
     Args:
         case: the model, the backends and the data to diagnose.
-        party: who makes them.
+        party: the party that computes them.
         trace: the expected tensors.
         deviations: their errors, where they were computed before.
 

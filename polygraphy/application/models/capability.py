@@ -107,7 +107,7 @@ def inspect_capability(
         save_to_file(
             _part(loaded, part.nodes),
             join(folder, name),
-            external_data_path=_external(name, external_data_suffix),
+            external_data_path=_external_file_name(name, external_data_suffix),
             size_threshold=size_threshold,
             all_tensors_to_one_file=all_tensors_to_one_file,
         )
@@ -125,7 +125,7 @@ def _save(report: SupportReport, folder: str, save: Callable[[ModelPart], None])
     write_text(join(folder, "results.txt"), report.table())
 
 
-def _external(name: str, suffix: str | None) -> str | None:
+def _external_file_name(name: str, suffix: str | None) -> str | None:
     """Return the name of the file of external data; None if there is none."""
     if suffix is None:
         return None
@@ -152,7 +152,7 @@ def _provider_support(
             node.operator,
             node.name,
         )
-        for node in placements.elsewhere
+        for node in placements.misplaced_nodes
         if node.position is not None
     }
     report = SupportReport(not problems, nodes, tuple(problems.values()))

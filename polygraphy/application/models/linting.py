@@ -82,7 +82,7 @@ def check_lint(
         ignore_external_data: whether weights in other files are not looked at, and nothing is run.
         providers: execution providers of ONNX Runtime, by name or a unique part of it, each alone
             or as ``(name, options)`` (default: the CPU provider).
-        graph_optimization_level: how much ONNX Runtime optimizes (default: it decides).
+        graph_optimization_level: the optimization level of ONNX Runtime (default: its own).
         ignore: rules of which nothing is said, by id or pattern, such as ``graph/unused-*``.
         provider_libraries: plugins of ONNX Runtime with further providers, by the names that
             `providers` may call them: paths, or modules that tell them.
@@ -122,7 +122,7 @@ def lint(
 
     Args:
         source: the model.
-        trial: who runs its nodes.
+        trial: the trial that runs its nodes.
         data_loader: yields the input data (default: synthetic data).
         ignore: rules of which nothing is said.
     """
@@ -249,7 +249,7 @@ def _inputs(graph: Graph) -> TensorMetadata:
     return metadata
 
 
-def _too_large(inputs: TensorMetadata) -> str:
+def _memory_complaint(inputs: TensorMetadata) -> str:
     """Return a sentence about inputs that need too much memory; empty if they fit."""
     limit = config.EXPANSION_LIMIT_MB
     shapes = {name: override_dynamic_shape(meta.shape or ()) for name, meta in inputs.items()}
@@ -280,14 +280,14 @@ def _feed(
     describe_model(loader, metadata, lambda: facts)
     if not metadata:
         return {}
-    if data_loader is None and (problem := _too_large(metadata)):
+    if data_loader is None and (problem := _memory_complaint(metadata)):
         lint_entries.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {problem}"))
         return None
     try:
         feeds = iterate_feeds(loader)
         feed = next(feeds, None)
         if feed is None:
-            lint_entries.append(LintEntry(INFO, Source.RUNTIME, "There are no input data."))
+            lint_entries.append(LintEntry(INFO, Source.RUNTIME, "There is no input data."))
             return None
         for note in notes_of(loader) if notes else ():
             resolve(Console).note(note)

@@ -156,7 +156,8 @@ def describe_model(
 
     Args:
         model: the model file; or a network or an engine of TensorRT, or a loader that makes one.
-        show: what is read besides inputs and outputs: any of ``layers``, ``attrs`` and ``weights``.
+        show: the parts to read besides inputs and outputs: any of ``layers``, ``attrs`` and
+            ``weights``.
         model_type: as `inspect_model` takes it (default: follows from the file extension).
 
     Raises:
@@ -219,7 +220,9 @@ class _ModelViewer:
         description = read_model(source, read, model_type, display_as)
         reports.model(_reduce_detail(description, self._detail), self._detail)
         if self._unbounded:
-            reports.show_unbounded_tensors(unbounded_operands(_onnx(description, source).graph))
+            reports.show_unbounded_tensors(
+                unbounded_operands(_require_onnx(description, source).graph)
+            )
         if self._stats:
             if not counts_shown:  # Sizes need shapes that are not shown.
                 model_source = evolve(source, infer_shapes=True, allow_onnxruntime=False)
@@ -227,7 +230,7 @@ class _ModelViewer:
                 description = read_model(model_source, detail, model_type, display_as)
             from polygraphy.domain.model.statistics import statistics_of
 
-            reports.statistics(statistics_of(_onnx(description, source)))
+            reports.statistics(statistics_of(_require_onnx(description, source)))
 
     def _show_built(
         self, source: ModelSource, model_type: str | None, display_as: str | None
@@ -240,7 +243,7 @@ class _ModelViewer:
         described = read_model(source, whole_detail, model_type, display_as)
         shown_described = described if detail.layers else evolve(described, layers=())
         if self._unbounded:
-            _onnx(described, source)  # which it is not
+            _require_onnx(described, source)  # which it is not
         reports.model(shown_described, detail)
         reports.statistics(statistics_of_built(described))
 
@@ -271,7 +274,7 @@ def _is_silent(source: ModelSource, model_type: str | None) -> bool:
     return kind != "engine" and technology_of(kind) != "tensorflow"
 
 
-def _onnx(description: Any, source: ModelSource) -> Model:
+def _require_onnx(description: Any, source: ModelSource) -> Model:
     """Return the description of an ONNX model; raise UsageError for another kind."""
     if not isinstance(description, Model):
         raise UsageError(
@@ -479,7 +482,7 @@ def show_edited(original: Outline, model: Any) -> None:
     """Log a short summary of an edited model with the nodes and weights added and removed.
 
     Args:
-        original: what `show_original` returned.
+        original: the return value of `show_original`.
         model: the unmodified model.
     """
     outline: Outline = outline_of(model)

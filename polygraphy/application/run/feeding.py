@@ -190,7 +190,7 @@ class Feeds:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process; raise an error if data were read in this one."""
         if self._current is not None:
-            raise TypeError("Some of the data were already used.")
+            raise TypeError("Some of the data was already used.")
         return {"_loader": self._loader, "_seen": self._seen}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -258,7 +258,7 @@ class Feeds:
     def _take_first(self, may_be_none: bool) -> None:
         """Load the first input set; raise UsageError if there is none."""
         if not self.advance() and not (may_be_none and self.is_load_only):
-            raise UsageError("There are no input data: the data loader is empty.")
+            raise UsageError("There is no input data: the data loader is empty.")
 
     @property
     def current(self) -> Feed:

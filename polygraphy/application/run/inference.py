@@ -66,7 +66,7 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
     lanes = [_source_steps(source) for source in sources]
     known_lanes: list[list[str]] = [[] for _ in lanes]
     try:
-        while (step := _side_by_side(lanes, known_lanes)) is not None:
+        while (step := _next_step(lanes, known_lanes)) is not None:
             yield step
             del step
     finally:
@@ -75,7 +75,7 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
                 source.close()
 
 
-def _side_by_side(lanes: Sequence[Iterator[Step]], known_names: list[list[str]]) -> Step | None:
+def _next_step(lanes: Sequence[Iterator[Step]], known_names: list[list[str]]) -> Step | None:
     """Return the next iteration of every lane; `known_names` are the names in lanes that ended."""
     parts = [next(lane, None) for lane in lanes]
     if parts.count(None) == len(parts):
@@ -120,9 +120,9 @@ def was_interrupted(stop: GeneratorExit, interrupts: int) -> bool:
     because its consumer stops early.
 
     Args:
-        stop: what closes it.
-        interrupts: how often ctrl-C had been pressed when it began. An exception that was raised
-            outside of the stream is not always in the context of what closes it.
+        stop: the function that closes it.
+        interrupts: the number of times that ctrl-C had been pressed when it began. An exception
+            that was raised outside of the stream is not always in the context of what closes it.
     """
     if count_interrupts() > interrupts:
         return True
@@ -339,7 +339,7 @@ def run_sequentially(
         runners: each is activated, fed and deactivated before the next one starts.
         data_loader: yields one feed dictionary per iteration; its data are kept for the next
             runner.
-        warm_up: how often the first iteration is run beforehand, untimed.
+        warm_up: the number of untimed runs of the first iteration beforehand.
         isolated: whether each runner has a process of its own, so that the others survive its
             crash.
         timeout: time limit in seconds.

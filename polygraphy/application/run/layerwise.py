@@ -34,7 +34,7 @@ from polygraphy.domain.search.layers import SHARE, Budget, Layer, Segment, plan_
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import select_any_names
-from polygraphy.domain.tensors.precision import coarsest
+from polygraphy.domain.tensors.precision import coarsest_type
 from polygraphy.ports.editing import LayeredModel, open_layered
 from polygraphy.ports.machine import free_memory, release_memory
 from polygraphy.ports.reporting import Console
@@ -73,13 +73,13 @@ class MarkingEffect:
             if not compare_result:
                 self._noted.add(name)
                 resolve(Console).note(
-                    f"{runner} | Marking tensors as outputs changes {name!r}{_by(compare_result)}."
-                    " Its value comes from a run of the unmodified model; the other tensors may"
-                    " differ from that run."
+                    f"{runner} | Marking tensors as outputs changes {name!r}"
+                    f"{_difference_clause(compare_result)}. Its value comes from a run of the"
+                    " unmodified model; the other tensors may differ from that run."
                 )
 
 
-def _by(verdict: Any) -> str:
+def _difference_clause(verdict: Any) -> str:
     """Return the clause that states how much a tensor differs."""
     if isinstance(verdict, OutputCompareResult):
         rounding = ", which may be rounding" if verdict.is_rounding else ""
@@ -551,7 +551,7 @@ def _join_facts(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
         compute_dtypes, all_ = facts.compute_dtypes, of_model().compute_dtypes
         names = dict.fromkeys((*compute_dtypes, *all_))
         coarsests = {
-            name: coarsest(
+            name: coarsest_type(
                 filter(
                     None,
                     (

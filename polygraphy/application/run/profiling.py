@@ -100,7 +100,7 @@ class ProfileNodes:
         dropped = max(len(subject.dropped) for subject in able)
         if dropped:
             resolve(Console).note(
-                f"The data have {_MOST_SHAPES + dropped} sets of input shapes. Only the first"
+                f"The data has {_MOST_SHAPES + dropped} sets of input shapes. Only the first"
                 f" {_MOST_SHAPES} are profiled."
             )
         if self._model is not None and self._nodes is None:

@@ -47,7 +47,7 @@ class Planned:
 
     Attributes:
         folder: that of the sweep, whole.
-        merged: how many combinations are the same as others.
+        merged: the number of combinations that equal others.
     """
 
     def __init__(self, plan: Plan, folder: str, root: str) -> None:

@@ -106,12 +106,12 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
 
     Args:
         plan: models, runners, precisions and so on, as a plan in TOML has them.
-        folder: where results are kept; what is there already is not run again.
+        folder: the folder of results; cells that have one there are not run again.
         root: the folder that paths in the plan are relative to.
-        engine: who runs the processes: ``local``, or ``ray``.
-        jobs: how many run at a time (default: as many as there are GPUs or, without several of
+        engine: the engine that runs the processes: ``local`` or ``ray``.
+        jobs: the number of parallel cells (default: the number of GPUs or, without several of
             them, cores).
-        shard: which part is run, ``i/n``, i from 1 (default: all).
+        shard: the part to run, ``i/n``, i from 1 (default: all).
         times: the document of an earlier sweep, by whose times shards become equally long.
         resume: whether to go on with a folder that has results; with `shard`, that is meant. What
             cells are compared with is computed again where it crashed, or ran into a limit.
@@ -119,7 +119,8 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         timeout: seconds that a process may take.
         memory: bytes that a process may have resident (default: half of what is free, divided by
             `jobs`).
-        repeat_failed: how often a cell that fails is run again, to find out whether it always does.
+        repeat_failed: the number of times that a failed cell is run again, to find out whether it
+            always fails.
         baseline: the document of an earlier sweep, with which this one is compared.
         known: failures that are known, each with ``cell``, a pattern, ``reason`` and ``until``.
         strict: whether a known failure that passes is a failure.
@@ -193,7 +194,7 @@ def _claim_folder(folder: str, *, may_continue: bool) -> None:
     """
     if holds_sweep(folder) and not may_continue:
         raise UsageError(
-            f"The folder {folder} has results of an earlier sweep.",
+            f"The folder {folder} contains results of an earlier sweep.",
             hint="Continue with --resume, or choose a different folder with --folder.",
         )
     claim_folder(folder)
@@ -445,7 +446,7 @@ class _Sweep:
         before: Mapping[str, Record],
     ) -> None:
         """Add the nodes that became slower since an earlier sweep to rows."""
-        from polygraphy.domain.profiling.regression import find_slower_nodes, shortest_times
+        from polygraphy.domain.profiling.regression import find_slower_nodes, shortest_row_times
 
         earlier: dict[int, Times] = {
             at: old["nodes"]
@@ -459,7 +460,7 @@ class _Sweep:
             slower = {
                 at: slower_nodes
                 for at, times in now.items()
-                if (slower_nodes := find_slower_nodes(earlier[at], shortest_times(times)))
+                if (slower_nodes := find_slower_nodes(earlier[at], shortest_row_times(times)))
             }
             if number == _CONFIRMATIONS:
                 break

@@ -38,8 +38,8 @@ class Backend:
     name of the entry point is that of the backend: ``mine`` is run by ``polygraphy run --mine``.
 
     Attributes:
-        title: what people call the backend, as in "Compare model.onnx in ONNX Runtime and Mine".
-        help: what the backend does, in a sentence.
+        title: the display name of the backend, as in "Compare model.onnx in ONNX Runtime and Mine".
+        help: the purpose of the backend, in a sentence.
         options: the group of its own options, if it has any.
         runner: the class or function that makes the runner, as in ``my_package:MyRunner``: a
             program calls it with the model, and with the options that were given, by the names of
@@ -73,7 +73,7 @@ class RunnerModel:
     Attributes:
         source: the expression for the ONNX model.
         is_path: whether that is the path of a file; else an ONNX model, or a loader of one.
-        text: what the runner's flag names, for one that has a model of its own.
+        text: the text after the runner's flag, for one that has a model of its own.
         is_part: whether it is a part of a model, of many that are run in turn.
     """
 
@@ -118,7 +118,7 @@ class Target:
 
     Attributes:
         becomes: the same in words.
-        ending: how the name of its file ends where none is given.
+        ending: the ending of its default file name.
         format: the format of that file.
     """
 
@@ -132,7 +132,7 @@ class Conversion:
     """The way `convert` creates a format that only this backend reads.
 
     Attributes:
-        targets: what there is to convert to, by the names that ``--convert-to`` takes.
+        targets: the conversion targets, by the names that ``--convert-to`` takes.
         groups: the options about it.
         make: returns the statements before the last one and that one, which saves, from the
             options, the ONNX model (None where the model is none), the data, the target, and
@@ -185,16 +185,16 @@ class BuiltIn(Backend):
     """A backend of this package, declared by a module of `polygraphy.cli.backends`.
 
     Attributes:
-        name: what programs and templates call it.
+        name: its name in programs and templates.
         groups: returns the groups of its own options, imported where it takes part.
-        text: what the text after its flag is called; such a backend runs what the text names, and
+        text: the name of the text after its flag; such a backend runs what the text names, and
             the others the model of the command line.
         shared: those of them that say how a model is loaded, whichever backend runs it.
-        idle: why its other options have no effect where it is not chosen; empty if others use them,
-            too.
+        idle: the reason why its other options have no effect if it is not chosen; empty if others
+            use them, too.
         runs_parts: whether it runs any part of an ONNX model, so that layers can take turns.
         marks_outputs: whether it makes tensors outputs by itself, without an ONNX model.
-        modules: what it imports that a process which forks later may have imported.
+        modules: the modules it imports that may be loaded before a process forks.
         rewrites: whether it rewrites models but for what is marked as an output, so that the model
             as it is tells more.
         call: returns the call that makes its runner, from the options and the model.

@@ -130,7 +130,7 @@ def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
     try:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
-        partial = "" if declared.runner else _partial(plugin.module, declared.partial)
+        partial = "" if declared.runner else _template_text(plugin.module, declared.partial)
     except Exception as error:  # It is anybody's code.
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenPlugin(
@@ -171,7 +171,7 @@ def _non_default_options(options: Options | None) -> dict[str, Any]:
     return {row.name: values[row.name] for row in rows if values[row.name] != row.default}
 
 
-def _partial(module: str, name: str) -> str:
+def _template_text(module: str, name: str) -> str:
     """Return the text of a template file next to a module."""
     from importlib.resources import files
     from importlib.util import find_spec
@@ -180,7 +180,7 @@ def _partial(module: str, name: str) -> str:
     is_package = spec is not None and spec.submodule_search_locations is not None
     package = module if is_package else module.rpartition(".")[0]
     if not package:
-        raise ValueError(f"the module {module} is not in a package, so no file is beside it")
+        raise ValueError(f"the module {module} is not in a package, so it has no files beside it")
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 

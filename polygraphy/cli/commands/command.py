@@ -148,8 +148,8 @@ class OneCall(Command):
             name: its name.
             description: its purpose, for the help.
             groups: its groups of options, but for those at the end.
-            says: what the program does; ``{}`` stands for each argument without a flag, and ``{s}``
-                for the ending of a verb, where that is one.
+            says: the summary of the program; ``{}`` stands for each argument without a flag, and
+                ``{s}`` for the ending of a verb, where that is one.
             call: the function.
             together: whether it takes several files as one list.
             template: of the program.

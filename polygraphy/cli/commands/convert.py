@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.cli.backends.built_in import RunnerModel, Target, backends_by_name, check_model_type
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
-from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Choice
 from polygraphy.cli.declare.option import (
     Options,
@@ -186,10 +186,10 @@ def _conversion_of_backend(
     """Return the statements of the backend that creates the target; None for an ONNX model.
 
     Args:
-        target: what the model becomes.
+        target: the conversion target.
         values: the options.
-        onnx: how the ONNX model comes to be; None where the model is none.
-        data: what makes input data.
+        onnx: the call that makes the ONNX model; None if there is none.
+        data: the call that makes input data.
         output: the path of what is made.
 
     Raises:
@@ -217,7 +217,7 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
     data = (ModelOptions, DataOptions)
     if target == "onnx" and not verifies:
         unused = non_default_flags(values, data, besides=("MODEL", "--model-type"))
-        warn_idle(unused, ", because the model is not run: see --verify")
+        warn_of_idle_flags(unused, ", because the model is not run: see --verify")
     return verifies
 
 

@@ -24,7 +24,7 @@ from polygraphy.cli.commands.diagnose_options import (
     values_by_party,
 )
 from polygraphy.cli.commands.named import select_runners
-from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn_of_idle_flags
 from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.data import DataOptions, data_loader_argument, data_of
 from polygraphy.cli.shared.model import CheckedModelOptions
@@ -115,4 +115,4 @@ class DiagnoseCommand(Command):
         for backend in self.backends:
             if backend.name not in chosen:
                 unused = non_default_flags(values, groups_of(backend))
-                warn_idle(unused, f", because {backend.flag} is not set")
+                warn_of_idle_flags(unused, f", because {backend.flag} is not set")

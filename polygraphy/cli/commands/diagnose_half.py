@@ -11,7 +11,7 @@ from polygraphy.cli.commands.diagnose_options import (
     MemoryOptions,
     parties_of,
 )
-from polygraphy.cli.declare.errors import warn_idle
+from polygraphy.cli.declare.errors import warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Number
 from polygraphy.cli.declare.option import (
     Options,
@@ -80,7 +80,9 @@ def render_half(values: Values, dtype: str) -> Program:
         ([MemoryOptions], "nodes are computed one at a time, and unused tensors are released"),
     ]
     for groups, why in reasons:
-        warn_idle(non_default_flags(values, groups, besides=["--environments"]), f", because {why}")
+        warn_of_idle_flags(
+            non_default_flags(values, groups, besides=["--environments"]), f", because {why}"
+        )
     diagnosed = values[CheckedModelOptions]
     data = data_of(values[DataOptions], diagnosed.input_shapes)
     return Program(

@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.cli.backends.built_in import BuiltIn, Groups, backends_by_name
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, parse_named, select_runners
-from polygraphy.cli.declare.errors import BadValue, warn_idle
+from polygraphy.cli.declare.errors import BadValue, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Number, Script, Text
 from polygraphy.cli.declare.option import (
     NAMED_RUNNER,
@@ -43,7 +43,9 @@ def program_of(values: Values) -> Call | None:
         return None
     options = values[ProgramOptions]
     if options.program is None:
-        warn_idle(non_default_flags(values, [ProgramOptions]), f", because {_PROGRAM} is not set")
+        warn_of_idle_flags(
+            non_default_flags(values, [ProgramOptions]), f", because {_PROGRAM} is not set"
+        )
         return None
     make = PROGRAMS[_PROGRAM].program
     assert make is not None

@@ -223,7 +223,7 @@ class ChosenRunner:
 
     Attributes:
         backend: its name.
-        text: what its flag names, for one that has a model of its own.
+        text: the text after its flag, for one that has a model of its own.
         name: the name of the runner; empty if the user chose none.
         values: the options of the command line, with those of the runner in their place.
         own: those of the runner alone; None without a name.

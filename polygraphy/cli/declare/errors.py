@@ -40,7 +40,7 @@ def warn(text: str) -> None:
     _print_message(f"[W] {text}")
 
 
-def warn_idle(flags: Sequence[str], why: str) -> None:
+def warn_of_idle_flags(flags: Sequence[str], why: str) -> None:
     """Write a warning about flags without effect, if there are any; `why` continues the
     sentence.
     """
@@ -58,7 +58,7 @@ def message_count() -> int:
     return len(_said)
 
 
-def was_named(flags: Iterable[str], since: int = 0) -> bool:
+def were_mentioned(flags: Iterable[str], since: int = 0) -> bool:
     """Return whether a warning or note after the first `since` messages mentioned one of some
     flags."""
     named = {word.rstrip(",:.") for text in _said[since:] for word in text.split()}

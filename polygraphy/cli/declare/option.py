@@ -28,7 +28,7 @@ import attr
 import attrs
 from attrs.exceptions import FrozenInstanceError
 
-from polygraphy.cli.declare.errors import BadValue, warn_idle, was_named
+from polygraphy.cli.declare.errors import BadValue, warn_of_idle_flags, were_mentioned
 from polygraphy.cli.declare.kinds import Flag, Kind, Text, Texts
 from polygraphy.codegen.signatures import SIGNATURES
 from polygraphy.codegen.source import Call, Source, Step
@@ -230,16 +230,16 @@ def option(
     Args:
         flags: the option's spellings, the preferred one first.
         help: its purpose, in one or two sentences; ends with a full stop.
-        kind: how words become a value; by default as the annotation says.
+        kind: the conversion of words to a value; by default that of the annotation.
         default: the value when the option is left out; by default False for a flag, empty for a
             tuple that is never None, and else None.
         feeds: the argument of a published name that the value becomes, as in
             ``CreateConfig.sparse_weights``; several where it becomes more than one.
-        as_: what a flag stands for there, if that is not True.
-        reads: what the files are that the option names and that have to be there, for messages.
-        otherwise: what counts when the option is left out, for the help; the default of the
+        as_: the value of a flag there, if that is not True.
+        reads: the kind of files that the option names and that must exist, for messages.
+        otherwise: the effect of leaving the option out, for the help; the default of the
             argument that it feeds, where that is a value, need not be repeated.
-        constant: what a program calls the value where it uses it more than once.
+        constant: the name of the value in a program that uses it more than once.
         writes: whether it names files that are written; no two options may name the same one.
         excludes: flags of options, in their first spelling, that cannot be given as well.
         needs: flags of options, in their first spelling, without any of which it has no effect.
@@ -382,7 +382,7 @@ class Values:
     def override(self, own: Values) -> Values:
         """Return the values, overridden by options that differ from their defaults in `own`."""
         changes: dict[type[Options], dict[str, Any]] = {}
-        for group, row, value in own.given:
+        for group, row, value in own.non_default_options:
             changes.setdefault(type(group), {})[row.name] = value
         groups = (with_values(self[each], **values) for each, values in changes.items())
         return self.replace_groups(*groups)
@@ -392,7 +392,7 @@ class Values:
         return iter(self._groups.values())
 
     @cached_property
-    def given(self) -> Sequence[Given]:
+    def non_default_options(self) -> Sequence[Given]:
         """Return the options that differ from their defaults, in order of declaration."""
         return non_default_options(self._groups.values())
 
@@ -402,7 +402,7 @@ def non_default_options(groups: Iterable[Options]) -> Sequence[Given]:
     declaration.
     """
     if isinstance(groups, Values):
-        return groups.given
+        return groups.non_default_options
     return [
         (group, row, value)
         for group in groups
@@ -420,7 +420,7 @@ def non_default_flags(
     return [
         row.spelling
         for wanted in groups
-        for group, row, _ in values.given
+        for group, row, _ in values.non_default_options
         if type(group) is wanted and row.spelling not in left_out
     ]
 
@@ -440,14 +440,14 @@ def non_default_flags_for_calls(values: Iterable[Options], calls: Iterable[str])
 def warn_of_needs(values: Values, since: int) -> None:
     """Log options without effect because an option that they need is missing, except those already
     mentioned after the first `since` messages."""
-    rows = [row for _, row, _ in values.given]
+    rows = [row for _, row, _ in values.non_default_options]
     known_flags = {flag for row in rows for flag in row.flags}
     lacking: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
-        if row.needs and known_flags.isdisjoint(row.needs) and not was_named(row.flags, since):
+        if row.needs and known_flags.isdisjoint(row.needs) and not were_mentioned(row.flags, since):
             lacking.setdefault(row.needs, []).append(row.flags[0])
     for needs, flags in lacking.items():
-        warn_idle(flags, f" without {' or '.join(needs)}")
+        warn_of_idle_flags(flags, f" without {' or '.join(needs)}")
 
 
 def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) -> Call:

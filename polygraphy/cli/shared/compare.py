@@ -43,9 +43,9 @@ def relative_tolerance(
     """Return the option `--rtol`.
 
     Args:
-        kind: what a value looks like.
+        kind: the form of a value.
         of: whose value the difference is divided by.
-        otherwise: what counts when it is not given.
+        otherwise: the effect of leaving it out.
         feeds: the arguments that it becomes.
         note: a further sentence of the help.
     """

@@ -180,7 +180,7 @@ def _warn_about_unused(options: DataOptions, shapes: Mapping[str, Sequence[Shape
     if shapes is not None:
         unused.append("--input-shapes")
     if unused:
-        warn(f"{', '.join(unused)}: only used for generated data, but the data are loaded.")
+        warn(f"{', '.join(unused)}: only used for generated data, but the data is loaded.")
 
 
 def shapes_by_iteration(shapes: Mapping[str, Sequence[Shape]]) -> tuple[dict[str, list[int]], ...]:

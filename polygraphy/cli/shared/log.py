@@ -173,11 +173,11 @@ class Log:
 
     Attributes:
         severities: log levels by path within the package, ``""`` for all others.
-        formats: what log lines look like.
+        formats: the formats of log lines.
         file: the file that the log is also written to.
         file_level: the level of the file, where that is not all that is logged.
         console_level: the level of the console, where that is not all that is logged.
-        format: what standard output holds; None for text.
+        format: the format of standard output; None for text.
         report: paths of reports.
         sources: the files that the program reads, for its report.
     """

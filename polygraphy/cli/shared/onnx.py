@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Text, Texts
 from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import (
@@ -369,7 +369,7 @@ def warn_about_saving(values: Values, *, is_saved: bool = True) -> None:
     unused = non_default_flags_for_calls(values, ["save_onnx"])
     unused = [flag for flag in unused if flag != "--save-onnx"]
     if not is_saved:
-        warn_idle(unused, ", because no model is saved: see --save-onnx")
+        warn_of_idle_flags(unused, ", because no model is saved: see --save-onnx")
     elif unused and "--save-external-data" not in unused:
         warn(
             f"{', '.join(unused)}: has no effect without --save-external-data, except for"

@@ -29,8 +29,8 @@ def check_paths(read: Named, written: Named) -> None:
     """Raise CommandLineError if an input would be overwritten, or two outputs have the same path.
 
     Args:
-        read: what is read: a flag, or what else to call it, and its path.
-        written: what is written, in the same form.
+        read: the files that are read: a flag or another name, and the path.
+        written: the files that are written, in the same form.
 
     Raises:
         CommandLineError: two of them name the same path, be it through a link.
@@ -51,7 +51,7 @@ def check_files(values: Values, *, written: Named = ()) -> None:
 
     Args:
         values: the options of any command.
-        written: what else is written; see `check_paths`.
+        written: other files that are written; see `check_paths`.
 
     Raises:
         CommandLineError: two of them name the same path.
@@ -73,9 +73,9 @@ def _files_of_options(
 
 def _options_with_values(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
     """Yield options that differ from their defaults, including those of named runners."""
-    yield from (("", *row) for row in values.given)
+    yield from (("", *row) for row in values.non_default_options)
     for name, own_values in values.nested.items():
-        yield from ((f" of {name}", *row) for row in own_values.given)
+        yield from ((f" of {name}", *row) for row in own_values.non_default_options)
 
 
 def check_log_and_program(values: Values) -> None:

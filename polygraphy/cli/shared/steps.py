@@ -115,7 +115,7 @@ def with_steps(values: Values, data: Call, model: Source | None) -> Call:
     Args:
         values: the options.
         data: the call that creates the data of a single step.
-        model: what names the ONNX model; None where there is none.
+        model: the expression that names the ONNX model; None if there is none.
 
     Raises:
         CommandLineError: there is no ONNX model whose states could be found.

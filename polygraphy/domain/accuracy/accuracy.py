@@ -126,7 +126,7 @@ def reevaluate(answers: Iterable[tuple[str, Any]], thresholds: Thresholds) -> No
 
     Args:
         answers: names of outputs, and what a comparison function answered.
-        thresholds: what they are held to.
+        thresholds: the thresholds they must meet.
 
     Raises:
         UsageError: an output has no threshold, or one for metrics that its answer does not hold;

@@ -80,7 +80,7 @@ class AnswerLog(list[Answers]):
         read.
         """
         if self._tickets:
-            self[:0] = self._past()
+            self[:0] = self._spooled_iterations()
         self._tickets, self._packs = [], False
         self._pack_iterations = self._packed_matched = 0
 
@@ -102,7 +102,7 @@ class AnswerLog(list[Answers]):
             del self[:-1]
             self._held = len(self[0])
 
-    def _past(self) -> Iterator[Answers]:
+    def _spooled_iterations(self) -> Iterator[Answers]:
         """Yield the results of iterations that were moved to the spool."""
         for ticket in self._tickets:
             assert self._spool is not None
@@ -131,7 +131,7 @@ class Reading(Collection[Answers]):
 
     def __iter__(self) -> Iterator[Answers]:
         """Yield the results of each iteration."""
-        yield from self._log._past()
+        yield from self._log._spooled_iterations()
         yield from self._log
 
     @property

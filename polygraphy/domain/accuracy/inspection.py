@@ -51,7 +51,7 @@ class TensorReport:
         name: of the tensor.
         dtype: of the elements, by name.
         shape: of the tensor.
-        unmeasured: what the elements are where there are no statistics of them; None for numbers.
+        unmeasured: the kind of elements if there are no statistics of them; None for numbers.
         summary: its statistics, with `PERCENTILES` where detail is asked for.
         peculiarities: NaN, +Inf, -Inf and zeros; without detail only NaN and infinities that there
             are.
@@ -105,7 +105,7 @@ class DataReport:
     Attributes:
         source: the path.
         runs: one per runner, or a single one for input data.
-        detail: how much is said.
+        detail: the level of detail.
         all_iterations: whether it is said about all iterations or only the first.
     """
 

@@ -55,11 +55,11 @@ class WorstIteration:
         mismatched: number of elements beyond the tolerance; None if not counted.
         size: number of compared elements; None if not counted.
         element: the element that exceeds its tolerance the most; None where none does.
-        non_finite: how many elements are NaN, and how many infinite, on each side; counted only
+        non_finite: the numbers of NaN and infinite elements on each side; counted only
             where a difference is not finite.
-        rounding: what rounding alone explains, where the output failed; None where not known.
+        rounding: the rounding limit if the output failed; None if unknown.
         is_rounding: whether rounding alone explains that the output failed.
-        reason: why the output could not be compared; empty where it could.
+        reason: the reason why the output could not be compared; empty if it could.
         is_missing: whether that is because one side does not have it.
         part: the part of the output that this is about, such as ``scores (output[:, 4:6])``; empty
             if it is about all of it.
@@ -86,7 +86,7 @@ class OutputRow:
 
     Attributes:
         name: of the output.
-        matched: how many iterations passed.
+        matched: the number of iterations that passed.
         total: number of iterations.
         tensors: the output on both sides, as it was in the first iteration.
         metric: ``simple`` for differences, else the title of the metric that `value` is; empty
@@ -95,7 +95,7 @@ class OutputRow:
             None where there is none.
         relative: the largest relative difference, a fraction of the second run's value.
         value: the worst value of a metric other than differences; None where there is none.
-        limit: what the output is held to (`Tolerance`, `MetricThreshold`); None where nothing is
+        limit: the limit of the output (`Tolerance`, `MetricThreshold`); None where nothing is
             known.
         kept: the criteria that every iteration satisfies, of ``abs`` and ``rel``; of a tolerance
             one of them is enough. Where an output passes with neither, each element satisfies one.
@@ -103,8 +103,8 @@ class OutputRow:
         uniform: of both sides, what all elements are in every iteration, such as ``all 0`` or
             ``empty``; empty where they differ, or where that is not known.
         metrics: the worst value of each metric, for documents that are saved.
-        noise: what rounding explains in the first iteration, for documents that are saved.
-        detail: how elements are distributed, and what is around the worst, for pages.
+        noise: the rounding limit in the first iteration, for documents that are saved.
+        detail: the distribution of elements and the neighborhood of the worst, for pages.
         node: the node of the model that makes it; None where that is not known.
     """
 
@@ -161,7 +161,7 @@ class OutputRows:
 
     Attributes:
         runners: names of the two runs.
-        positions: where they stand among all runs.
+        positions: their positions among all runs.
         label: name of the comparison function.
         is_judged: whether iterations are judged; where not, their average is.
         iterations: number of iterations.
@@ -280,7 +280,8 @@ class Comparison:
         function: its name.
         parties: the names of both.
         passed: whether all matched.
-        matched: how many iterations did; outputs, where averages over iterations are judged.
+        matched: the number of iterations that passed; of outputs if averages over iterations are
+            judged.
         total: out of how many.
         average: whether averages are judged.
         outputs: a row per output, in the order of the model.
@@ -400,8 +401,8 @@ class _OutputSummary:
         self.total += 1
         self.matched += passed
         # Comparison functions of users may give these.
-        self.absolute = larger(self.absolute, getattr(answer, "max_absdiff", None))
-        self.relative = larger(self.relative, getattr(answer, "max_reldiff", None))
+        self.absolute = larger_metric(self.absolute, getattr(answer, "max_absdiff", None))
+        self.relative = larger_metric(self.relative, getattr(answer, "max_reldiff", None))
         if isinstance(answer, OutputCompareResult):
             self.metric = "simple"
             self.kept &= _sufficient_tolerances(answer) if passed else frozenset()
@@ -507,7 +508,7 @@ def _sufficient_tolerances(answer: OutputCompareResult) -> frozenset[str]:
     return frozenset(sufficient_tolerances)
 
 
-def larger(value: float | None, other_ratio: float | None) -> float | None:
+def larger_metric(value: float | None, other_ratio: float | None) -> float | None:
     """Return the larger of two metrics; NaN counts as larger than any number."""
     if value is None or other_ratio is None:
         return other_ratio if value is None else value

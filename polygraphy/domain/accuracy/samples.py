@@ -82,7 +82,7 @@ class Labels:
 
     Attributes:
         texts: the label of each sample: a class as models answer it.
-        classes: what the classes are called, by their numbers; none where labels are numbers.
+        classes: the names of the classes, by their numbers; none if labels are numbers.
     """
 
     texts: Sequence[str]
@@ -133,7 +133,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
     ``cat/1.png,3`` in any order.
 
     Args:
-        text: what the file holds; a first line of titles is left out.
+        text: the text of the file; a header line is skipped.
         path: the file, for messages.
         samples: the names of the samples; None where they are not known before they are run.
 
@@ -150,7 +150,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
         return Labels.of([row[0] for row in rows])
     odd = next((row for row in rows if len(row) != 2), None)
     if samples is None:
-        raise InputError(f"{path} names samples, but the data have no sample names.",
+        raise InputError(f"{path} names samples, but the data has no sample names.",
                          hint="Write one label per line, in the order of the data.")  # fmt: skip
     if odd is not None:
         raise InputError(
@@ -167,7 +167,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
     for sample, key in zip(samples, keys):
         if key is not None and owners.setdefault(key, sample) != sample:
             raise InputError(
-                f"{path}: the label of {key!r} fits {owners[key]!r} and {sample!r}.",
+                f"{path}: the label of {key!r} matches both {owners[key]!r} and {sample!r}.",
                 hint="Write the names of samples with their folders.",
             )
     if missing:
@@ -224,17 +224,17 @@ class SamplesCompared:
     """The comparison of two runs over all samples.
 
     Attributes:
-        parties: what both runs are called.
+        parties: the names of both runs.
         output: the one that answers are read off.
         total: number of samples.
-        agreed: how many have one answer.
+        agreed: the number of samples with the same answer.
         interval: in which the share of those that agree lies, with a probability of 95%.
         changed: the others.
-        metrics: where labels are known.
+        metrics: the accuracy metrics, if labels are known.
         right_alone: numbers of samples that only the first, and only the second, run predicts
             correctly.
-        p_value: how likely it is that such numbers differ so much by chance, by McNemar's test.
-        classes: what the classes are called, by their numbers.
+        p_value: the probability of such a difference by chance, by McNemar's test.
+        classes: the names of the classes, by their numbers.
     """
 
     parties: tuple[str, str]

@@ -217,7 +217,7 @@ class Difference:
             if not MOST_KEPT < each.size <= KEPT:
                 continue
             for number, channel in enumerate(CHANNELS):
-                if each._lacks_median(channel) and (whole := each._pair.whole()) is not None:
+                if each._lacks_median(channel) and (whole := each._pair.whole_kernel()) is not None:
                     vector = whole.relative() if number else whole.absolute
                     by_size.setdefault(each.size, []).append((each, channel, vector))
         for found in by_size.values():
@@ -248,7 +248,7 @@ class Difference:
         """
         if self.size > MOST_KEPT or self._summaries or self._ordered:
             return None
-        kernel = self._pair.whole()
+        kernel = self._pair.whole_kernel()
         return None if kernel is None else KeptDifferences(kernel.absolute, kernel.relative())
 
     @property
@@ -296,7 +296,7 @@ class Difference:
 
     def _measure(self, limit: Limit, quantiles: tuple[float, ...]) -> Mismatches:
         """Return the mismatches, and keep the summaries of the differences."""
-        kernel = self._pair.small() if self.size <= LONGEST else None
+        kernel = self._pair.small_kernel() if self.size <= LONGEST else None
         if kernel is not None and self._measure_rows(kernel, quantiles):
             return self._merge_mismatches(_rows_of(kernel, limit))
         rows: dict[int, MismatchRow] = {}
@@ -331,12 +331,12 @@ class Difference:
 
     def max_abs(self) -> float:
         """Return the largest absolute difference."""
-        kernel = self._pair.whole()
+        kernel = self._pair.whole_kernel()
         return self._extent("absolute").max() if kernel is None else kernel.peak
 
     def max_rel(self) -> float:
         """Return the largest relative difference."""
-        kernel = self._pair.whole()
+        kernel = self._pair.whole_kernel()
         return self._extent("relative").max() if kernel is None else kernel.relative_peak
 
     def mean_abs(self) -> float:
@@ -423,7 +423,7 @@ class Difference:
 
     def _find_mismatches(self, limit: Limit) -> Mismatches:
         """Return the mismatches for a limit, computed in a pass."""
-        kernel = self._pair.whole()
+        kernel = self._pair.whole_kernel()
         if kernel is not None and limit.covers(kernel.peak):
             return _no_mismatches(self.size)
         return self._merge_mismatches(

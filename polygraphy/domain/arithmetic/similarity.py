@@ -155,7 +155,7 @@ class _Length(NamedTuple):
     mantissa: float
     exponent: int
 
-    def by(self, unit: int) -> float:
+    def in_units(self, unit: int) -> float:
         """Return the length in units of ``2 ** unit``."""
         try:
             return math.ldexp(self.mantissa, self.exponent - unit)
@@ -164,7 +164,7 @@ class _Length(NamedTuple):
 
     def as_float(self) -> float:
         """Return the length as a float; infinite if float64 cannot represent it."""
-        return self.by(0)
+        return self.in_units(0)
 
 
 class _Row(NamedTuple):
@@ -269,7 +269,7 @@ def _join(lengths: Sequence[_Length]) -> _Length:
     if any(math.isnan(length.mantissa) for length in lengths):
         return _Length(math.nan, 0)
     unit = max((length.exponent for length in lengths if length.mantissa), default=0)
-    return _Length(math.hypot(*(length.by(unit) for length in lengths)), unit)
+    return _Length(math.hypot(*(length.in_units(unit) for length in lengths)), unit)
 
 
 def _cosine(rows: Sequence[_Row], value: _Length, reference: _Length) -> float:
@@ -280,8 +280,8 @@ def _cosine(rows: Sequence[_Row], value: _Length, reference: _Length) -> float:
         return 0.0
     total = math.fsum(
         row.alignment
-        * (row.value.by(value.exponent) / value.mantissa)
-        * (row.reference.by(reference.exponent) / reference.mantissa)
+        * (row.value.in_units(value.exponent) / value.mantissa)
+        * (row.reference.in_units(reference.exponent) / reference.mantissa)
         for row in rows
     )
     return math.nan if math.isnan(total) else min(max(total, -1.0), 1.0)
@@ -323,7 +323,7 @@ def _summer(pair: Pair, scratch: Scratch) -> Callable[[int, int], float]:
     """Return the function that sums the signed differences of a block."""
     load = pair.loader(scratch)
     signed, mask = scratch.floats(), scratch.mask()
-    read = _comparable(pair, scratch)
+    read = _comparable_reader(pair, scratch)
 
     def total(start: int, stop: int) -> float:
         """Return the sum of the signed differences of a block."""
@@ -337,7 +337,7 @@ def _summer(pair: Pair, scratch: Scratch) -> Callable[[int, int], float]:
     return total
 
 
-def _comparable(pair: Pair, scratch: Scratch) -> Callable[[int, int], tuple[Array, Array]]:
+def _comparable_reader(pair: Pair, scratch: Scratch) -> Callable[[int, int], tuple[Array, Array]]:
     """Return the function that reads a block of both sides in data types that NumPy compares
     without rounding; next to a float4, NumPy would round an int8.
     """
@@ -448,7 +448,7 @@ class Ranking:
 
     Attributes:
         lists: number of lists compared.
-        agreeing: how many of them agree.
+        agreeing: the number of them that agree.
         margin: the margin with which all of them would; NaN if a score is.
         first: the position of the first list that does not agree, without the last dimension.
     """
@@ -476,7 +476,7 @@ def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -
     Args:
         value: scores, shape ``(..., n)``.
         reference: scores, of the same shape.
-        k: how many entries, at least 1 and less than n.
+        k: the number of entries, at least 1 and less than n.
         margin: by how much a score may be too low, in the outputs' own unit.
 
     Raises:
@@ -583,7 +583,7 @@ class _UlpStream(Stream["_UlpReader"]):
         """Return the distances at some positions."""
         kernel = self._pair.take(positions).kernel(Scratch(positions.size))
         kernel.load(0, positions.size)
-        return (_in_ulps(kernel, self._precision, np.empty(positions.size)),)
+        return (_differences_in_ulps(kernel, self._precision, np.empty(positions.size)),)
 
 
 class _UlpReader(RealReader):
@@ -599,11 +599,13 @@ class _UlpReader(RealReader):
     def load(self, start: int, stop: int) -> Sequence[Floats]:
         """Return the distances of a block."""
         kernel = self._load(start, stop)
-        self._channels = (_in_ulps(kernel, self._precision, self._distances[: stop - start]),)
+        self._channels = (
+            _differences_in_ulps(kernel, self._precision, self._distances[: stop - start]),
+        )
         return self._channels
 
 
-def _in_ulps(kernel: Kernel, precision: Precision | None, out: Floats) -> Floats:
+def _differences_in_ulps(kernel: Kernel, precision: Precision | None, out: Floats) -> Floats:
     """Return the differences in a kernel, in units in the last place of the reference."""
     if precision is None:
         np.copyto(out, kernel.absolute)

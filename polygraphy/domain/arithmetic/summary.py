@@ -328,7 +328,7 @@ def summarize_stream(
     `selection`).
 
     Parameters:
-        watch: what else to do in that pass: for each thread, given its reader, it makes a function
+        watch: further work in that pass: for each thread, given its reader, it makes a function
             that is called with the first position of each block that the reader has loaded.
     """
     if not stream.size:

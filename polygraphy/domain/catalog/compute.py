@@ -44,7 +44,7 @@ class ComputePrecision:
         dtype: the precision, such as ``tf32``.
         operators: the ONNX operators that it applies to.
         backend: the backend, as its flag is called.
-        option: what selects float32 instead, such as ``--providers cuda:use_tf32=0``.
+        option: the option that selects float32 instead, such as ``--providers cuda:use_tf32=0``.
     """
 
     dtype: str

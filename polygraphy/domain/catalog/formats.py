@@ -10,10 +10,10 @@ class ModelFormat:
     """A format of model files.
 
     Attributes:
-        name: what ``--model-type`` calls it.
+        name: its name for ``--model-type``.
         technology: whose it is: ``onnx``, ``tensorflow`` or ``tensorrt``; empty for one that
             nothing reads any more.
-        extensions: how its files are named; none for models that are folders.
+        extensions: the extensions of its files; none for models that are folders.
     """
 
     name: str

@@ -16,12 +16,12 @@ class Metric(NamedTuple):
     threshold.
 
     Attributes:
-        function: what ``--compare`` calls the function.
-        stem: what the names of its classes begin with.
-        title: what people call the number.
+        function: the name of the function for ``--compare``.
+        stem: the beginning of the names of its classes.
+        title: the common name of the number.
         scale: ``error`` must be small, ``signed`` small in either direction; ``similarity``, at
             most 1, and ``decibels`` must be large.
-        limit: what the threshold limits, for the help.
+        limit: the quantity that the threshold limits, for the help.
         default: the threshold where none is set.
         field: the number's name in results and files.
         argument: the argument of the function's class that sets the threshold.
@@ -314,7 +314,7 @@ THRESHOLDS = {
             " output.",
             result_doc="The 99th percentile of the absolute error.\n\nDetails: ``min``,"
             " ``max``, ``mean``, ``std``, ``median``, ``p90`` and ``p95`` of the absolute"
-            " error, how many errors are ``nan``, and their ``histogram`` (``bin_edges`` and"
+            " error, the number of ``nan`` errors, and their ``histogram`` (``bin_edges`` and"
             " ``counts``).",
             function_doc="Report the distribution of the absolute error, and limit its 99th"
             " percentile.",

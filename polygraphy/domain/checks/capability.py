@@ -20,7 +20,7 @@ class Problem:
     """A reason why a backend does not support a model.
 
     Attributes:
-        reason: what it says.
+        reason: its message.
         node: position of the node in the graph; None where it is not about one, or about one in a
             function of the model.
         operator: operator of the node; empty if unknown.
@@ -43,7 +43,7 @@ class ModelPart:
         start: position of the first.
         end: position behind the last.
         is_supported: whether the backend supports them.
-        problems: why it does not.
+        problems: the reasons why it does not.
     """
 
     start: int
@@ -70,7 +70,7 @@ class SupportReport:
     Attributes:
         is_supported: whether the whole model is supported.
         nodes: the nodes of the model.
-        problems: what the backend says against the model as a whole.
+        problems: the objections of the backend to the model as a whole.
         parts: the parts of the model in order, where it was partitioned.
     """
 
@@ -119,7 +119,7 @@ class NodePlacement:
         operator: its operator.
         name: its name, which may be empty.
         provider: the execution provider that runs it.
-        reason: why that is not the one that was asked for, if that is known.
+        reason: the reason why that is not the requested one, if known.
     """
 
     position: int | None
@@ -143,7 +143,7 @@ class Placements:
     Attributes:
         count: number of nodes of the model.
         wanted: the execution provider with the highest priority.
-        nodes: where each runs, as far as that is known.
+        nodes: the device of each node, as far as known.
     """
 
     count: int
@@ -151,7 +151,7 @@ class Placements:
     nodes: tuple[NodePlacement, ...] = ()
 
     @property
-    def elsewhere(self) -> list[NodePlacement]:
+    def misplaced_nodes(self) -> list[NodePlacement]:
         """Return the nodes placed on another provider than requested."""
         return [node for node in self.nodes if node.provider != self.wanted]
 
@@ -172,7 +172,7 @@ class Placements:
 
     def summary(self) -> str:
         """Return a line that lists nodes on another provider; empty if there are none."""
-        elsewhere = self.elsewhere
+        elsewhere = self.misplaced_nodes
         if not elsewhere:
             return ""
         counts: dict[str, int] = {}
@@ -244,7 +244,7 @@ class Compatibility:
 
     Attributes:
         backend: name of the backend.
-        reason: why it cannot run the model; None if it can.
+        reason: the reason why it cannot run the model; None if it can.
         unsupported: the known nodes that it cannot run by themselves.
     """
 

@@ -44,7 +44,7 @@ class LintEntry:
     Attributes:
         level: `EXCEPTION`, `WARNING` or `INFO`.
         source: one of `Source`.
-        message: what is wrong.
+        message: the problem.
         nodes: names of the nodes that it is about; none if it is about the whole model.
         op: operator of the node, where there is one node.
         rule: the id of the rule that it breaks, of `RULES`; where it is empty, `source` and `level`
@@ -83,8 +83,8 @@ class TrialValue:
     """A tensor, or a sequence of tensors, in the form of the backend that runs single nodes.
 
     Attributes:
-        raw: what the backend takes again as an input; None if that was lost on the way from
-            another process.
+        raw: the value that the backend accepts again as an input; None if that was lost on the way
+            from another process.
         dtype: data type of the elements; None if it has no name here.
         shape: dimensions of a tensor; None of a sequence.
     """
@@ -143,8 +143,8 @@ class LintReport:
         kept; errors in nodes that run become warnings.
 
         Args:
-            findings: what a linter found.
-            lint_entries: what was found besides.
+            findings: the findings of a linter.
+            lint_entries: further findings.
             path: of the model.
             ignore: rules of which nothing is said, by id or pattern.
 
@@ -462,9 +462,9 @@ def _overflow(name: str, weight: Weight) -> Iterator[LintEntry]:
         if largest > _LARGEST_FLOAT16:
             message = f"{name} contains {largest:.6g}, which does not fit float16."
             yield _lint_entry("weights/fp16-range", WARNING, message)
-        yield from _not_finite(name, weight)
+        yield from _non_finite_entries(name, weight)
     elif weight.dtype == "float16":
-        yield from _not_finite(name, weight)
+        yield from _non_finite_entries(name, weight)
 
 
 def _blocks(values: Any) -> Iterator[Any]:
@@ -488,7 +488,7 @@ def _largest_finite(values: Any) -> float:
     return largest
 
 
-def _not_finite(label: str, weight: Weight) -> Iterator[LintEntry]:
+def _non_finite_entries(label: str, weight: Weight) -> Iterator[LintEntry]:
     """Yield a warning about NaN or infinity in a weight: the number, and the first position."""
     count, first, start = 0, -1, 0
     for block in _blocks(weight.values):

@@ -106,8 +106,8 @@ class Violation:
 
     Attributes:
         op: its operator.
-        requirement: what the specification requires, as ``an index in [-2, 1]``.
-        actual: what the node has instead, a clause.
+        requirement: the requirement of the specification, as ``an index in [-2, 1]``.
+        actual: the actual value of the node, a clause.
         kind: `SHAPE`, `ATTRIBUTE`, `VALUE` or `TYPE`.
         tensor: the input that breaks it; empty for an attribute.
     """

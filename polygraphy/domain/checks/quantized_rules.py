@@ -75,7 +75,7 @@ def _per_index_rule(positions: tuple[int, ...], of: int, axis: int, name: str) -
         positions: the scale and the zero point.
         of: the input that they belong to.
         axis: its axis.
-        name: what the axis consists of, as ``row``.
+        name: an element of the axis, as ``row``.
     """
 
     def check(call: OperatorCall) -> Iterator[Violation]:

@@ -38,7 +38,7 @@ def values_rule(
     Args:
         position: the input.
         limits: returns the range of the elements of a call; None if it is unknown.
-        text: what they are, with their limits as ``{low}`` and ``{high}``.
+        text: the description of the values, with their limits as ``{low}`` and ``{high}``.
         ignored: the attribute with a value that is not checked.
     """
 

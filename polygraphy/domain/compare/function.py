@@ -141,11 +141,11 @@ class PairwiseCompareFunc:
         """Compare like `__call__`, lazily: the outputs must not change until `own_arrays` or
         `settle` is called on each result.
         """
-        from polygraphy.domain.compare.pairwise import compare_pairs, known_names
+        from polygraphy.domain.compare.pairwise import compare_pairs, output_names_of_runs
 
         settings: Mapping[str, str] = {}
         if self.named_outputs():
-            settings = self.settings_by_output(known_names(iter_result0, iter_result1))
+            settings = self.settings_by_output(output_names_of_runs(iter_result0, iter_result1))
 
         def compare(value: Side, reference: Side) -> CompareResult:
             """Return the comparison of two outputs, by their own settings."""

@@ -30,7 +30,7 @@ class Misplaced:
     """An entry of the first run that the second run does not have nearby.
 
     Attributes:
-        index: where it is in the first run's output.
+        index: the index in the first run's output.
         value: the entry.
         place: its place in the second run's list, the nearest of several; None when it is not there
             at all.
@@ -46,7 +46,7 @@ class IndicesResult(CompareResult):
 
     Attributes:
         size: number of entries compared.
-        count: how many of them are misplaced.
+        count: the number of misplaced elements.
         first: the first of these; None when there is none.
         index_tolerance: by how many places an entry may be off.
     """

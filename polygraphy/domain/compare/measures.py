@@ -136,8 +136,8 @@ class _TopK(MetricCompareFunc):
         Args:
             agreement_threshold: the smallest share of lists that agree, from 0 to 1
                 (default: 1).
-            k: how many of the highest entries are looked at (default: 1).
-            margin: how much lower than the k-th highest score of the second run the score of an
+            k: the number of highest entries to compare (default: 1).
+            margin: the distance below the k-th highest score of the second run that the score of an
                 entry may be there, in the output's own unit (default: 0: only ties may change
                 places).
             check_shapes: whether outputs of different shapes fail (the default).

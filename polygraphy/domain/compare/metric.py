@@ -43,7 +43,7 @@ class MetricThreshold(Threshold):
 
     Attributes:
         threshold: the limit, which is itself still allowed.
-        reason: why this number, in words: the default, as given, ...
+        reason: the origin of this number, in words: the default, as given, ...
     """
 
     threshold: float = field(converter=_limit)
@@ -90,7 +90,7 @@ class MetricResult(CompareResult):
 
     Attributes:
         value: the metric; None when it was not computed.
-        thresholds: what it is held to; None when it is not held to anything.
+        thresholds: its thresholds; None if it has none.
     """
 
     metric: ClassVar[Metric]
@@ -267,7 +267,7 @@ def classes_of(
     """Return the classes of a metric: threshold, result and comparison function.
 
     Args:
-        row: what they are called, what they say of themselves, and what their arguments are called.
+        row: their names, their descriptions, and the names of their arguments.
         measure: the method `measure`, or a class that has one, and takes a threshold first.
     """
     metric: dict[str, Any] = {"metric": row}

@@ -27,7 +27,7 @@ class Side:
     """One of the two outputs of a comparison, with facts about its model.
 
     Attributes:
-        tensor: what is known of the output.
+        tensor: the known facts about the output.
         array: its elements, in the shape that both sides were brought to.
         outputs: all outputs of the run.
     """
@@ -156,7 +156,7 @@ def _compare_pair(
     return result
 
 
-def known_names(*runs: Mapping[str, Any]) -> Collection[str]:
+def output_names_of_runs(*runs: Mapping[str, Any]) -> Collection[str]:
     """Return the output names of all runs, including outputs that are compared separately."""
     return dict.fromkeys(
         name

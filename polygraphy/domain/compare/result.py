@@ -52,7 +52,7 @@ class CompareResult:
     """The result for one output; true if it passed.
 
     Attributes:
-        thresholds: what the output was held to.
+        thresholds: the thresholds of the output.
         tensor0: the output of the first run, for the record; None when the result was loaded.
         tensor1: the output of the second run.
     """
@@ -159,7 +159,7 @@ class UncomparedResult(CompareResult):
     """A failure without metrics: the output is missing on one side, or the shapes differ.
 
     Attributes:
-        reason: what was found and what was expected, in a sentence.
+        reason: the actual and the expected value, in a sentence.
         is_missing: whether one side does not have the output at all.
     """
 

@@ -64,7 +64,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             fail_fast: whether to stop at the first output that fails.
             find_output_func: finds the partner of an output: called with its name, its position and
                 the second run's outputs, returns one or several names, or None.
-            check_error_stat: what is checked: ``elemwise`` (the default), ``max``, ``mean``,
+            check_error_stat: the statistic to check: ``elemwise`` (the default), ``max``, ``mean``,
                 ``median`` or ``quantile``, or several of them, all of which must pass.
             infinities_compare_equal: whether two infinities of the same sign are equal (default: if
                 a tolerance is ``"auto"``).
@@ -102,7 +102,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
         Args:
             name: the output.
-            rounding: what rounding explains; only needed where a tolerance is ``"auto"``.
+            rounding: the rounding limit; only needed if a tolerance is ``"auto"``.
 
         Raises:
             UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.

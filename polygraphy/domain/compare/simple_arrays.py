@@ -109,7 +109,7 @@ class Pictures:
             )
 
 
-def with_inherited(
+def add_inherited_differences(
     sides: tuple[Side, Side], rounding: Rounding, precision: Precision | None, largest: float | None
 ) -> Rounding | None:
     """Return the rounding limit with propagated input differences added; None if both together do
@@ -117,7 +117,7 @@ def with_inherited(
 
     Args:
         sides: an output and its reference.
-        rounding: what rounding alone explains.
+        rounding: the rounding limit.
         precision: of the computation; None of exact values.
         largest: the largest absolute difference.
     """
@@ -201,7 +201,7 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
     Args:
         settings: the tolerances.
         value: the output.
-        reference: what it is compared with.
+        reference: the array that it is compared with.
         setting: the name that settings are looked up by.
     """
     arrays = value.array, reference.array
@@ -252,7 +252,7 @@ def compare_arrays(settings: Settings, value: Side, reference: Side, setting: st
     sides = value, reference
     precision = coarsest_between(arrays, (value.compute_dtype, reference.compute_dtype))
     if value.lineage is not None:
-        inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
+        inherited = add_inherited_differences(sides, rounding, precision, result.max_absdiff)
         return result if inherited is None else judge_with(inherited)
     explained = _with_accumulated_rounding(sides, rounding)
     if explained != rounding or rounding.parts:
@@ -272,7 +272,7 @@ def judge_worst_part(
 
     Args:
         result: the verdict about all of it.
-        rounding: what rounding explains of each part.
+        rounding: the rounding limit of each part.
         held_to: holds arrays to what rounding explains.
     """
     if result.arrays is None or rounding.labels is None or result.max_absdiff == 0:

@@ -151,7 +151,7 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
         wanted = DataType.from_dtype(dtype)
         if wanted is not None and array_dtype != wanted:
             raise InputError(
-                f"Input {name!r} must have data type {wanted}, but the data have the unexpected"
+                f"Input {name!r} must have data type {wanted}, but the data has the unexpected"
                 f" dtype {array_dtype}."
             )
         if not fits(array.shape, shape):
@@ -194,7 +194,7 @@ def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None
         if (matches := close_matches(name, missing))
     ]
     raise InputError(
-        f"The data do not fit the model, which expects {list(metadata)}. {' '.join(facts)}",
+        f"The data does not fit the model, which expects {list(metadata)}. {' '.join(facts)}",
         hint=" ".join(hints),
     )
 
@@ -265,12 +265,12 @@ def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
         return array
     if DataType.STRING in (wanted, array_dtype):
         raise InputError(
-            f"Input {name!r} must have data type {wanted}, but the data have {array_dtype}."
+            f"Input {name!r} must have data type {wanted}, but the data has {array_dtype}."
         )
     cast = cast_if_representable(array, wanted)
     if cast is None:
         raise InputError(
-            f"Input {name!r} must have data type {wanted}, but the data have {array_dtype} and"
+            f"Input {name!r} must have data type {wanted}, but the data has {array_dtype} and"
             " values"
             f" that {wanted} cannot hold."
         )
@@ -290,7 +290,7 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
         raise InputError(
             f"Input {name!r} must have shape {format_shape(shape)}, but the data have"
             f" {format_shape(array.shape)}, which would turn one sample into {fitted.shape[0]}.",
-            hint="Use data of that shape. If the data contain several samples, reshape them.",
+            hint="Use data of that shape. If the data contains several samples, reshape it.",
         )
     if fitted is not array:
         notes.append(f"Input {name!r} was reshaped from {array.shape} to {fitted.shape}.")
@@ -301,7 +301,7 @@ def _shape_error(name: str, array: Any, shape: Shape | None) -> InputError:
     """Return the InputError for an array that does not fit the shape of an input."""
     return InputError(
         f"Shape mismatch: input {name!r} must have shape {format_shape(shape or ())}, but the data"
-        f" have the incompatible shape {format_shape(array.shape)}."
+        f" has the incompatible shape {format_shape(array.shape)}."
     )
 
 
@@ -356,18 +356,18 @@ def arrays_of(blobs: Mapping[str, bytes], metadata: TensorMetadata) -> dict[str,
             raise InputError(
                 f"No data for input {name!r}; found {', '.join(map(repr, blobs)) or 'nothing'}."
             )
-        native = _native(name, dtype)
+        native = _native_dtype(name, dtype)
         if len(blobs[source]) % native.itemsize:
             raise InputError(
                 f"Input {name!r} has elements of {native.itemsize} bytes, but the data have"
                 f" {len(blobs[source])} bytes."
             )
         elements = np.frombuffer(blobs[source], native)
-        arrays[name] = elements.reshape(_static(name, shape, elements.size))
+        arrays[name] = elements.reshape(_static_shape(name, shape, elements.size))
     return arrays
 
 
-def _native(name: str, dtype: Any) -> np.dtype[Any]:
+def _native_dtype(name: str, dtype: Any) -> np.dtype[Any]:
     """Return the NumPy data type of an input; raise InputError for text and unknown types."""
     entry = DataType.from_dtype(dtype)
     if entry is None or entry == DataType.STRING:
@@ -378,7 +378,7 @@ def _native(name: str, dtype: Any) -> np.dtype[Any]:
     return native
 
 
-def _static(name: str, shape: Shape | None, size: int) -> list[int]:
+def _static_shape(name: str, shape: Shape | None, size: int) -> list[int]:
     """Return the shape of an input for data with `size` elements."""
     if shape is None:
         return [size]
@@ -429,9 +429,9 @@ class StreamingDataLoader:
         """Set the files and folders to load.
 
         Args:
-            paths: what to load; a picture, or a folder of them, is an iteration per picture.
+            paths: the files to load; a picture, or a folder of them, is an iteration per picture.
             allow_dirs: whether folders are taken.
-            preprocess: what is done to pictures, in this order: ``resize`` (width and height),
+            preprocess: the steps applied to pictures, in this order: ``resize`` (width and height),
                 ``scale``, ``mean`` and ``std`` (a number, or one per channel), ``layout`` (such as
                 ``nchw``).
 
@@ -603,7 +603,7 @@ def check_is_tensor(name: str, kind: str) -> None:
 
     Args:
         name: the input.
-        kind: what it is, in ONNX's words: ``tensor``, ``seq``, ``map``, ``optional``, ...
+        kind: its kind, as ONNX names it: ``tensor``, ``seq``, ``map``, ``optional``, ...
 
     Raises:
         ModelError: it is no tensor.

@@ -50,7 +50,7 @@ class Preprocess:
         resize: width and height, to which pictures are brought as they are read; None for as they
             are.
         scale: by what each element is multiplied.
-        mean: what is subtracted then: a number, or one per channel.
+        mean: the value to subtract then: a number, or one per channel.
         std: by what is divided then, also a number or one per channel.
         layout: the order of dimensions; n is a batch of one.
     """

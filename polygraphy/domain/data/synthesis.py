@@ -57,7 +57,7 @@ def sample(
     """Return random data for one input, uniform from `low` to `high`, both inclusive.
 
     Args:
-        generator: where the numbers come from.
+        generator: the random number generator.
         name: the input, for messages.
         meta: its data type and its static shape.
         low: the smallest value.
@@ -181,9 +181,9 @@ class DataLoader:
 
     Attributes:
         input_metadata: the inputs of the model; set before the first item is asked for.
-        model_facts: what else is known of the model: indices and masks without a range of
+        model_facts: further facts about the model: indices and masks without a range of
             their own take their legal values from it.
-        notes: what was assumed on the way, in words, each once.
+        notes: the assumptions made, in words, each once.
         assumed: the shapes in which 1 was used for dynamic dimensions, by input.
         larger: the same shapes with a larger length, except for the first dimension, as an
             example for users whose model does not run with 1.
@@ -414,7 +414,7 @@ class DataLoader:
                 " | No shapes provided; "
                 f"Will use shape: {list(static)}.\n"
                 "If this is incorrect, please set the shape of this input tensor.",
-                _shape_chosen(name, shape, static),
+                _shape_note(name, shape, static),
             )
         )
         return static
@@ -509,7 +509,7 @@ def _describe_input(metadata: TensorMetadata | None, name: str) -> str:
     return f"(dtype={dtype}, shape={tuple(shape)})"
 
 
-def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
+def _shape_note(name: str, shape: Shape, static: Sequence[int]) -> str:
     """Return a line about dynamic dimensions that became 1."""
     dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
     which = join_words(list(dims)) if dims else "a dimension"

@@ -139,12 +139,12 @@ def _weights(side: Graph, index: int, arrays: Sequence[Any]) -> Iterator[Variant
     }
     for name, own_array in held_arrays.items():
         for array in arrays:
-            for other_value in _as(array, own_array):
+            for other_value in _forms_of_array(array, own_array):
                 if not any(is_close(array, other_value, _SAME) for array in held_arrays.values()):
                     yield with_weight(side, index, name, other_value)
 
 
-def _as(array: Any, own_array: Any) -> Iterator[Any]:
+def _forms_of_array(array: Any, own_array: Any) -> Iterator[Any]:
     """Yield forms of an array in the shape of another: unchanged, transposed, reversed, or a part
     of it."""
     if array.dtype != own_array.dtype or not own_array.size or not array.size:
@@ -281,7 +281,7 @@ class SameTensors:
         for name, array in self._others.items():
             self._sizes[array.size].append((_total(array), name))
 
-    def of(
+    def find_equal(
         self, name: str, array: Any, used_names: Collection[str], is_moved: bool = False
     ) -> str | None:
         """Return the tensor that holds the same values as `array`: by the same name if possible,
@@ -329,7 +329,7 @@ class Border:
     Attributes:
         nodes: their positions, in order.
         tensor: their outputs, in the model.
-        twin: what it is in the reference.
+        twin: the corresponding tensor of the reference.
     """
 
     nodes: tuple[int, ...]
@@ -359,7 +359,7 @@ class Borders:
         self._values = values
         self._makers = graph.producers
 
-    def after(
+    def find_first(
         self,
         computed: Mapping[str, Any],
         equal_tensors: Mapping[str, str],

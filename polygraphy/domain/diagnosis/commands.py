@@ -123,7 +123,7 @@ def insert_commands(path: str, side: Graph, changed: Sequence[Variant]) -> str:
     can.
     """
     lines, before = [], path
-    for number, variant in enumerate(_in_applicable_order(side, changed), 1):
+    for number, variant in enumerate(_applicable_changes(side, changed), 1):
         if variant.node in side.nodes or variant.weights:
             return ""
         after = path_of_fix(path, number)
@@ -138,7 +138,7 @@ def insert_commands(path: str, side: Graph, changed: Sequence[Variant]) -> str:
     return " && ".join(lines) if len(lines) == len(changed) else ""
 
 
-def _in_applicable_order(side: Graph, changed: Sequence[Variant]) -> Iterator[Variant]:
+def _applicable_changes(side: Graph, changed: Sequence[Variant]) -> Iterator[Variant]:
     """Yield changed nodes as long as one reads only tensors that the model has: each inserted node
     removes what nothing reads afterwards, which a later one may need.
     """

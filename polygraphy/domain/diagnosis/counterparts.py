@@ -32,7 +32,7 @@ class Candidate:
     Attributes:
         tensor: the one of the model.
         twin: the one of the reference.
-        penalty: what speaks against it.
+        penalty: the penalty of this pairing.
     """
 
     tensor: str

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import Factory, evolve, field, frozen
 
 from polygraphy.binding import port
-from polygraphy.domain.diagnosis.facts import Fact, facts_of, texts
+from polygraphy.domain.diagnosis.facts import Fact, facts_of, texts_of_facts
 from polygraphy.domain.diagnosis.words import evidence
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Remedy:
     Attributes:
         command: a command line as it can be typed; None where there is none.
         proven: whether it was tried on the whole model, and all outputs matched.
-        note: what to do instead, in words; empty where there is a command, or nothing is known.
+        note: the advice in words; empty if there is a command or no advice.
     """
 
     command: str | None = None
@@ -47,12 +47,13 @@ class Culprit:
 
     Attributes:
         nodes: their names in the model; one without a name goes by its first output.
-        tensor: where the fault shows first.
-        party: who is at fault: the flag of a backend without its dashes, `MODEL` or `MODEL_FILE`.
+        tensor: the first tensor that shows the fault.
+        party: the party at fault: the flag of a backend without its dashes, `MODEL` or
+            `MODEL_FILE`.
         cause: a word, such as ``rewrite``, ``kernel``, ``weight`` or ``nan``.
         rewrite: the name of the pass that is at fault, if one is; several are joined by ``+``.
-        facts: what was measured, tried and proved.
-        remedy: what helps.
+        facts: the facts that were measured, tried and proved.
+        remedy: the remedy.
         op: the operator of the last node.
         origin: the line of the program that the last node was exported from; None where the model
             does not say.
@@ -71,7 +72,7 @@ class Culprit:
     @property
     def evidence(self) -> list[str]:
         """The facts in English."""
-        return texts(self.facts)
+        return texts_of_facts(self.facts)
 
 
 @frozen
@@ -79,8 +80,8 @@ class Attempt:
     """A step of a diagnosis, with its result and time.
 
     Attributes:
-        title: what was done.
-        result: what came of it.
+        title: the action.
+        result: its result.
         seconds: duration in seconds.
         facts: the facts in the result, as documents have them.
     """
@@ -101,7 +102,7 @@ class Curve:
     """The errors of tensors, in the order in which the model computes them.
 
     Attributes:
-        party: who computed them.
+        party: the party that computed them.
         what: ``cumulative`` of what it made of the inputs, with nothing rewritten; ``isolated``
             where each node computed from what is right; ``rewritten`` where each node of the graph
             that it really runs did.
@@ -142,9 +143,9 @@ class DiagnosisResult:
 
     Attributes:
         verdict: `AGREE`, `FAULT`, `ILL_CONDITIONED` or `INCONCLUSIVE`.
-        culprits: who is to blame; in the order of the model.
-        attempts: what was tried.
-        reason: why nothing was found, or why no party is to blame; a sentence.
+        culprits: the culprits, in the order of the model.
+        attempts: the attempts.
+        reason: the reason why nothing was found, or why no party is to blame; a sentence.
         curves: errors of tensors, as far as they were measured.
     """
 

@@ -25,7 +25,7 @@ class Evidence:
 
     Attributes:
         against: with what, in words, such as ``saved results``.
-        left_out: what was asked for and not compared, a sentence without its period each.
+        left_out: the requested comparisons that were not made, a sentence without its period each.
         versions: by backend, the other versions that were asked, and the problem with each; empty
             if there was none.
     """
@@ -56,9 +56,9 @@ class Evidence:
         compared.
 
         Args:
-            result: what was found out.
+            result: the diagnosis.
             name_alone: the only backend that ran, where there is nothing else to compare with.
-            unexplained: why a difference is not explained; empty where there is none.
+            unexplained: the reason why a difference is not explained; empty without one.
         """
         if result.verdict != AGREE:
             return result

@@ -87,7 +87,7 @@ def same_tensors(
         prints: the tensors of the model, in order.
         program_prints: those of the program, in order.
         recorded_names: by tensor of the model, what the exporter recorded.
-        known_pairs: what is known already.
+        known_pairs: the pairs already known.
         graphs: the nodes of both, which distinguish tensors of one value.
     """
     alike: dict[tuple[Any, str], list[str]] = {}
@@ -126,7 +126,7 @@ def _distinguish(
     as before and after a dropout that does nothing.
 
     Args:
-        pairs: what is known; what is found is added.
+        pairs: the known pairs; found pairs are added.
         several: by tensor of the model those of the program, in order.
     """
     order = {name: index for index, name in enumerate(program_prints)}
@@ -178,7 +178,7 @@ def _nearest(links: Mapping[str, set[str]], tensor: str, known_names: Collection
     return nearest
 
 
-def without_counterpart(nodes: Sequence[Node], matched: Collection[str]) -> list[str]:
+def tensors_without_counterpart(nodes: Sequence[Node], matched: Collection[str]) -> list[str]:
     """Return, in order, the tensors without a counterpart and without later counterparts: a model
     and its program diverge before these.
     """
@@ -293,7 +293,7 @@ def stack_weights(
     Args:
         weights: those of the operation, in its order: two or four of each direction of each layer.
         op: the operator.
-        shape: what is read.
+        shape: the shape to read.
     """
     gates = _GATES.get(op, ())
     if not gates or not weights or any(len(array) % len(gates) for array in weights.values()):

@@ -26,7 +26,7 @@ class Fact:
     """Something that was measured, changed, proved, refused or lost.
 
     Attributes:
-        kind: what it is: the name of the function in `words` that writes its text.
+        kind: its kind: the name of the function in `words` that writes its text.
         values: the numbers and names in it, by the arguments of that function.
     """
 
@@ -105,7 +105,7 @@ def facts_of(text: str) -> Sequence[Fact]:
     return text.facts if isinstance(text, Statement) else ()
 
 
-def texts(facts: Iterable[Fact]) -> list[str]:
+def texts_of_facts(facts: Iterable[Fact]) -> list[str]:
     """Return facts as English sentences."""
     return [str(single_fact) for single_fact in facts]
 

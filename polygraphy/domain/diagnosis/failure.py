@@ -23,14 +23,14 @@ class Failure:
     Attributes:
         culprit: the parts at fault.
         model: the part, as an ``onnx.ModelProto``.
-        inputs: what it is fed with, by name, in the order of its inputs.
+        inputs: its input values by name, in the order of its inputs.
         expected: the correct values, by name, in the order of its outputs.
         tolerances: by output how far it may be off; None where it has to be the same.
-        party: who runs the model; the name of a backend.
-        settings: how that party runs it: arguments of its loader that are not the default.
+        party: the name of the backend that runs the model.
+        settings: the settings of that party: arguments of its loader that are not the default.
         without: the rewrites that must be disabled for correct outputs; empty if unknown.
-        nodes: how many nodes of the whole model are in the part.
-        said: what was seen, a sentence.
+        nodes: the number of nodes of the whole model in the part.
+        said: the observation, a sentence.
     """
 
     culprit: Culprit
@@ -52,9 +52,9 @@ def find_failing_outputs(
     failure but not rounding; None if no output fails.
 
     Args:
-        values: what was computed, by name.
+        values: the computed values, by name.
         expected: the expected outputs.
-        plain: what the same party computes where it is not at fault, if that is known.
+        plain: the values of the same party without the fault, if known.
     """
     tolerances: dict[str, float | None] = {}
     text = ""

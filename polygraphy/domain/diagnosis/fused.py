@@ -25,7 +25,7 @@ def region(model: Graph, tensor: str, kept_names: Iterable[str]) -> tuple[int, .
 
     Args:
         model: the graph as it was written.
-        tensor: what the one node makes, by the name that both graphs have for it.
+        tensor: the output of the one node, by its name in both graphs.
         kept_names: the tensors that the other graph has as well.
     """
     known_names = set(kept_names) - {tensor}
@@ -112,7 +112,7 @@ def _trace_suspect(
             return evolve(suspect, nodes=last[:1], change=fact)
     ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
     same_op_indices = tuple(index for index in indices if model.nodes[index].op in ops)
-    return _traced(suspect, same_op_indices if len(same_op_indices) == 1 else indices)
+    return _with_replaced_nodes(suspect, same_op_indices if len(same_op_indices) == 1 else indices)
 
 
 def _nodes_behind_weights(
@@ -427,8 +427,8 @@ def _attribute(
         )
     )
     if changed_indices:
-        return _traced(suspect, changed_indices)
-    return _traced(suspect, narrowed)
+        return _with_replaced_nodes(suspect, changed_indices)
+    return _with_replaced_nodes(suspect, narrowed)
 
 
 def _activation(
@@ -444,7 +444,7 @@ def _activation(
     narrowed = _nodes_behind_weights(suspect, pairing, model, indices)
     weighed = [position for position in narrowed if model.nodes[position].op in _WEIGHED]
     if len(weighed) != 1:
-        return _traced(suspect, narrowed)
+        return _with_replaced_nodes(suspect, narrowed)
     norm = _norm_behind(model, weighed[0], indices)
     last = weighed[0] if norm is None else norm
     if expected and not own:
@@ -454,7 +454,7 @@ def _activation(
         reader for name in model.nodes[last].outputs for reader, _ in model.readers.get(name, ())
     }
     if len(read) != 1:
-        return _traced(suspect, narrowed)
+        return _with_replaced_nodes(suspect, narrowed)
     behind = tuple(read)
     if own == expected:
         return evolve(suspect, nodes=behind)
@@ -463,7 +463,7 @@ def _activation(
     return evolve(suspect, nodes=behind, cause="structure", change=change, attribute="")
 
 
-def _traced(suspect: Suspect, nodes: tuple[int, ...]) -> Suspect:
+def _with_replaced_nodes(suspect: Suspect, nodes: tuple[int, ...]) -> Suspect:
     """Return a suspect with the nodes that its own nodes replaced, of which one is at fault."""
     return evolve(suspect, nodes=nodes, is_any=len(nodes) > len(suspect.nodes))
 

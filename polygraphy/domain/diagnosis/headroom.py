@@ -65,10 +65,10 @@ class TensorLoss:
         peak: its largest finite magnitude.
         least: its smallest magnitude above zero; infinity if there is none.
         above: number of finite elements too large for the type.
-        broken: how many finite elements became infinite or NaN.
-        zeroed: how many elements became zero that were not.
-        subnormal: how many are so small that they lose digits.
-        invalid: how many were infinite or NaN in the first place.
+        broken: the number of finite elements that became infinite or NaN.
+        zeroed: the number of nonzero elements that became zero.
+        subnormal: the number of elements so small that they lose digits.
+        invalid: the number of elements that were infinite or NaN before.
         error: the root mean square of the differences, relative to that of the elements; of
             integers of a byte, which are quantized, relative to their range, and of others the
             share that differs.
@@ -85,12 +85,12 @@ class TensorLoss:
     invalid: int = 0
     error: float = 0.0
 
-    def too_large(self, limits: Range, is_input: bool = False) -> Fact:
+    def overflow_fact(self, limits: Range, is_input: bool = False) -> Fact:
         """Return the fact that lists elements too large for the type."""
         counts = self.above, self.elements, self.peak
         return precision.too_large(self.name, *counts, limits.name, limits.largest, is_input)
 
-    def worse(self, other_loss: TensorLoss) -> TensorLoss:
+    def worse_loss(self, other_loss: TensorLoss) -> TensorLoss:
         """Return the worse loss of two runs with different inputs."""
         own_fields, other_fields = asdict(self), asdict(other_loss)
         del own_fields["name"]
@@ -110,7 +110,7 @@ class NodeLoss:
         op: its operator.
         operands: the tensors that it reads, rounded; weights are not among them.
         results: the tensors that it makes.
-        weights: what its weights lose, by their names.
+        weights: the losses of its weights, by their names.
         is_filled: whether it reads a weight that is infinite, as those of masks are, and its
             results hold no NaN.
     """
@@ -122,14 +122,16 @@ class NodeLoss:
     weights: Mapping[str, NarrowingLoss] = field(factory=dict)
     is_filled: bool = False
 
-    def worse(self, other_loss: NodeLoss) -> NodeLoss:
+    def worse_loss(self, other_loss: NodeLoss) -> NodeLoss:
         """Return the worse loss of two runs with different inputs."""
         return evolve(
             self,
             operands=[
-                operand.worse(two) for operand, two in zip(self.operands, other_loss.operands)
+                operand.worse_loss(two) for operand, two in zip(self.operands, other_loss.operands)
             ],
-            results=[result.worse(two) for result, two in zip(self.results, other_loss.results)],
+            results=[
+                result.worse_loss(two) for result, two in zip(self.results, other_loss.results)
+            ],
         )
 
     def inherits(self, computed: Collection[str]) -> bool:
@@ -179,7 +181,7 @@ class NodeLoss:
         tensor_losses = () if self.inherits(computed) else self.results
         for tensor_loss in tensor_losses:
             if tensor_loss.above:
-                return Fault("overflow", tensor_loss.name, tensor_loss.too_large(limits))
+                return Fault("overflow", tensor_loss.name, tensor_loss.overflow_fact(limits))
             if tensor_loss.broken:
                 ends = limits.name, limits.largest
                 loss = precision.intermediate_too_large(self.op, tensor_loss.name, *ends)
@@ -226,7 +228,7 @@ class NodeLoss:
         """
         for operand in self.operands:
             if operand.above:
-                return Fault("overflow", operand.name, operand.too_large(limits, is_input=True))
+                return Fault("overflow", operand.name, operand.overflow_fact(limits, is_input=True))
         worst = max(self.results, key=lambda tensor_loss: tensor_loss.error, default=TensorLoss(""))
         loss = precision.rounding(self.op, worst.name, worst.error, limits.spacing / 2)
         return Fault("rounding", worst.name, loss)
@@ -238,8 +240,8 @@ class Fault:
 
     Attributes:
         cause: ``overflow``, ``underflow``, ``epsilon`` or ``rounding``.
-        tensor: where that shows.
-        loss: what was seen.
+        tensor: the tensor that shows it.
+        loss: the observed loss.
     """
 
     cause: str
@@ -269,7 +271,7 @@ def node_loss(
         op: its operator.
         operands: its operands, as they are and rounded.
         results: its results, as they should be and as it computes them.
-        weights: what its weights lose.
+        weights: the losses of its weights.
         limits: the range of the type.
         is_filled: whether a weight is infinite, and no result holds NaN.
     """
@@ -318,7 +320,7 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
         zeroed,
         subnormal,
         invalid,
-        _relative(array - reference, reference, peak),
+        _relative_rms(array - reference, reference, peak),
     )
 
 
@@ -332,7 +334,7 @@ def _largest_change(exact: Array, narrow: Array) -> float:
     return float(np.sqrt(np.mean(np.square(steps)))) / 255
 
 
-def _relative(differences: Array, reference: Array, peak: float) -> float:
+def _relative_rms(differences: Array, reference: Array, peak: float) -> float:
     """Return the RMS of differences relative to the RMS of the reference."""
     if not peak:
         return inf if np.any(differences) else 0.0
@@ -346,7 +348,7 @@ def worst_of(runs: Iterable[Sequence[NodeLoss]]) -> list[NodeLoss]:
     for run in runs:
         for loss in run:
             worst_loss = worst.get(loss.name)
-            worst[loss.name] = loss if worst_loss is None else worst_loss.worse(loss)
+            worst[loss.name] = loss if worst_loss is None else worst_loss.worse_loss(loss)
     return list(worst.values())
 
 
@@ -357,7 +359,7 @@ class HalfCulprit:
     Attributes:
         nodes: their names.
         op: the operator of the one that loses most.
-        fault: why.
+        fault: the reason.
         beside: nodes that stay with it, because they read or hand on what it computes.
     """
 
@@ -377,7 +379,7 @@ def order_nodes(
     nodes whose results feed them.
 
     Args:
-        losses: what each loses alone.
+        losses: the loss of each alone.
         nodes: all nodes; those that nothing is known of come last.
         users: the nodes that read what a node makes.
         limits: the range of the type.
@@ -415,7 +417,7 @@ def culprits_among(
 
     Args:
         kept_names: the nodes that stay.
-        losses: what each node of the model loses alone.
+        losses: the loss of each node of the model alone.
         users: the nodes that read what a node makes.
         limits: the range of the type.
     """

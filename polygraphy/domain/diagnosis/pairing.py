@@ -61,13 +61,13 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
     Args:
         model: the first graph.
         reference: the second.
-        around: what belongs together in the graphs around them, if they are bodies of nodes.
+        around: the pairs in the surrounding graphs, if they are bodies of nodes.
     """
     if around is not None:
         sides = around.model, around.reference
         pairing = Pairing(
-            _comparable(model, sides[0].narrow, sides[0]),
-            _comparable(reference, sides[1].narrow, sides[1]),
+            _comparable_graph(model, sides[0].narrow, sides[0]),
+            _comparable_graph(reference, sides[1].narrow, sides[1]),
         )
         pairing.tensors.update(around.tensors)
         return _complete_pairing(pairing)
@@ -78,7 +78,9 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
     narrow = (
         min(differing, key=FLOATS.index) if len(types[0] | types[1]) > 1 and differing else None
     )
-    return _complete_pairing(Pairing(_comparable(model, narrow), _comparable(reference, narrow)))
+    return _complete_pairing(
+        Pairing(_comparable_graph(model, narrow), _comparable_graph(reference, narrow))
+    )
 
 
 def pair_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -104,7 +106,7 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
     for _, tensor, twin in pair_interfaces(pairing.model, pairing.reference):
         pairing.tensors[tensor.name] = twin.name
     _pair_by_names(pairing)
-    _by_structure(pairing)
+    _pair_by_structure(pairing)
     _pair_crossed_outputs(pairing)
     return pairing
 
@@ -148,18 +150,18 @@ def _pair_by_names(pairing: Pairing) -> None:
             pairing.tensors.setdefault(name, name)
 
 
-def _by_structure(pairing: Pairing) -> None:
+def _pair_by_structure(pairing: Pairing) -> None:
     """Pair the remaining nodes by structure, the most certain pairs first, because each pair helps
     the next ones."""
     rounds: list[Callable[[], bool]] = [
-        lambda: _pair_forward(pairing, _exact),
+        lambda: _pair_forward(pairing, _exact_key),
         lambda: _pair_backward(pairing, _exact_parameters),
         lambda: _pair_forward(pairing, _shape_key),
         lambda: _pair_forward(pairing, _key_without_order),
         lambda: _pair_backward(pairing, _parameter_key),
         lambda: _pair_forward(pairing, _partial_key),
         lambda: _pair_backward(pairing, _any_parameters),
-        lambda: _pair_forward(pairing, _exact, allows_several=True),
+        lambda: _pair_forward(pairing, _exact_key, allows_several=True),
         lambda: _pair_forward(pairing, _shape_key, allows_several=True),
     ]
     while any(step() for step in rounds):
@@ -178,11 +180,11 @@ def _pair_forward(
     tensors = set(pairing.tensors.values())
     reference_groups: dict[Key, list[int]] = defaultdict(list)
     for index, node in pairing.reference.operations.items():
-        if index not in nodes and _inputs_known(pairing.reference, node, tensors):
+        if index not in nodes and _are_inputs_known(pairing.reference, node, tensors):
             reference_groups[key(pairing.reference, node, None)].append(index)
     own_groups: dict[Key, list[int]] = defaultdict(list)
     for index, node in pairing.model.operations.items():
-        if index not in pairing.nodes and _inputs_known(pairing.model, node, pairing.tensors):
+        if index not in pairing.nodes and _are_inputs_known(pairing.model, node, pairing.tensors):
             own_groups[key(pairing.model, node, pairing.tensors)].append(index)
     forward = False
     for name, indices in own_groups.items():
@@ -194,7 +196,7 @@ def _pair_forward(
     return forward
 
 
-def _inputs_known(side: Graph, node: Node, is_paired: Any) -> bool:
+def _are_inputs_known(side: Graph, node: Node, is_paired: Any) -> bool:
     """Return whether all inputs of a node are weights or known."""
     return all(not name or name in side.constants or name in is_paired for name in node.inputs)
 
@@ -255,7 +257,7 @@ def _operand(side: Graph, name: str, names: Mapping[str, str] | None, exact: boo
     return ("tensor", name if names is None else names.get(name, name))
 
 
-def _exact(side: Graph, node: Node, names: Mapping[str, str] | None) -> Key:
+def _exact_key(side: Graph, node: Node, names: Mapping[str, str] | None) -> Key:
     """Return the key of a node with its operands, weights by content."""
     operands = tuple(_operand(side, name, names, True) for name in node.inputs)
     return _kind(node), operands, attribute_digests(node)
@@ -296,7 +298,7 @@ def _any_parameters(side: Graph, node: Node) -> Key:
     return _kind(node)
 
 
-def _comparable(graph: Graph, narrow: str | None, around: Graph | None = None) -> Graph:
+def _comparable_graph(graph: Graph, narrow: str | None, around: Graph | None = None) -> Graph:
     """Return a graph to be paired, with the same numbering of nodes.
 
     Args:

@@ -24,7 +24,7 @@ class QuantizedOperand:
 
     Attributes:
         node: the node, by its name, or that of what it makes; of an output, the one that makes it.
-        position: which operand of it; `OUTPUT` for an output.
+        position: the index of its operand; `OUTPUT` for an output.
         name: the tensor that it reads.
         step: does to an array what quantizing does to this; None where that is not known.
     """
@@ -40,7 +40,7 @@ def losses(operands: Iterable[QuantizedOperand], read: Callable[[str], Any]) -> 
     inputs; infinite if unknown.
 
     Args:
-        operands: what is quantized.
+        operands: the quantized sites.
         read: returns what an operand holds, by its name, where it is not quantized; None where that
             is not known.
     """

@@ -44,7 +44,7 @@ def solve_weights(
         index: the position of the node.
         inputs: by tensor, what the node reads that is computed.
         output: its outputs.
-        expected: what it should.
+        expected: the expected result.
     """
     node = side.nodes[index]
     goal = np.asarray(expected)
@@ -77,8 +77,8 @@ def solve_missing_bias(
         node: the node.
         position: the position of the input.
         start: zeros in the shape of the bias.
-        output: what the node computes.
-        expected: what it should.
+        output: the output of the node.
+        expected: the expected result.
     """
     if position == 2 and np.shape(output) == np.shape(expected):
         yield from _solve_operand(node, position, start, {}, output, expected)
@@ -135,11 +135,11 @@ def _solve_operand(
     goal, array = np.asarray(goal, np.float64), np.asarray(array, np.float64)
     first = values.get(0)
     if node.op in ("MatMul", "Gemm") and position < 2:
-        yield from _product(node, position, weight, values, array, goal)
+        yield from _solve_product(node, position, weight, values, array, goal)
     elif node.op == "Conv" and position == 1 and first is not None:
         bias = np.reshape(values.get(2, 0.0), (-1, *(1,) * (goal.ndim - 2)))
         yield weight * _factor_between(array - bias, goal - bias)
-        yield from _convolution(node, weight, first, array, goal)
+        yield from _solve_convolution(node, weight, first, array, goal)
     elif node.op in ("Conv", "ConvTranspose", "Gemm") and position == 2:
         axis = 1 if node.op != "Gemm" else goal.ndim - 1
         scale = float(node.attribute("beta", 1.0)) if node.op == "Gemm" else 1.0
@@ -147,12 +147,12 @@ def _solve_operand(
     elif node.op in ("Add", "Sub", "Mul", "Div"):
         yield from _solve_elementwise(node, position, weight, values, goal)
     elif node.op == "Gather" and position == 0 and not int(node.attribute("axis", 0)):
-        yield from _rows(weight, values.get(1), goal)
+        yield from _solve_rows(weight, values.get(1), goal)
     elif node.op in _NORMS and position < 3:
-        yield from _norm(node, position, weight, array, goal)
+        yield from _solve_norm(node, position, weight, array, goal)
 
 
-def _product(
+def _solve_product(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], value: Any, goal: Any
 ) -> Iterator[Any]:
     """Yield the weight of a matrix product that gives the expected output; the nearest one if
@@ -170,9 +170,9 @@ def _product(
     data = data.T if turned[1 - position] else data
     if position == 1:
         data, apart = data.reshape(-1, data.shape[-1]), apart.reshape(-1, apart.shape[-1])
-        change = _least(data, apart)
+        change = _least_change(data, apart)
     elif data.ndim == 2 and apart.ndim == 2:
-        change = _least(data.T, apart.T)
+        change = _least_change(data.T, apart.T)
         change = None if change is None else change.T
     else:
         return
@@ -186,7 +186,7 @@ def _factor_between(value: Any, goal: Any) -> float:
     return float(np.sum(value * goal)) / size if size else 1.0
 
 
-def _convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> Iterator[Any]:
+def _solve_convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> Iterator[Any]:
     """Yield the kernel of a convolution with known pads that gives the expected output."""
     rank, groups = weight.ndim - 2, int(node.attribute("group", 1))
     pads = tuple(node.attribute("pads") or (0,) * 2 * rank)
@@ -218,14 +218,14 @@ def _convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> I
         system = np.moveaxis(stacked.reshape(*stacked.shape[:3], -1), 3, 1).reshape(-1, columns)
         own_slice = slice(group * outputs, (group + 1) * outputs)
         apart = np.moveaxis((goal - value)[:, own_slice].reshape(goal.shape[0], outputs, -1), 1, 2)
-        least = _least(system, apart.reshape(-1, outputs))
+        least = _least_change(system, apart.reshape(-1, outputs))
         if least is None:
             return
         change[own_slice] = least.T.reshape(outputs, inputs, *kernel)
     yield weight + change
 
 
-def _least(system: Any, apart: Any) -> Any | None:
+def _least_change(system: Any, apart: Any) -> Any | None:
     """Return the smallest weight change that best explains a difference; None if that takes too
     much work."""
     if system.size > _MOST or min(system.shape) > 2048 or not np.isfinite(system).all():
@@ -274,7 +274,7 @@ def _mean_over(array: Any, weight: Any, axis: int) -> Any:
     return array.mean(axis=tuple(index for index in range(array.ndim) if index != axis))
 
 
-def _rows(weight: Any, indices: Any, goal: Any) -> Iterator[Any]:
+def _solve_rows(weight: Any, indices: Any, goal: Any) -> Iterator[Any]:
     """Yield the weight of a Gather with the rows that give the expected output."""
     if indices is None or np.shape(indices) != goal.shape[: np.ndim(indices)]:
         return
@@ -283,7 +283,7 @@ def _rows(weight: Any, indices: Any, goal: Any) -> Iterator[Any]:
     yield values
 
 
-def _norm(node: Node, position: int, weight: Any, value: Any, goal: Any) -> Iterator[Any]:
+def _solve_norm(node: Node, position: int, weight: Any, value: Any, goal: Any) -> Iterator[Any]:
     """Yield the scale or bias, by channel, of a normalization that gives the expected output."""
     is_last = node.op == "LayerNormalization"
     if weight.ndim != 1 or (is_last and int(node.attribute("axis", -1)) not in (-1, goal.ndim - 1)):
@@ -362,7 +362,7 @@ def resize_variants(
         index: the position of the node.
         read: the shape of its first input.
         lengths: the shape of its output.
-        expected: what that should be.
+        expected: the expected value.
     """
     node = side.nodes[index]
     if len(lengths) == len(expected) and tuple(lengths) == tuple(expected):
@@ -393,7 +393,7 @@ def resize_variants(
             2, [size / max(own_index, 1) for own_index, size in zip(read, expected)]
         )
     elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
-        yield from _bounds(side, node, read, expected, weight_variants)
+        yield from _bound_variants(side, node, read, expected, weight_variants)
     elif node.op in ("Squeeze", "Unsqueeze"):
         count = abs(len(expected) - len(read))
         for axes in combinations(
@@ -445,7 +445,7 @@ def _pads_for_size(node: Node, read: Sequence[int], expected: Sequence[int]) -> 
                 yield Variant("attribute", change, with_attribute(node, "pads", "ints", value))
 
 
-def _bounds(
+def _bound_variants(
     side: Graph,
     node: Node,
     read: Sequence[int],

@@ -31,8 +31,8 @@ class Spot:
         twin: the position of the node in the other export.
         node: the node of the model.
         name: the attribute, or the tensor that holds the constant.
-        value: what it is; None where the node computes with what another node makes.
-        expected: what it is in the other export, likewise.
+        value: its value; None if the node reads the output of another node.
+        expected: its value in the other export, likewise.
         operand: the position of the tensor; None for an attribute.
     """
 
@@ -70,7 +70,7 @@ class TwinDifferences:
         extra: nodes that only the model has.
         missing: the positions of nodes that only the other export has.
         turned: nodes of the model that read other tensors than their twins.
-        weights: how many weights the other export has.
+        weights: the number of weights of the other export.
         matched: the share of nodes that both have, of the larger one.
     """
 
@@ -277,7 +277,7 @@ def _is_different(value: Any, other_value: Any) -> bool:
     )
 
 
-def example_dependent(spots: Sequence[Spot], twin_differences: TwinDifferences) -> list[Spot]:
+def example_constants(spots: Sequence[Spot], twin_differences: TwinDifferences) -> list[Spot]:
     """Return the constants that also differ between two exports of one program, and so depend on
     the example."""
     changing = {spot.key for spot in twin_differences.spots}

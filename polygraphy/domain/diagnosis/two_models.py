@@ -45,9 +45,9 @@ class Suspect:
     Attributes:
         nodes: the positions of nodes in the model that have it, or stand beside what is missing.
         cause: ``weight``, ``quantization``, ``epsilon``, ``attribute`` or ``structure``.
-        change: what differs.
+        change: the difference.
         weights: pairs of weights that differ: the name here, and there.
-        twins: which nodes to take from the reference, so that this difference goes away: the
+        twins: the nodes to take from the reference so that this difference disappears: the
             position here, and there.
         inner: the names of the nodes in the body of a node that have it, if it is in one.
         op: the operator of the last of these.
@@ -466,11 +466,11 @@ class NodeCopy:
 
     Attributes:
         twin: the first output of the node in the reference.
-        inputs: what it reads, by the names of the model.
+        inputs: its inputs, by their names in the model.
         outputs: its outputs.
         replaces: the first output of the node of the model whose place it takes; None for a node
             that is new there.
-        captured: what the graphs that it holds read of those around them: the name in the
+        captured: the tensors that its subgraphs read from the surrounding graphs: the name in the
             reference, and in the model.
         attributes: the attributes that are taken, where all else of the node of the model stays but
             its inputs; None for the whole node.

@@ -183,8 +183,8 @@ class Variant:
     """A node with one change.
 
     Attributes:
-        cause: what it is called if that is what was changed.
-        change: what was changed.
+        cause: its name if it was changed.
+        change: the change.
         node: the node.
         weights: values of weights that it reads, by name, where they are others.
     """
@@ -491,7 +491,7 @@ def integer_variants(side: Graph, index: int) -> Iterator[Variant]:
             continue
         array = np.asarray(values)
         limits = np.iinfo(array.dtype)
-        for value in _near(tuple(map(int, array.reshape(-1)))):
+        for value in _nearby_lists(tuple(map(int, array.reshape(-1)))):
             if not all(limits.min <= index <= limits.max for index in value):
                 continue
             other_integers = np.array(value, np.int64)
@@ -515,7 +515,7 @@ def integer_variants(side: Graph, index: int) -> Iterator[Variant]:
         own_indices = (
             (int(attribute.value),) if attribute.kind == "int" else tuple(map(int, attribute.value))
         )
-        for value in _near(own_indices) if len(own_indices) <= _FEW else ():
+        for value in _nearby_lists(own_indices) if len(own_indices) <= _FEW else ():
             shown_value = value[0] if attribute.kind == "int" else value
             own_number = own_indices[0] if attribute.kind == "int" else own_indices
             change = changes.other_attribute(node.op, attribute.name, own_number, shown_value)
@@ -534,7 +534,7 @@ def difference_of_integers(array: Any, other_value: Any) -> Fact:
     return changes.contains(values, expected)
 
 
-def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _nearby_lists(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yield lists of integers that differ a little from the given ones."""
     visited = {values}
     turned = [values[i:] + values[:i] for i in range(1, len(values))]

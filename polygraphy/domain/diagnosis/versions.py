@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from attrs import frozen
 
 
-def sort_versions(version: str) -> tuple[int, ...]:
+def version_key(version: str) -> tuple[int, ...]:
     """Return a sort key for versions in the order of their release: 1.9.0 before 1.10.0."""
     return tuple(map(int, re.findall(r"\d+", version)))
 
@@ -43,7 +43,7 @@ def wrong_span(
         current_version: the one that is wrong.
         is_correct: tries a version.
     """
-    known_names = sorted({*versions, current_version}, key=sort_versions)
+    known_names = sorted({*versions, current_version}, key=version_key)
     place = known_names.index(current_version)
     last, after = _border_versions(known_names[place:], is_correct)
     first, before = _border_versions(known_names[place::-1], is_correct)

@@ -43,7 +43,7 @@ class Model:
         graph: the main graph.
         opsets: versions of operator sets by domain; the standard one's domain is empty.
         ir_version: version of the file format.
-        producer: what wrote the file, and its version.
+        producer: the program that wrote the file, and its version.
         functions: operators that the model defines.
         metadata: texts that its author attached.
     """
@@ -87,7 +87,7 @@ class TensorUse:
     Attributes:
         tensor: name, data type and shape.
         producer: ``input``, or the node that computes it.
-        consumers: how many operands of nodes it is.
+        consumers: the number of node operands that read it.
         is_output: whether it is an output of the graph.
     """
 

@@ -28,11 +28,11 @@ class Difference:
     """One difference between two models.
 
     Attributes:
-        what: what it is about, such as ``Node`` or ``Initializer``.
-        name: which of these.
+        what: the kind of part, such as ``Node`` or ``Initializer``.
+        name: the name of that part.
         change: ``missing`` or ``extra`` in the second model, ``changed`` or ``renamed``.
-        reference: how it is in the first model; empty where it is not there.
-        candidate: how it is in the second.
+        reference: its form in the first model; empty if it is absent there.
+        candidate: its form in the second.
         where: the graphs around it, from the outside to the inside.
     """
 
@@ -218,7 +218,7 @@ def _node_differences(
     nodes: Sequence[Node], reference_nodes: Sequence[Node], where: tuple[str, ...]
 ) -> Iterator[Difference]:
     """Yield the differences in nodes: missing, renamed, or with other attributes or inputs."""
-    first, second = _by_key(nodes), _by_key(reference_nodes)
+    first, second = _nodes_by_key(nodes), _nodes_by_key(reference_nodes)
     computed = {(node.op, node.outputs): key for key, node in second.items() if key not in first}
     for key, node in first.items():
         if key in second:
@@ -234,7 +234,7 @@ def _node_differences(
         yield Difference("Node", key, _EXTRA, candidate=_signature(second[key]), where=where)
 
 
-def _by_key(nodes: Sequence[Node]) -> dict[str, Node]:
+def _nodes_by_key(nodes: Sequence[Node]) -> dict[str, Node]:
     """Return nodes by a unique key: the name, else the first output, else the position."""
     names = Counter(node.name for node in nodes)
     nodes_by_key: dict[str, Node] = {}
@@ -315,8 +315,8 @@ class Outline:
 
     Attributes:
         model: its description, without nodes.
-        nodes: how often there is such a node, in all graphs of the model.
-        weights: how often there is a weight of a name.
+        nodes: the number of such nodes in all graphs of the model.
+        weights: the number of weights of a name.
     """
 
     model: Model

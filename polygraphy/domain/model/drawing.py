@@ -86,7 +86,7 @@ class Layout:
 
     Attributes:
         rows: the row of each vertex, from 0 at the top.
-        columns: where the center of each vertex is in its row, in widths of a vertex; any real
+        columns: the position of each vertex's center in its row, in widths of a vertex; any real
             number.
         bends: of each edge, where it crosses the rows between its ends, in order from the upper
             one; empty when it is drawn straight.
@@ -191,12 +191,12 @@ class _Drawing:
         if len(level) == 1:
             self.columns[level[0]] = wanted[0]
             return
-        placed = spread(wanted, [self._widths[vertex] for vertex in level])
+        placed = spread_centers(wanted, [self._widths[vertex] for vertex in level])
         for vertex, column in zip(level, placed):
             self.columns[vertex] = column
 
 
-def spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
+def spread_centers(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
     """Return centers as close as possible to the wanted ones (least squares), in order and without
     overlap, for items of these widths."""
     offsets = [0.0]
@@ -222,8 +222,8 @@ class GraphDrawing:
     """The drawing of one graph; its vertices are inputs, nodes and outputs, numbered in this order.
 
     Attributes:
-        graph: what is drawn.
-        wires: who gives a tensor to whom; a node takes what the graphs inside it take from outside.
+        graph: the graph to draw.
+        wires: the connections; a node also takes the outer tensors that its subgraphs take.
         layout: places of the vertices and, in the order of the wires, of these.
         parent: the number of the drawing of the graph around it; None for the main graph and for
             functions.

@@ -96,7 +96,7 @@ class EngineDescription:
         layer_count: number of layers, of all profiles together.
         layers: the layers, profile by profile; empty where these were not asked for.
         has_implicit_batch: whether shapes leave out the batch, as they could in the past.
-        weight_bytes: how many bytes its weights take; None where the engine does not tell.
+        weight_bytes: the size of its weights in bytes; None if the engine does not tell.
     """
 
     name: str
@@ -130,13 +130,13 @@ class EngineStatistics:
 
     Attributes:
         layers: number of layers.
-        ops: how often each type of layer occurs, the most frequent first.
-        precisions: how many layers compute each data type, by their first output.
+        ops: the number of layers of each type, the most frequent first.
+        precisions: the number of layers of each data type, by their first output.
         parameters: number of elements of all weights, constants of the parser among them.
         weight_bytes: size in bytes.
         device_memory: bytes of memory for activations.
-        input_bytes: how many bytes the inputs take.
-        output_bytes: how many bytes the outputs take.
+        input_bytes: the size of the inputs in bytes.
+        output_bytes: the size of the outputs in bytes.
         io_unknown: the inputs and outputs that are left out there, because their shape or data type
             is not known.
         is_largest: whether inputs were counted as large as the first profile allows.

@@ -61,7 +61,7 @@ class Weight:
         name: its name in its graph.
         dtype: name of the data type; None if unknown.
         shape: its dimensions.
-        nbytes: how many bytes the elements take; 0 for texts.
+        nbytes: the size of the elements in bytes; 0 for texts.
         location: the file that holds the elements, as the model names it; None for the model's own.
     """
 
@@ -84,9 +84,9 @@ class Attribute:
 
     Attributes:
         name: its name.
-        kind: what the value is: ``int``, ``float``, ``string``, ``dtype``, ``tensor``, ``graph``,
-            ``type`` or ``reference`` (to an attribute of the function), or one of the former with
-            an ``s``.
+        kind: the type of the value: ``int``, ``float``, ``string``, ``dtype``, ``tensor``,
+            ``graph``, ``type`` or ``reference`` (to an attribute of the function), or one of the
+            former with an ``s``.
         value: numbers, texts, `Weight` and `Graph` objects, or tuples of these.
         is_default: whether the operator means the same without it.
     """
@@ -252,10 +252,10 @@ class Graph:
     """Nodes in the order of the file, and the tensors between them.
 
     Attributes:
-        tensors: what the file says, or inference found, about tensors by name; of inputs and
-            outputs, too.
+        tensors: the information about tensors from the file or from inference, by name; of inputs
+            and outputs, too.
         node_count: number of nodes, even where `nodes` was not asked for.
-        quantization: how tensors are quantized, by name, such as ``SCALE_TENSOR=x_scale``.
+        quantization: the quantization of tensors, by name, such as ``SCALE_TENSOR=x_scale``.
         narrow: the less precise floating-point type to compare weights in; casts between such types
             are then no operations. None to compare weights as they are.
     """

@@ -21,7 +21,7 @@ class Maker:
 
     Attributes:
         op: its operator; those of other domains than the standard one are not asked for.
-        inputs: what it reads; "" for what is left out.
+        inputs: its inputs; "" for one that is left out.
         outputs: its outputs.
         attributes: numbers, lists of numbers, text and arrays, by name.
     """

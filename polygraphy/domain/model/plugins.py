@@ -15,7 +15,7 @@ class PluginInstance:
     Attributes:
         inputs: the tensors that it takes, in the order of the plugin's operands.
         outputs: the tensors that it makes, in the order of the plugin's results.
-        attributes: what configures the plugin: numbers, texts, and lists of these.
+        attributes: the attributes that configure the plugin: numbers, texts, and lists of these.
     """
 
     inputs: tuple[str, ...]

@@ -50,7 +50,7 @@ class ModelSource:
         checkpoint: name of the checkpoint, for a folder of these (default: the latest).
         outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
         optimizes: whether such a graph is made smaller first.
-        loader: what makes a network or an engine, in place of a file.
+        loader: the loader that makes a network or an engine, in place of a file.
     """
 
     path: str

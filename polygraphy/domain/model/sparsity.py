@@ -71,11 +71,11 @@ def dense_groups(array: np.ndarray[Any, Any], axis: int) -> int:
     dense = 0
     for start in range(0, rows, step):
         for first in range(0, inner, columns):
-            dense += _dense(groups[start : start + step, :, first : first + columns])
+            dense += _count_dense_groups(groups[start : start + step, :, first : first + columns])
     return dense
 
 
-def _dense(block: np.ndarray[Any, Any]) -> int:
+def _count_dense_groups(block: np.ndarray[Any, Any]) -> int:
     """Return the number of groups with more nonzero elements than 2:4 sparsity allows."""
     is_narrow = block.dtype.itemsize == 2  # Comparing such numbers is done one by one.
     nonzero = (block.view(np.uint16) & _NARROW) != 0 if is_narrow else block != 0
@@ -168,7 +168,7 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
     Args:
         array: floating-point numbers of any shape; NaN counts as the largest.
         axis: the axis; its length is a multiple of four.
-        threads: how many work at it, at most; the result does not depend on it.
+        threads: the largest number of threads; the result does not depend on it.
 
     Returns:
         Another array of the same shape and type; what is not set to zero has the same bits.

@@ -107,7 +107,7 @@ class ModelStatistics:
         parameters: number of elements of all weights.
         weight_bytes: size in bytes.
         nodes: number of nodes, of inner graphs, too.
-        ops: how often each operator occurs, the most frequent first.
+        ops: the number of nodes of each operator, the most frequent first.
         macs: multiply-accumulate operations of convolutions, matrix products and recurrent layers;
             both branches of a choice count, and the body of a loop counts once.
         macs_unknown: such operators whose shapes are not known, and how many there are of each.

@@ -33,7 +33,9 @@ def check_runs(runs: int) -> int:
         UsageError: it is outside of 1 to 50.
     """
     if not 1 <= runs <= MOST_RUNS:
-        raise UsageError(f"{runs} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}.")
+        raise UsageError(
+            f"The number of profiled runs cannot be {runs}.", hint=f"Use 1 to {MOST_RUNS}."
+        )
     return runs
 
 
@@ -96,7 +98,7 @@ class ExecutedNode:
         origins: names of model nodes or tensors that the backend says it was built from.
         inner: the nodes of its bodies (If, Loop, Scan), whose times are part of its own.
         calls: number of times that it ran in one run of the model.
-        clock: what its times are: `HOST`, `DEVICE` or `LAUNCH`.
+        clock: the source of its times: `HOST`, `DEVICE` or `LAUNCH`.
     """
 
     name: str
@@ -132,11 +134,11 @@ class ExecutionProfile:
         backend: the name of the backend: ``onnxrt``, ``openvino``, ``trt``.
         setting: device, providers and version, for people.
         shapes: the shape of each input.
-        nodes: what was executed, in order.
+        nodes: the executed nodes, in order.
         run_times: microseconds of each run of the whole model while it was profiled.
         plain_times: microseconds of each run without the profiler.
         model: the nodes of the model that was run; None if unknown.
-        notes: what is not known, or was left out, a sentence each.
+        notes: the gaps and omissions, a sentence each.
         event_cost: microseconds that were subtracted from each measurement of a node.
     """
 

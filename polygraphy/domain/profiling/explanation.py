@@ -42,8 +42,8 @@ class Cause:
 
     Attributes:
         kind: that of the rows.
-        text: what they are.
-        microseconds: how much longer the second run takes because of them; less than 0 if it takes
+        text: the facts about them.
+        microseconds: the additional time of the second run because of them; less than 0 if it takes
             less time.
         rows: their number.
     """

@@ -65,7 +65,7 @@ class Join:
     Attributes:
         groups: those that compute nodes of the model. Each node is in one group at most.
         inserted: positions of executed nodes that compute no node of the model.
-        gone: why a node of the model is in no group, by its position.
+        gone: the reason why a node of the model is in no group, by its position.
         unmatched: positions of executed nodes with names and tensors that the model does not have:
             they may compute nodes of the model.
     """

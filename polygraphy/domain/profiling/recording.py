@@ -20,8 +20,8 @@ class NodeEvent:
         microseconds: duration in seconds.
         provider: the execution provider, or device.
         kernel: the kernel that ran.
-        clock: what the time is; see `ExecutedNode`.
-        inner: what ran in its bodies.
+        clock: the source of the time; see `ExecutedNode`.
+        inner: the nodes that ran in its bodies.
     """
 
     name: str

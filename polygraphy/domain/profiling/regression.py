@@ -126,7 +126,7 @@ def _join_keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(shapes, str(name)) for name in row["nodes"] or ("",)]
 
 
-def shortest_times(profiles: Sequence[Times]) -> Times:
+def shortest_row_times(profiles: Sequence[Times]) -> Times:
     """Return the rows of the first profile with the shortest times of all."""
     output_times = []
     for row in profiles[0]:

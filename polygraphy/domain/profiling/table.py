@@ -136,10 +136,10 @@ class Side:
         spread: of a run without the profiler; of a profiled run if there is none.
         runs: the number of profiled runs.
         executed: the number of executed nodes.
-        folded: how many nodes of the model depend on no input.
-        removed: how many nodes an optimization removed.
+        folded: the number of nodes of the model that depend on no input.
+        removed: the number of nodes that an optimization removed.
         gone: the names of the nodes that were folded, removed or not matched.
-        notes: what is not known, or was left out, a sentence each.
+        notes: the gaps and omissions, a sentence each.
         is_disturbed: whether the machine was busy.
         unmatched: number of nodes in no row, because executed nodes have unknown names.
     """
@@ -176,7 +176,7 @@ class ProfileTable:
         sides: the profiles.
         rows: in the order of the model; nodes that were inserted, or have unknown names, and the
             time outside of nodes are last.
-        sentence: what explains the difference; empty with a single profile.
+        sentence: the explanation of the difference; empty with a single profile.
     """
 
     model: str

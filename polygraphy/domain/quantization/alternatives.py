@@ -36,7 +36,7 @@ def alternatives(
                 changed[WIDE][number] = scheme_of_range(
                     evolve(scheme, dtype=_WIDER[scheme.dtype]),
                     *loss.spread,
-                    symmetric=bool(np.all(scheme.zero_point == scheme.stored.middle)),
+                    symmetric=bool(np.all(scheme.zero_point == scheme.stored_type.middle)),
                 )
     return {name: schemes for name, schemes in changed.items() if schemes}
 
@@ -46,9 +46,9 @@ def _scheme_by_channel(site: Site, scheme: Scheme) -> Scheme | None:
     exact, axis = site.exact, site.channel_axis
     if exact is None or axis is None or exact.ndim < 2 or exact.shape[axis] < 2:
         return None
-    if scheme.stored.minifloat is not None:
+    if scheme.stored_type.minifloat is not None:
         return None
     ones = np.ones(exact.shape[axis])
-    zero_points = np.full(ones.shape, float(scheme.stored.middle))
+    zero_points = np.full(ones.shape, float(scheme.stored_type.middle))
     best, _ = best_weight_scheme(exact, Scheme(scheme.dtype, ones, zero_points, axis))
     return best

@@ -113,7 +113,7 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
 
 def _clipped_loss(site: Site, loss: SiteLoss) -> float:
     """Return the loss that a calibration may accept by clipping on purpose."""
-    stored = None if site.scheme is None else site.scheme.stored
+    stored = None if site.scheme is None else site.scheme.stored_type
     is_wide = stored is not None and stored.minifloat is None and stored.most > 255
     if site.scheme is None or not is_wide or _excess(site.scheme, loss) < _FAR:
         return _CLIPPED_LOSS
@@ -151,7 +151,7 @@ def changed_elements(site: Site) -> int:
     scheme, codes, exact = site.scheme, site.codes, site.exact
     if site.kind == "activation" or scheme is None or codes is None or exact is None:
         return 0
-    is_measured = not scheme.block and scheme.stored.minifloat is None and site.kind != "bias"
+    is_measured = not scheme.block and scheme.stored_type.minifloat is None and site.kind != "bias"
     if not is_measured or codes.shape != exact.shape:
         return 0
     return int(np.count_nonzero(np.abs(codes - scheme.codes(exact)) > _ROUNDING))
@@ -175,16 +175,16 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     least, most = loss.spread
     factor = float(np.ravel(scheme.scale)[0] / np.ravel(loss.best.scale)[0])
     is_cut = loss.cut > _CUT or (loss.cut > 0 and factor < 1)
-    if scheme.stored.minifloat is not None:
+    if scheme.stored_type.minifloat is not None:
         return CLIPPED if is_cut else WIDE
     is_similar = 1 / _CLOSE < factor < _CLOSE
-    steps = float(scheme.stored.most - scheme.stored.least)
+    steps = float(scheme.stored_type.most - scheme.stored_type.least)
     shift = abs(float(np.ravel(scheme.zero_point)[0]) - float(np.ravel(loss.best.zero_point)[0]))
     if least < 0 < most and (
         (shift >= 0.4 * steps and is_similar) or _loses_one_sign(low, high, loss)
     ):
         return SIGN
-    is_symmetric = float(np.ravel(scheme.zero_point)[0]) == scheme.stored.middle
+    is_symmetric = float(np.ravel(scheme.zero_point)[0]) == scheme.stored_type.middle
     is_explained = loss.moved is not None and loss.moved < _SHARE * loss.loss and not is_symmetric
     is_moved = is_similar and shift > 0.02 * steps and _is_moved(low, high, loss)
     if is_moved or is_explained:
@@ -238,7 +238,7 @@ def _is_shifted(site: Site, scheme: Scheme) -> bool:
     exact, codes = site.exact, site.codes
     if exact is None or codes is None or not exact.size or scheme.block:
         return False
-    if scheme.stored.minifloat is not None:
+    if scheme.stored_type.minifloat is not None:
         return False
     if not scheme.is_per_tensor:
         return _is_shifted_by_channel(scheme, codes, exact)

@@ -15,8 +15,8 @@ class QuantizedGoal:
         within: the largest value of the metric.
         metric: the metric; None for the rms ratio.
         name: of the metric, in words.
-        save: where a model that reaches it is saved; None for nowhere.
-        seconds: what the search may take; None for a number of runs.
+        save: the path for a model that reaches it; None to save none.
+        seconds: the time limit of the search; None for a number of runs.
         runs: of the model with switches, which the search may take without `seconds`.
         is_asked: whether the user set the target, so that a model can be saved.
     """

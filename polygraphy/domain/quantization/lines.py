@@ -54,9 +54,9 @@ def nodes_by_quantizer(
     quantizers of ONNX Runtime.
 
     Args:
-        producer: which quantizer made the model; empty if it is not known.
+        producer: the quantizer that made the model; empty if unknown.
         nodes: the nodes of the model.
-        sites: what is quantized.
+        sites: the quantized sites.
         kept: the names of the nodes that stay in floating point.
     """
     has_pairs = any(site.kind == "activation" and site.scheme is not None for site in sites)
@@ -95,7 +95,7 @@ def exclusion(producer: str, nodes: Sequence[str], *, keeps_full_range: bool = F
     """Return the line that excludes nodes from quantization, in the syntax of the quantizer.
 
     Args:
-        producer: which quantizer made the model; empty if it is not known.
+        producer: the quantizer that made the model; empty if unknown.
         nodes: the nodes that stay in floating point.
         keeps_full_range: whether the quantizer must not halve the range of weights.
     """

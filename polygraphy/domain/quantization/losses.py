@@ -65,7 +65,7 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
     """Return the quantization loss of an activation.
 
     Args:
-        site: where it is quantized.
+        site: the places where it is quantized.
         array: its elements on all data, in floating point; by channel, if each has a scale.
     """
     scheme = site.scheme
@@ -78,13 +78,13 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
         read = None if site.read is None else evolve(site.read, axis=0)
         scheme = evolve(scheme, axis=0)
         site = evolve(site, scheme=scheme, read=read)
-    loss = _relative(site.round_trip(array) - array, array)
-    bottom, top = (_by_element(limit, array) for limit in scheme.limits())
+    loss = _relative_error(site.round_trip(array) - array, array)
+    bottom, top = (_broadcast_limits(limit, array) for limit in scheme.limits())
     margin = (top - bottom) / 255 / 2
     outside = (array < bottom - margin) | (array > top + margin)
     cut = float(np.mean(outside)) if array.size else 0.0
     ends = (array.min(1), array.max(1)) if not scheme.is_per_tensor else (low, high)
-    best = _best(array, scheme, *ends)
+    best = _best_schemes(array, scheme, *ends)
     least = min((scheme for scheme, _ in best), default=loss)
     chosen = next((scheme for value, scheme in best if value <= _SYMMETRIC_COST * least), None)
     if chosen is not None:
@@ -100,11 +100,11 @@ def _loss_with_other_zero(array: Array, site: Site) -> float | None:
     with one end of the range; None if there is no such zero point."""
     scheme = site.scheme
     assert scheme is not None
-    if scheme.stored.minifloat is not None or not scheme.is_per_tensor or not array.size:
+    if scheme.stored_type.minifloat is not None or not scheme.is_per_tensor or not array.size:
         return None
     if scheme.has_invalid_scale:
         return None
-    stored, scale = scheme.stored, float(np.ravel(scheme.scale)[0])
+    stored, scale = scheme.stored_type, float(np.ravel(scheme.scale)[0])
     ends = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
     zeros = (stored.least - ends[0] / scale, stored.most - ends[1] / scale)
     losses = []
@@ -112,19 +112,21 @@ def _loss_with_other_zero(array: Array, site: Site) -> float | None:
         code = np.clip(np.rint(zero), stored.least, stored.most)
         if code != np.ravel(scheme.zero_point)[0]:
             other_scheme = evolve(scheme, zero_point=np.full(np.shape(scheme.zero_point), code))
-            losses.append(_relative(other_scheme.values(other_scheme.codes(array)) - array, array))
+            losses.append(
+                _relative_error(other_scheme.values(other_scheme.codes(array)) - array, array)
+            )
     return min(losses, default=None)
 
 
-def _by_element(limits: Array, array: Array) -> Array:
+def _broadcast_limits(limits: Array, array: Array) -> Array:
     """Return limits (maybe per channel) in a shape that broadcasts to the array."""
     limits = np.asarray(limits)
     return limits.reshape(()) if limits.size == 1 else limits.reshape(-1, 1)
 
 
-def _best(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tuple[float, Scheme]]:
+def _best_schemes(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tuple[float, Scheme]]:
     """Return schemes with their losses; the model's own kind comes first."""
-    is_symmetric = bool(np.all(scheme.zero_point == scheme.stored.middle))
+    is_symmetric = bool(np.all(scheme.zero_point == scheme.stored_type.middle))
     kinds = (True, False) if is_symmetric else (False, True)
     results = []
     for symmetric in kinds:
@@ -132,7 +134,10 @@ def _best(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tuple[float
         for share in _SHARES:
             candidate = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
             losses.append(
-                (_relative(candidate.values(candidate.codes(array)) - array, array), candidate)
+                (
+                    _relative_error(candidate.values(candidate.codes(array)) - array, array),
+                    candidate,
+                )
             )
         results.append(min(losses, key=lambda values: values[0]))
     return results
@@ -147,7 +152,7 @@ def weight_loss(site: Site) -> SiteLoss | None:
     exact, values = np.asarray(site.exact, np.float64), np.asarray(site.values, np.float64)
     spread = (float(exact.min()), float(exact.max())) if exact.size else (0.0, 0.0)
     if site.kind == "bias" or site.scheme is None:
-        return SiteLoss(_relative(values - exact, exact), 0.0, 0.0, spread)
+        return SiteLoss(_relative_error(values - exact, exact), 0.0, 0.0, spread)
     scheme = site.scheme
     best, least = best_weight_scheme(exact, scheme)
     axes = _axes_of_group(exact, scheme)
@@ -172,7 +177,7 @@ def _with_shared_scale(
     exact: Array, values: Array, scheme: Scheme, axis: int
 ) -> tuple[float, float] | None:
     """Return the loss of a weight's worst channel, and its loss with its own scale."""
-    if exact.ndim < 2 or scheme.stored.minifloat is not None:
+    if exact.ndim < 2 or scheme.stored_type.minifloat is not None:
         return None
     rows, read = (
         np.moveaxis(array, axis, 0).reshape(exact.shape[axis], -1) for array in (exact, values)
@@ -195,7 +200,7 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
     """Return the scheme of equal granularity with the smallest loss for a weight, and the
     dequantized weight.
     """
-    is_symmetric = bool(np.all(scheme.zero_point == scheme.stored.middle))
+    is_symmetric = bool(np.all(scheme.zero_point == scheme.stored_type.middle))
     low, high = _extremes(exact, scheme)
     candidates = []
     for symmetric in dict.fromkeys((True, is_symmetric)):
@@ -203,12 +208,12 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
             candidate = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
             values = candidate.values(candidate.codes(exact))
             candidates.append((_rms(values - exact), candidate, values))
-    if scheme.block and scheme.stored.minifloat is None:
+    if scheme.block and scheme.stored_type.minifloat is None:
         # The largest number is the least code, which is one step further from zero.
         extreme = np.where(-low > high, low, high)
-        steps = extreme / (scheme.stored.least - scheme.stored.middle)
+        steps = extreme / (scheme.stored_type.least - scheme.stored_type.middle)
         steps = np.where(steps, steps, 1.0).reshape(np.shape(scheme.scale))
-        middle = np.full(np.shape(steps), float(scheme.stored.middle))
+        middle = np.full(np.shape(steps), float(scheme.stored_type.middle))
         candidate = Scheme(scheme.dtype, steps, middle, scheme.axis, scheme.block)
         values = candidate.values(candidate.codes(exact))
         candidates.append((_rms(values - exact), candidate, values))
@@ -256,7 +261,7 @@ def _rms(array: Array) -> float:
     return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
 
 
-def _relative(error: Array, array: Array) -> float:
+def _relative_error(error: Array, array: Array) -> float:
     """Return the RMS of an error relative to that of an array; infinite if the error is not
     finite.
     """

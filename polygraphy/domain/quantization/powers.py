@@ -22,8 +22,8 @@ class MeasuredPowers:
 
     Attributes:
         values: the square of what each group loses by itself.
-        runs: how many runs it took.
-        together: how many groups were only measured together with others.
+        runs: the number of runs it took.
+        together: the number of groups that were only measured together with others.
     """
 
     values: Sequence[float]
@@ -43,7 +43,7 @@ def measure_powers(
 
     Args:
         groups: sites that are switched together, in the order of the model.
-        expected: what each group is expected to lose, relative to others; it divides the power of
+        expected: the expected loss of each group, relative to others; it divides the power of
             groups that are only measured together.
         measure: returns the loss if some sites are quantized.
         most: the number of runs.

@@ -15,7 +15,7 @@ class Requantization:
     """A model that its quantizer created again with the same parameters.
 
     Attributes:
-        producer: which quantizer, as in `QuantizedModel`.
+        producer: the quantizer, as in `QuantizedModel`.
         reference: the ``onnx.ModelProto`` in floating point; it is not changed.
         model: the quantized one, whose ranges are used.
         sites: its sites.

@@ -43,7 +43,7 @@ class Rules:
 
     Attributes:
         nodes: the nodes, in order.
-        sites: what is quantized.
+        sites: the quantized sites.
         asks: by the name of a node what it asks for: ``all`` its inputs and outputs, its
             ``inputs``, its output if it ``follows`` an input that is quantized, or ``nothing``.
         biases: by the name of a node the corrected bias that another node adds behind it.
@@ -56,28 +56,31 @@ class Rules:
     biases: dict[str, str] = field(factory=dict)
     fixed: frozenset[int] = frozenset()
 
-    def quantized(self, without: Collection[str]) -> set[int]:
+    def quantized_sites(self, without: Collection[str]) -> set[int]:
         """Return the sites that remain quantized if nodes are excluded."""
-        return {*numbers_of(self.asked.remaining(self.asked.nodes(without)))}
+        return {*numbers_of(self.site_requests.remaining(self.site_requests.nodes(without)))}
 
     @cached_property
-    def asked(self) -> SiteRequests:
+    def site_requests(self) -> SiteRequests:
         """Return the sites that nodes require, as bits."""
         return SiteRequests(self.nodes, self.sites, self.asks, self.biases, self.fixed)
 
-    def off(self, without: Collection[str]) -> list[int]:
+    def float_sites(self, without: Collection[str]) -> list[int]:
         """Return the sites that are in floating point if nodes are excluded."""
-        on = self.quantized(without)
+        on = self.quantized_sites(without)
         return [number for number in range(len(self.sites)) if number not in on]
 
-    def askers(self, site: int) -> list[str]:
+    def nodes_that_require(self, site: int) -> list[str]:
         """Return the nodes that require a site to be quantized."""
         name = self.sites[site].name
-        numbers = {*self._asking.get(name, ()), *self._asking.get(name + RAW, ())}
+        numbers = {
+            *self._positions_by_tensor.get(name, ()),
+            *self._positions_by_tensor.get(name + RAW, ()),
+        }
         return [self.nodes[number].name for number in sorted(numbers)]
 
     @cached_property
-    def _asking(self) -> dict[str, list[int]]:
+    def _positions_by_tensor(self) -> dict[str, list[int]]:
         """The positions of the nodes that may require a tensor to be quantized, by its name."""
         asking: dict[str, list[int]] = {}
         for number, node in enumerate(self.nodes):
@@ -112,8 +115,8 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
 
     Args:
         nodes: the nodes that compute.
-        sites: what is quantized.
-        producer: which quantizer made the model; empty if it is not known.
+        sites: the quantized sites.
+        producer: the quantizer that made the model; empty if unknown.
     """
     if producer not in ("static", "olive") or any(site.kind == "operator" for site in sites):
         return _inferred_rules(nodes, sites, producer)
@@ -135,7 +138,7 @@ def _forced_rules(nodes: Sequence[FloatNode], sites: Sequence[Site]) -> Rules:
         if not names.isdisjoint((*node.reads, *node.makes)):
             asks[node.name] = "follows" if node.op in _REMOVABLE else "all"
     rules = Rules(nodes, sites, asks)
-    return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized(()))
+    return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized_sites(()))
 
 
 def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str) -> Rules:
@@ -175,7 +178,7 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
         elif node.op in _FOLLOWS:
             asks[node.name] = "follows" if names.issuperset(node.makes) else "nothing"
     rules = Rules(nodes, sites, asks, _biases(nodes, asks))
-    return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized(()))
+    return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized_sites(()))
 
 
 def _modelopt_asks(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[str, Asks]:

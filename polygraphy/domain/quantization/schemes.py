@@ -69,7 +69,7 @@ class Scheme:
         scale: one number, or one by channel or block.
         zero_point: as many codes, as float64.
         axis: the axis of channels or blocks.
-        block: how many elements along the axis have a scale in common; 0 for channels.
+        block: the number of elements along the axis that share a scale; 0 for channels.
     """
 
     dtype: str
@@ -79,7 +79,7 @@ class Scheme:
     block: int = 0
 
     @property
-    def stored(self) -> StoredType:
+    def stored_type(self) -> StoredType:
         """Return the type of the codes."""
         return STORED[self.dtype]
 
@@ -101,7 +101,7 @@ class Scheme:
         """Return the codes of an array, as float64."""
         array = np.asarray(array, np.float64)
         scale, zero = self._broadcast(self.scale, array), self._broadcast(self.zero_point, array)
-        stored = self.stored
+        stored = self.stored_type
         with np.errstate(all="ignore"):
             quotient = array / scale
             if stored.minifloat is None:
@@ -118,8 +118,8 @@ class Scheme:
 
     def limits(self) -> tuple[Array, Array]:
         """Return, by scale, the smallest and the largest number that can be represented."""
-        low = (self.stored.least - self.zero_point) * self.scale
-        return low, (self.stored.most - self.zero_point) * self.scale
+        low = (self.stored_type.least - self.zero_point) * self.scale
+        return low, (self.stored_type.most - self.zero_point) * self.scale
 
     def _broadcast(self, numbers: Array, array: Array) -> Array:
         """Return numbers in a shape that broadcasts to the array."""
@@ -143,7 +143,7 @@ def scheme_of_range(like: Scheme, low: Any, high: Any, *, symmetric: bool) -> Sc
         high: the largest number, by scale.
         symmetric: whether zero is stored in the middle.
     """
-    stored = like.stored
+    stored = like.stored_type
     low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
     shape = np.shape(like.scale)
     if stored.minifloat is not None or symmetric:

@@ -51,7 +51,7 @@ class Search:
 
     Attributes:
         kept: the nodes that stay in floating point; None if no set was enough.
-        value: what is left with them.
+        value: the remaining error with them.
         runs: number of sets run.
         proven: the largest size of which every set was tried, and none was enough.
         curve: by the number of nodes, the best set of that size that was run, and what is left.
@@ -70,11 +70,11 @@ class SetSearch:
     """Searches for the fewest nodes to keep in floating point.
 
     Args:
-        rules: what is quantized without some nodes.
+        rules: the rules that say what is quantized without some nodes.
         measure: runs the model with some sites quantized, and returns the metric.
         powers: predicts what sites lose, as the square.
-        target: what may be left.
-        most: how many sets may be run.
+        target: the largest remaining error.
+        most: the largest number of sets to run.
         is_over: whether the time is over.
     """
 
@@ -91,7 +91,7 @@ class SetSearch:
         self._rules, self._measure, self._powers = rules, measure, powers
         self._target, self._most, self._is_over = target, most, is_over
         self._names = [*dict.fromkeys(rules.candidates)]
-        self._bits = [rules.asked.nodes([name]) for name in self._names]
+        self._bits = [rules.site_requests.nodes([name]) for name in self._names]
         self._known: dict[int, float] = {}
         self._quantized: dict[int, int] = {}
         self._predicted: dict[int, int] = {}
@@ -122,7 +122,7 @@ class SetSearch:
     def sites(self, without: int) -> int:
         """Return the sites that remain without some nodes, as bits."""
         if without not in self._quantized:
-            self._quantized[without] = self._rules.asked.remaining(without)
+            self._quantized[without] = self._rules.site_requests.remaining(without)
         return self._quantized[without]
 
     def _name(self, without: int) -> list[str]:
@@ -153,7 +153,7 @@ class SetSearch:
                 power = self._exact_power(base, 0) + self._exact_power(added, 0)
                 power -= self._exact_power(0, 0)
             else:
-                asked = self._rules.asked
+                asked = self._rules.site_requests
                 power = self._powers.exact_power(asked.remaining(without, base if added else 0))
             self._predicted[without] = power
         return power
@@ -161,7 +161,7 @@ class SetSearch:
     def _reached(self, nodes: int) -> int:
         """Return what the exclusion of some nodes has an effect on, as bits."""
         if nodes not in self._reach:
-            self._reach[nodes] = self._rules.asked.reach(nodes, self._powers.linked)
+            self._reach[nodes] = self._rules.site_requests.reach(nodes, self._powers.linked)
         return self._reach[nodes]
 
     def result(self) -> Search:
@@ -178,21 +178,21 @@ class SetSearch:
                     continue
                 smallest, is_complete = self._search_size(size)
                 if smallest is not None:
-                    kept_names = self._name(self._smaller(smallest))
+                    kept_names = self._name(self._smaller_set(smallest))
                     break
                 if is_complete and proven == size - 1:
                     proven = size
             else:
                 if most < len(self._path):
-                    kept_names = self._name(self._smaller(self._path[most]))
+                    kept_names = self._name(self._smaller_set(self._path[most]))
         except OutOfRunsError:
             is_cut_short = True
         kept_names = self._smallest_good(kept_names)
         if kept_names is not None:
-            proven = self._proven(len(kept_names), proven)
+            proven = self._prove_size(len(kept_names), proven)
             # A smaller set may be enough, against the prediction.
             kept_names = self._smallest_good(kept_names) or kept_names
-            value = self._known[self.sites(self._rules.asked.nodes(kept_names))]
+            value = self._known[self.sites(self._rules.site_requests.nodes(kept_names))]
         return Search(kept_names, value, self.runs, proven, self._curve, is_cut_short)
 
     def _smallest_good(self, kept: Sequence[str] | None) -> Sequence[str] | None:
@@ -267,7 +267,7 @@ class SetSearch:
         """Return an iterator over the sets that reach the target, with their metric."""
         return ((names, value) for names, value in self._curve.values() if value <= self._target)
 
-    def _proven(self, size: int, proven: int) -> int:
+    def _prove_size(self, size: int, proven: int) -> int:
         """Try the remaining smaller sets if enough runs are left; return the proven size."""
         try:
             while proven < size - 1 and comb(len(self._names), proven + 1) <= _ENUMERATED:
@@ -386,12 +386,12 @@ class SetSearch:
         groups = [*self._bits]
         candidates = set(self._names)
         for number in range(len(self._rules.sites)):
-            askers = candidates.intersection(self._rules.askers(number))
+            askers = candidates.intersection(self._rules.nodes_that_require(number))
             if 1 < len(askers) <= 6:
-                groups.append(self._rules.asked.nodes(askers))
+                groups.append(self._rules.site_requests.nodes(askers))
         return [*dict.fromkeys(groups)]
 
-    def _smaller(self, without: int) -> int:
+    def _smaller_set(self, without: int) -> int:
         """Return a set without the nodes that it does not need."""
         smaller = without
         bits = [bit for bit in self._bits if bit & without]

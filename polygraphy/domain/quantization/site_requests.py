@@ -23,7 +23,7 @@ def numbers_of(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _in_order(nodes: Sequence[FloatNode]) -> list[FloatNode]:
+def _sort_nodes(nodes: Sequence[FloatNode]) -> list[FloatNode]:
     """Return nodes sorted so that each follows the producers of its inputs: a Relu that the
     quantizer removed may be last in the model."""
     makers = {name: node for node in nodes for name in node.makes}
@@ -47,7 +47,7 @@ class SiteRequests:
 
     Args:
         nodes: the nodes, in order.
-        sites: what is quantized.
+        sites: the quantized sites.
         asks: by the name of a node what it asks for; see `Rules`.
         biases: by the name of a node the corrected bias that another node adds behind it.
         fixed: the sites for which no node is known to ask.
@@ -62,7 +62,9 @@ class SiteRequests:
         fixed: Collection[int],
     ) -> None:
         """Compute the sites of each node, and the nodes of each site."""
-        asking = _in_order([node for node in nodes if asks.get(node.name, "nothing") != "nothing"])
+        asking = _sort_nodes(
+            [node for node in nodes if asks.get(node.name, "nothing") != "nothing"]
+        )
         self._bits: dict[str, int] = {}
         self._copies: dict[int, int] = {}  # More nodes of the same name, by the bit of the first.
         for number, node in enumerate(asking):

@@ -34,13 +34,13 @@ class Site:
             computes in few bits itself, the tensor that it computes.
         kind: an activation, a weight, a bias, or an operator that reads few bits itself, as
             MatMulNBits.
-        scheme: how it is stored; None if that is decided as the model runs.
-        read: how it is read, if that differs.
+        scheme: its storage scheme; None if that is decided at run time.
+        read: its scheme when read, if that differs.
         values: the numbers that are read of a weight or bias; None of an activation.
         exact: a weight as the reference has it; None if it is not known.
-        codes: what is stored of a weight or bias; None of an activation.
-        format: how the model quantizes it, in words.
-        packing: what else decides how the codes of an operator are read.
+        codes: the stored codes of a weight or bias; None of an activation.
+        format: the quantization of the model, in words.
+        packing: other attributes that decide how the codes of an operator are read.
         channel_axis: of a weight, the axis of the channels that may have a scale each; None if its
             node is not known to have one.
     """

@@ -67,7 +67,7 @@ class FileFacts:
         path: as it was given.
         bytes: its size; None of a folder, and of what could not be read.
         sha256: of its content, in hexadecimal; None as `bytes` is.
-        quantization: how the model in it is quantized; None if it is not.
+        quantization: the quantization of its model; None if it is not quantized.
     """
 
     path: str
@@ -90,7 +90,7 @@ class DataFacts:
     """The input data.
 
     Attributes:
-        source: what made them: the name of a class.
+        source: the name of the class that made them.
         seed: of the first iteration, where they are generated; None where they are not.
         iterations: their number, where that is known beforehand.
     """
@@ -125,9 +125,9 @@ class Party:
         name: its name, such as ``onnxrt``, or ``onnxrt (2)`` for the next of its kind.
         run: name of the runner with number and time, as in files of results.
         inputs: the arrays of its inputs.
-        outputs: what it gave in the first iteration.
+        outputs: its outputs in the first iteration.
         times: of its inferences; None where it does not measure them.
-        error: why it failed, where the others went on; None where it did not.
+        error: the reason why it failed while the others continued; None if it did not fail.
     """
 
     name: str
@@ -140,7 +140,9 @@ class Party:
 
 def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON values."""
-    plains: dict[str, Any] = {name: plain(getattr(comparison, name)) for name in _OF_COMPARISON}
+    plains: dict[str, Any] = {
+        name: as_json_value(getattr(comparison, name)) for name in _OF_COMPARISON
+    }
     return {**plains, "outputs": [_row_as_json(row) for row in comparison.outputs]}
 
 
@@ -183,7 +185,7 @@ def _row_as_json(row: OutputRow) -> dict[str, Any]:
         "origin": None if node is None or node.origin is None else str(node.origin),
         "detail": row.detail,
     }
-    return dict(plain(as_json))
+    return dict(as_json_value(as_json))
 
 
 def with_nodes(comparisons: Sequence[Comparison], graph: Graph | None) -> Sequence[Comparison]:
@@ -237,7 +239,7 @@ class Document:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document as JSON values, the most important first."""
-        values: dict[str, Any] = plain(evolve(self, comparisons=()))
+        values: dict[str, Any] = as_json_value(evolve(self, comparisons=()))
         values["comparisons"] = [*map(_comparison_as_json, self.comparisons)]
         values["environment"] = {
             section.title: dict(section.facts) for section in self.environment.sections
@@ -306,13 +308,13 @@ class Recorder:
     """Records events as data, without arrays.
 
     Attributes:
-        notes: what was assumed, each once.
-        data: where input data came from, each once.
-        results: what commands found besides.
-        verdict: what all of it comes to, where the exit code does not tell.
+        notes: the assumptions, each once.
+        data: the sources of input data, each once.
+        results: further findings of commands.
+        verdict: the verdict, if the exit code does not tell it.
         summary: that in a sentence, where outputs and errors do not tell.
         culprits: the parts at fault.
-        detail: what is kept about outputs that fail, besides their rows, and then every metric;
+        detail: the details kept about outputs that fail, besides their rows, and then every metric;
             None for neither.
     """
 
@@ -377,7 +379,7 @@ class Recorder:
 
     def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Record the facts of a finding."""
-        self.results.append({"kind": kind, **plain(facts)})
+        self.results.append({"kind": kind, **as_json_value(facts)})
 
     def conclude(
         self,
@@ -387,7 +389,7 @@ class Recorder:
     ) -> None:
         """Record the verdict, the culprits and the summary."""
         self.verdict = verdict
-        self.culprits = [plain(culprit) for culprit in culprits]
+        self.culprits = [as_json_value(culprit) for culprit in culprits]
         self.summary = summary
 
     # Running.
@@ -505,15 +507,15 @@ class Recorder:
 
     def samples_compared(self, compared: SamplesCompared) -> None:
         """Record the table of samples."""
-        self.report_finding("samples", plain(compared))
+        self.report_finding("samples", as_json_value(compared))
 
     def steps_compared(self, compared: StepsCompared) -> None:
         """Record the table of steps."""
-        self.report_finding("steps", plain(compared))
+        self.report_finding("steps", as_json_value(compared))
 
     def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
         """Record the table of nodes with their times."""
-        self.report_finding("profile", {**plain(table), "sort": order, "shown": rows})
+        self.report_finding("profile", {**as_json_value(table), "sort": order, "shown": rows})
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         """Record the result of a comparison."""
@@ -543,7 +545,7 @@ class Recorder:
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """Record a validated output; over iterations the worst is kept."""
         self._run_facts(runner)
-        facts = plain(validity)
+        facts = as_json_value(validity)
         known_values = self._validation.setdefault((runner, validity.name), facts)
         if facts["nan"] + facts["inf"] > known_values["nan"] + known_values["inf"]:
             known_values.update(facts)
@@ -557,14 +559,14 @@ def _tensor_facts(metadata: TensorMetadata) -> list[TensorFacts]:
     return [
         TensorFacts(
             name,
-            None if meta.dtype is None else str(plain(meta)["dtype"]),
-            None if meta.shape is None else list(plain(meta)["shape"]),
+            None if meta.dtype is None else str(as_json_value(meta)["dtype"]),
+            None if meta.shape is None else list(as_json_value(meta)["shape"]),
         )
         for name, meta in metadata.items()
     ]
 
 
-def plain(value: Any) -> Any:
+def as_json_value(value: Any) -> Any:
     """Return a value as JSON types: objects become dictionaries of their fields; NaN and infinities
     become ``nan``, ``inf`` and ``-inf``."""
     if value is None or isinstance(value, (bool, int, str)):
@@ -573,16 +575,19 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, MetadataTuple):
         dtype, shape = value
-        return {"dtype": plain(None if dtype is None else str(dtype)), "shape": plain(shape)}
+        return {
+            "dtype": as_json_value(None if dtype is None else str(dtype)),
+            "shape": as_json_value(shape),
+        }
     if attrs.has(type(value)):
         fields = attrs.fields(type(value))
         names = [field.name for field in fields if field.metadata.get(IN_DOCUMENT, True)]
-        return {name: plain(getattr(value, name)) for name in names}
+        return {name: as_json_value(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): as_json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [as_json_value(item) for item in value]
     if isinstance(value, Enum):
-        return plain(value.value)
+        return as_json_value(value.value)
     tolist: Callable[[], Any] | None = getattr(value, "tolist", None)
-    return str(value) if tolist is None else plain(tolist())
+    return str(value) if tolist is None else as_json_value(tolist())

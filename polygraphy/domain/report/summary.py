@@ -43,10 +43,10 @@ def summary_of(
 
     Args:
         verdict: in a word.
-        comparisons: what was found about pairs of runs.
-        problems: what ended the program early.
+        comparisons: the findings about pairs of runs.
+        problems: the problems that ended the program early.
         culprits: the parts at fault.
-        results: what was found besides, each with its ``kind``.
+        results: further findings, each with its ``kind``.
     """
     if culprits:
         return culprit_sentence(culprits)
@@ -148,21 +148,21 @@ def _difference_sentence(facts: Mapping[str, Any]) -> str:
     return f"{len(fact)} difference{'s' * (len(fact) != 1)}; first: {description}."
 
 
-def _could_run(facts: Mapping[str, Any]) -> str:
+def _compatibility_sentence(facts: Mapping[str, Any]) -> str:
     """Return the sentence on whether a backend can run the model."""
     if facts["is_compatible"]:
         return f"{facts['backend']} can run the model."
     return f"{facts['backend']} cannot: {_sentence(facts['reason'])}"
 
 
-def _sparse(facts: Mapping[str, Any]) -> str:
+def _sparsity_sentence(facts: Mapping[str, Any]) -> str:
     """Return the sentence with the number of sparse weights."""
     sparse = sum(weight["is_sparse"] for weight in facts["weights"])
     total = count_text(len(facts["weights"]), "weight")
     return f"{sparse} of {total} {'is' if sparse == 1 else 'are'} 2:4 sparse."
 
 
-def _consists_of(facts: Mapping[str, Any]) -> str:
+def _model_sentence(facts: Mapping[str, Any]) -> str:
     """Return the sentence with the numbers of inputs, outputs, nodes and other parts of a model."""
     graph = facts["model"].get("graph", facts["model"])
     parts = [
@@ -189,7 +189,7 @@ def _contents_sentence(facts: Mapping[str, Any]) -> str:
     return f"{facts_of_all}; {len(odd)} with NaN or infinity, first: {odd[0]!r}."
 
 
-def _uses(facts: Mapping[str, Any]) -> str:
+def _tensor_use_sentence(facts: Mapping[str, Any]) -> str:
     """Return the sentence with the numbers of matching tensors and outputs."""
     outputs = sum(bool(use["is_output"]) for use in facts["tensors"])
     total = count_text(len(facts["tensors"]), "tensor")
@@ -212,12 +212,12 @@ def _sentence(text: Any) -> str:
 _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "lint": _lint_sentence,
     "differences": _difference_sentence,
-    "compatibility": _could_run,
-    "sparsity": _sparse,
-    "model": _consists_of,
+    "compatibility": _compatibility_sentence,
+    "sparsity": _sparsity_sentence,
+    "model": _model_sentence,
     "data": _contents_sentence,
     "accuracy": lambda facts: f"{count_text(len(facts['comparisons']), 'saved comparison')}.",
-    "tensors": _uses,
+    "tensors": _tensor_use_sentence,
     "environment": _backends_sentence,
 }
 """Results of other commands that a sentence can say."""
@@ -267,10 +267,10 @@ class Check:
     """One check with its result.
 
     Attributes:
-        group: what it belongs to, such as the parties that were compared.
-        name: what was checked.
+        group: its group, such as the parties that were compared.
+        name: the checked state.
         outcome: `PASSED`, `FAILED`, `ERROR` or `SKIPPED`.
-        message: why it did not pass, in a sentence; empty where it did.
+        message: the reason why it did not pass, in a sentence; empty if it passed.
         seconds: duration in seconds, where that is known.
     """
 
@@ -426,24 +426,26 @@ def advice_on_outputs(
     """Yield commands that investigate differing outputs, the best first.
 
     Args:
-        comparisons: what was found.
+        comparisons: the findings.
         command: the command line that found it.
         invalid: whether a validation found NaN or infinity.
     """
     failing = [row for comparison in comparisons for row in comparison.outputs if not row.passed]
     words = _words(command)
     runs = words[:2] == ["polygraphy", "run"]
-    diagnosis = diagnosis_instead_of(command) if _may_be_diagnosed(comparisons) else ""
+    diagnosis = diagnosis_command(command) if _may_be_diagnosed(comparisons) else ""
     if failing and all(row.worst.is_missing for row in failing):
         compared = any(row.passed for comparison in comparisons for row in comparison.outputs)
         if runs and compared and "--allow-missing-outputs" not in words:
             if "--load-outputs" in words and "--mark-all" not in words:
                 yield Advice(
-                    "Also compare the saved intermediate tensors.", _with(command, "--mark-all")
+                    "Also compare the saved intermediate tensors.",
+                    _add_options(command, "--mark-all"),
                 )
                 return
             yield Advice(
-                "Skip outputs that only one run has.", _with(command, "--allow-missing-outputs")
+                "Skip outputs that only one run has.",
+                _add_options(command, "--allow-missing-outputs"),
             )
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
@@ -461,15 +463,15 @@ def advice_on_outputs(
         yield Advice("Find the node at fault, and why.", diagnosis)
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
     if is_nan and not ("--validate" in words and "--mark-all" in words):
-        finding = _with(command, "--validate", "--mark-all") if runs else ""
+        finding = _add_options(command, "--validate", "--mark-all") if runs else ""
         yield Advice("No tolerance can pass. Find the first NaN.", finding)
-    elif invalid and not diagnosis and (advice := diagnosis_of_values(command)):
+    elif invalid and not diagnosis and (advice := nan_diagnosis_command(command)):
         yield Advice("Find the node that creates the first NaN or infinity.", advice)
     if not failing or is_nan or not runs:
         return
     if "--mark-all" not in words:
         if "--load-outputs" not in words:
-            yield Advice("Find the first layer that differs.", _with(command, "--mark-all"))
+            yield Advice("Find the first layer that differs.", _add_options(command, "--mark-all"))
     elif "auto" not in words and not _is_coarse(failing):
         yield Advice(
             "Compare each layer with its own rounding limit: a layer that still fails is wrong"
@@ -532,7 +534,7 @@ def round_up(value: float | None, digits: int = 2) -> str:
     return f"{rounded + step:.{digits}g}"
 
 
-def diagnosis_instead_of(command: str) -> str:
+def diagnosis_command(command: str) -> str:
     """Return the command that finds the node at fault for a run whose outputs differ; empty if
     diagnose does not support its options.
     """
@@ -545,7 +547,7 @@ def diagnosis_instead_of(command: str) -> str:
     )  # fmt: skip
 
 
-def diagnosis_of_values(command: str) -> str:
+def nan_diagnosis_command(command: str) -> str:
     """Return the command that finds the source of the first NaN or infinity in a run; empty if
     diagnose does not support its options.
     """
@@ -559,8 +561,8 @@ def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
         command: the command line of the run.
         known_pairs: number of times that a run that can be diagnosed has each flag of `_PARTIES`.
     """
-    without = _without(_words(command), _TOLERANCES)  # It judges by rounding.
-    without = _without(without, _ABOUT_OUTPUT, most=1)
+    without = _remove_options(_words(command), _TOLERANCES)  # It judges by rounding.
+    without = _remove_options(without, _ABOUT_OUTPUT, most=1)
     words = [word for word in without if word not in _LEFT_OUT]
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
     parties = tuple(map(flags.count, _PARTIES))
@@ -579,7 +581,7 @@ _NAMED = "--runner"
 
 def _with_auto_tolerance(command: str) -> str:
     """Return a command line with its tolerances replaced by 'auto'."""
-    words = _without(_words(command), _TOLERANCES)
+    words = _remove_options(_words(command), _TOLERANCES)
     return command_line("run", words[2:], {"rtol": "auto", "atol": "auto"})
 
 
@@ -594,7 +596,7 @@ def _words(command: str) -> list[str]:
         return command.split()
 
 
-def _without(words: Sequence[str], options: Collection[str], most: float = inf) -> list[str]:
+def _remove_options(words: Sequence[str], options: Collection[str], most: float = inf) -> list[str]:
     """Return words without some options and up to `most` values of each."""
     without: list[str] = []
     values = 0.0
@@ -611,7 +613,7 @@ def _without(words: Sequence[str], options: Collection[str], most: float = inf) 
     return without
 
 
-def _with(command: str, *options: str) -> str:
+def _add_options(command: str, *options: str) -> str:
     """Return a command line with additional options, unless it has them already."""
     words = _words(command)
     added = [option for option in options if option not in words]

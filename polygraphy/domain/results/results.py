@@ -139,7 +139,7 @@ class Recomputed:
 
     Attributes:
         values: the output, for each run's tensors.
-        spread: how far each element moves if every operand is rounded, in the output's own unit.
+        spread: the change of each element if every operand is rounded, in the output's own unit.
     """
 
     values: Sequence[Array]
@@ -202,19 +202,19 @@ class IterationResult(dict[str, Any]):
     """Outputs of one inference: a dictionary from names to arrays.
 
     Attributes:
-        runtime: how long the inference took, in seconds; None if it was not measured.
-        runner_name: who produced it.
-        facts: what is known of the model, such as the data types in which outputs are computed.
-        part: which part of the iteration's outputs these are; None for all of them.
+        runtime: the duration of the inference in seconds; None if it was not measured.
+        runner_name: the name of the runner that produced it.
+        facts: facts about the model, such as the data types in which outputs are computed.
+        part: the part of the iteration's outputs that these are; None for all of them.
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
-        marked_outputs: outputs as they were computed together with marked tensors, where they are
-            not equal to those here, which come from a run of the unmodified model.
-        lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
+        marked_outputs: outputs of the run with marked tensors, if they differ from those
+            here, which come from a run of the unmodified model.
+        lineage: the inputs they were computed from, as long as the run lasts; not kept elsewhere.
         rough: makes all outputs twice, as rounding to a data type may move them, or once so and
             once without; as long as the run goes on.
         origin: the file that they were read from; empty for none.
-        step: which step of a model with states it is; None for none.
+        step: the step of a model with states; None for none.
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
@@ -373,7 +373,7 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         Args:
             out_list: per iteration a dictionary from output names to arrays.
             runtime: seconds per iteration.
-            runner_name: who produced it.
+            runner_name: the name of the runner that produced it.
         """
         iterations = [IterationResult(outputs, runtime, runner_name) for outputs in out_list]
         self["custom_runner" if runner_name is None else runner_name] = iterations

@@ -47,7 +47,7 @@ class ArraySearch:
         starts: by name, the arrays as they are.
         goal: the expected result.
         matches: whether a result is the expected one.
-        tries: how many results may be computed.
+        tries: the largest number of results to compute.
     """
 
     functions: Mapping[str, Function]
@@ -59,7 +59,7 @@ class ArraySearch:
     def result(self) -> tuple[str, Any] | None:
         """Return the name and the elements of an array that gives the expected result; None if
         there is none."""
-        searches = (self._by_factor, self._by_element, self._by_all)
+        searches = (self._change_factor, self._change_one_element, self._change_all)
         effects: dict[str, Any] = {}
         for search in searches:
             for name, start in self.starts.items():
@@ -94,7 +94,7 @@ class ArraySearch:
         """Return a result as a float64 vector."""
         return np.asarray(result, np.float64).reshape(-1)
 
-    def _by_factor(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
+    def _change_factor(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
         """Yield multiples of an array; for a single number, any number."""
         if start.size == 1:
             number = nearest_number(lambda value: self._error(name, np.full_like(start, value)))
@@ -109,7 +109,7 @@ class ArraySearch:
                 exponents=_EXPONENTS,
             )
 
-    def _by_element(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
+    def _change_one_element(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
         """Yield arrays with one element changed: the elements whose effect resembles the
         difference."""
         measured = self._effects(name, start)
@@ -187,7 +187,7 @@ class ArraySearch:
                 columns[:, index] = (self._as_vector(result) - first) / step
         return (first, columns) if np.isfinite(columns).all() else None
 
-    def _by_all(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
+    def _change_all(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
         """Yield the arrays of successive least-squares steps; none if the result has too few
         elements."""
         array, measured = np.array(start, np.float64), effects.get(name)
@@ -244,6 +244,6 @@ def nearest_array(
         starts: by name, the arrays as they are.
         goal: the expected result.
         matches: whether a result is the expected one.
-        tries: how many results may be computed.
+        tries: the largest number of results to compute.
     """
     return ArraySearch(functions, starts, goal, matches, tries).result()

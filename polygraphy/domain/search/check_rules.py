@@ -38,7 +38,7 @@ class Finished:
 
     Attributes:
         code: its exit code; the negative number of the signal that ended it.
-        output: what it wrote, to standard output and standard error together.
+        output: the text it wrote to standard output and standard error.
         seconds: duration in seconds.
         timed_out: whether it was stopped because it took too long.
     """
@@ -83,7 +83,7 @@ class Failure:
 
     Attributes:
         code: its exit code; all signals count as one.
-        words: what its message says, without names and numbers; empty where the exit code says all.
+        words: its message without names and numbers; empty if the exit code says all.
         outputs: for each output that was judged None where it passed, else by how much it differs;
             infinity where one side is infinite, NaN where it holds NaN. Empty where that is not
             known. One without a partner of its name is there with `GUESSED` and its partner.
@@ -176,8 +176,8 @@ class Checked:
 
     Attributes:
         outcome: the answer.
-        reason: why, in a few words; empty where it passed.
-        output: what the check wrote; None where nothing can have been written.
+        reason: the reason in a few words; empty if it passed.
+        output: the output of the check; None if nothing can have been written.
     """
 
     outcome: Outcome

@@ -20,9 +20,9 @@ class IterationRecord:
     """The record of one iteration.
 
     Attributes:
-        outcome: what its check answered.
+        outcome: the outcome of its check.
         iteration: its number.
-        state: what was checked, in plain values.
+        state: the checked state, in plain values.
     """
 
     outcome: Outcome

@@ -43,7 +43,7 @@ class Segment:
         outputs: tensors that it makes and that are compared, in order; of the first one also
             inputs and weights of the model that are.
         carried: tensors that have been made when it is done, and that layers behind it read.
-        nbytes: how much memory it is expected to take, in bytes.
+        nbytes: the expected size in memory, in bytes.
     """
 
     start: int
@@ -60,8 +60,8 @@ class Budget:
 
     Attributes:
         nbytes: for tensors, in bytes.
-        runners: how many hold the same tensors at the same time.
-        weight_copies: how often the weights of a segment are in memory while it is run.
+        runners: the number of runners that hold the same tensors at the same time.
+        weight_copies: the number of copies of a segment's weights in memory while it runs.
         free_weights: bytes of weights that do not count: what the whole model would take.
     """
 
@@ -89,7 +89,7 @@ def plan_segments(
     Args:
         layers: in an order in which each reads what earlier ones made; else there is one segment.
         compared: names of the tensors that are compared, in order.
-        budget: how much memory there is.
+        budget: the available memory.
         fixed: tensors that cannot be handed from one segment to another.
     """
     walk = _Walk(layers, budget)

@@ -43,7 +43,7 @@ class Found:
 
     Attributes:
         chosen: the best choice; empty where nothing is better than to replace nothing.
-        cost: what it costs.
+        cost: the cost.
         tried: number of choices tried.
     """
 

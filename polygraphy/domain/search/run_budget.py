@@ -39,9 +39,9 @@ class RunBudget:
 
     Attributes:
         runs: the limit.
-        taken: how many were taken.
+        taken: the number of runs taken.
         is_cut_short: whether the search needed more.
-        reserved: how many of the runs are kept for other candidates.
+        reserved: the number of runs reserved for other candidates.
     """
 
     runs: float = inf

@@ -85,7 +85,7 @@ def bisect_batch(
     the logarithm of their number more.
 
     Args:
-        names: what is to be computed.
+        names: the names of the results to compute.
         compute: computes several at once; None when at least one of them cannot be.
 
     Returns:

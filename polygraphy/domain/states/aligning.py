@@ -136,7 +136,9 @@ def pad_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | No
     return padded
 
 
-def shorter_text(plan: StatePlan, feeds: Sequence[StepFeed], at: int, cut: int) -> dict[str, Any]:
+def join_steps_without_start(
+    plan: StatePlan, feeds: Sequence[StepFeed], at: int, cut: int
+) -> dict[str, Any]:
     """Return the inputs of all steps up to `at`, joined into one step without the first `cut`
     positions. A model that supports padding computes the same for a padded text.
     """
@@ -155,7 +157,7 @@ def shorter_text(plan: StatePlan, feeds: Sequence[StepFeed], at: int, cut: int) 
     return {**initial, **{name: plan.value(name, total, 0, drawn) for name in plan.roles.of}}
 
 
-def at_once(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, Any]:
+def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, Any]:
     """Return the inputs of all steps up to `at`, joined into one step."""
     states = [pair.input for pair in plan.pairs]
     plan = plan.at(0)

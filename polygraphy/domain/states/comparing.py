@@ -33,7 +33,7 @@ class StepRow:
         kl: the largest Kullback-Leibler divergence of its probabilities, in nats; None if it
             holds no scores.
         tokens: the most likely token of each run at `position`; None without scores.
-        margin: how far the two scores are apart that decide, the smaller of both runs.
+        margin: the distance of the two deciding scores, the smaller of both runs.
         is_tie: whether the tokens differ by rounding.
         state: the first state that differs; empty for none.
         output: the first output that differs; empty for none.
@@ -94,8 +94,8 @@ def step_row(
     """Return the figures of a step.
 
     Args:
-        facts: which step it is.
-        outputs: what both runs computed.
+        facts: the facts that identify the step.
+        outputs: the outputs of both runs.
         results: the verdict on each output.
         dtypes: the data types in which the judged output is computed.
     """

@@ -51,7 +51,7 @@ class StepLoader:
 
     Attributes:
         input_metadata: the inputs of the model; set before the first step is asked for.
-        model_facts: what else is known of the model.
+        model_facts: further facts about the model.
         first_model: the model that runs the first step, if that is another one; None otherwise.
         notes: the states and the inputs in words, and what the steps do not reach.
         iterations: number of steps.
@@ -75,7 +75,7 @@ class StepLoader:
             model: the path of the ONNX model, or an ``onnx.ModelProto`` (default: that of the
                 first runner).
             steps: number of times that the model is run (default: 8; with `tokens`, to their end).
-            prompt: how many tokens the first step takes (default: 4); each other takes one.
+            prompt: the number of tokens of the first step (default: 4); each other takes one.
             states: pairs of an output and an input, as ``present:past``; empty for none (default:
                 those of the model).
             tokens: a file of tokens: numbers in text or JSON, or an ``.npy`` file (default:
@@ -262,7 +262,7 @@ class StepLoader:
         for index, expected in enumerate(lengths):
             own_values = None if loaded is None else next(loaded, None)
             if loaded is not None and own_values is None:
-                self._add_note(f"The loaded data end after {index} of {len(lengths)} steps.")
+                self._add_note(f"The loaded data ends after {index} of {len(lengths)} steps.")
                 return
             current = plan.at(index)
             length = self._length_in(current, own_values or {}, expected)
@@ -336,16 +336,16 @@ class StepLoader:
         if capacity is not None and total > capacity:
             raise InputError(
                 f"The steps need {total} positions, but the cache of the model holds {capacity}.",
-                hint=self._fitting_length(capacity),
+                hint=self._length_advice(capacity),
             )
         for limit in self.plan.roles.limits:
             if limit.is_hard and limit.is_certain and total > limit.length:
                 raise InputError(
                     f"The steps need {total} positions, but {limit.what} has {limit.length}.",
-                    hint=self._fitting_length(limit.length),
+                    hint=self._length_advice(limit.length),
                 )
 
-    def _fitting_length(self, length: int) -> str:
+    def _length_advice(self, length: int) -> str:
         """Return the advice which options fit into a number of positions."""
         first = self._first_length()
         if first > length:
@@ -372,10 +372,10 @@ class StepLoader:
                 rows.append(np.array(tokens[:total], dtype))
             else:
                 drawn = self._generate_inputs(self.plan, {name: [1, total]}, 0)[name]
-                rows.append(self._without_special(drawn.reshape(-1)))
+                rows.append(self._replace_special_tokens(drawn.reshape(-1)))
         return rows
 
-    def _without_special(self, row: Array) -> Array:
+    def _replace_special_tokens(self, row: Array) -> Array:
         """Return random tokens without those that the model treats in a special way, such as
         padding, from which positions may be counted.
         """
@@ -435,7 +435,7 @@ class StepLoader:
         if len(tokens) < total:
             raise InputError(
                 f"{self._tokens_file}: the steps need {total} tokens, not {len(tokens)}.",
-                hint=self._fitting_length(len(tokens)),
+                hint=self._length_advice(len(tokens)),
             )
 
     def _draw_step_inputs(

@@ -38,7 +38,8 @@ class StepFacts:
         pairs: the states, of which axes of positions are known.
         inputs: all inputs of the ONNX model, in order.
         outputs: all outputs of the ONNX model, in order.
-        hidden: which positions the mask hides from all others, [batch, positions]; None for none.
+        hidden: the positions that the mask hides from all others, [batch, positions]; None for
+            none.
     """
 
     index: int
@@ -74,7 +75,7 @@ class StepFeed(dict[str, Any]):
     """The inputs of a step, without the states that come from the step before.
 
     Attributes:
-        step: which step it is.
+        step: the facts that identify the step.
         pairs: the states; those of step 0 are among the inputs.
         names: outputs of the model of this step that others call otherwise, and what those do.
     """
@@ -139,8 +140,8 @@ class StateMemory:
         Args:
             feed: the inputs, as they came.
             fed: the same with states.
-            outputs: what the step computed.
-            who: what computed it, for messages.
+            outputs: the outputs of the step.
+            who: the party that computed it, for messages.
 
         Returns:
             The outputs, and of states that grow or are written into the new slots alone; all of

@@ -42,11 +42,11 @@ class StatePair:
     """A state: an output that is an input of the next step.
 
     Attributes:
-        output: what a step computes.
-        input: what the next step reads.
+        output: the output of a step.
+        input: the input of the next step.
         kind: `GROWS`, `SLOTS`, `REPLACED` or `CONSTANT`.
         axis: along which it grows, or slots are written; None where that is not known.
-        source: what says so: ``graph``, ``genai_config.json``, ``names``, ``order``, ``shapes`` or
+        source: the evidence: ``graph``, ``genai_config.json``, ``names``, ``order``, ``shapes`` or
             ``--state``.
     """
 

@@ -67,7 +67,7 @@ class StatePlan:
         graph: the graph.
         pairs: the states.
         roles: the other inputs.
-        conflicts: where the graph contradicts the names.
+        conflicts: the places where the graph contradicts the names.
         first: another model that runs the first step; None for none.
         sizes: the sizes of dimensions by their names: those of a batch, if the data set them, and
             of heads.
@@ -256,8 +256,8 @@ class StatePlan:
 
         Args:
             name: the input.
-            length: how many positions are new.
-            past: how many came before.
+            length: the number of new positions.
+            past: the number of earlier positions.
             drawn: the tokens, chunks and constants.
         """
         role, tensor = self.roles.of[name], self.inputs[name]

@@ -14,7 +14,7 @@ class Limit:
     """The largest length that a model supports according to its graph.
 
     Attributes:
-        what: what ends there, such as "table 'wpe' of positions".
+        what: the limited part, such as "table 'wpe' of positions".
         length: the number of positions.
         is_hard: whether longer sequences fail, unlike those beyond a window.
         is_certain: whether no other reading of the graph is possible.
@@ -142,7 +142,7 @@ def describe_unreached(limits: Collection[Limit], positions: int, prompt: int) -
     Args:
         limits: tables and windows.
         positions: number of positions of the run.
-        prompt: how many of them the first step has.
+        prompt: the number of positions of the first step.
     """
     notes = []
     for limit in limits:

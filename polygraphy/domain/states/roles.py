@@ -45,11 +45,11 @@ class Roles:
     Attributes:
         of: the role of each input that is no state.
         judged: the output that is judged: logits, or the first that is no state; None if all are.
-        capacity: how many positions fixed slots hold; None without such.
+        capacity: the number of positions in fixed slots; None without such.
         limits: tables and windows.
         vocabulary: number of tokens; None if unknown.
         special: the tokens that the graph compares tokens with, such as padding.
-        chunk: how many positions a step takes, where the graph fixes that; None where it does not.
+        chunk: the number of positions per step if the graph fixes it, else None.
         axis: the axis of positions of the tokens or the chunk.
     """
 

@@ -80,11 +80,11 @@ class Cell:
 
     Attributes:
         model: its path, from the folder of the plan on.
-        label: which combination: what its rows are called, with slashes between them.
+        label: the name of the combination: the names of its rows, separated by slashes.
         flags: of ``run``, without those that name model, inputs and reference outputs.
         party: those of `flags` that say how the model is run, which a diagnosis takes, too.
         environment: the row of its environment; None for the interpreter that runs the sweep.
-        asked: what it is compared with.
+        asked: the array that it is compared with.
     """
 
     model: str
@@ -218,7 +218,7 @@ def partition(
     Args:
         keys: of all cells, each once, in any order.
         shards: their number.
-        seconds: how long cells took before: then shards take equally long, as far as that is known.
+        seconds: the earlier durations of cells: then shards take equally long, as far as known.
     """
     items: list[list[str]] = [[] for _ in range(shards)]
     if not seconds:
@@ -257,8 +257,8 @@ class Job:
     Attributes:
         key: of what it makes.
         command: the whole command line.
-        stem: where its result goes: the path without ``.json``, ``.report.json`` and ``.lock``.
-        folder: where it runs.
+        stem: the path of its result without ``.json``, ``.report.json`` and ``.lock``.
+        folder: its working directory.
         environment: variables that it gets in addition.
         exclusive: whether nothing runs beside it.
         gpu: whether it gets a GPU, where there are any; otherwise it sees none.

@@ -78,9 +78,9 @@ class Row:
         name: of the cell.
         model: its model.
         label: its combination.
-        key: what it is known by in the folder.
+        key: its key in the folder.
         state: one of the words above.
-        summary: why, in a sentence.
+        summary: the reason, in a sentence.
         output: the output that differs most.
         difference: its largest absolute difference.
         inference: seconds that an inference took, in the median; None where that is not known.
@@ -88,8 +88,8 @@ class Row:
         memory: that its process took at most, in bytes.
         is_shared: whether other cells ran beside it.
         is_foreign: whether another machine ran it.
-        known: why its failure is known; empty where it is not.
-        changes: what is new since the baseline.
+        known: the reason why its failure is expected; empty if it is not.
+        changes: the changes since the baseline.
         command: the command line that repeats it.
         report: the path of its verdict document, from the folder of the sweep on.
         attempts: the states of its repetitions, the first attempt included, if there were any.
@@ -395,11 +395,11 @@ class SweepOutcome:
     Attributes:
         rows: the cells, in the order of the plan.
         groups: the causes of failures.
-        notes: what is to be said besides.
+        notes: further notes.
         has_baseline: whether it was compared with an earlier one.
         is_strict: whether a known failure that passes counts.
-        merged: how many combinations were the same as others.
-        folder: where reports are.
+        merged: the number of combinations that equal others.
+        folder: the folder of the reports.
     """
 
     rows: Sequence[Row]

@@ -51,7 +51,7 @@ class EnvironmentRow:
     """A Python environment: an interpreter, its folder, or packages to install.
 
     Attributes:
-        runners: who is run in it; none for all.
+        runners: the runners in it; none for all.
     """
 
     name: str

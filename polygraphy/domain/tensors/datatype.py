@@ -137,7 +137,7 @@ class DataType(metaclass=_Members):
         """Return our data type for one of another library.
 
         Args:
-            dtype: what the library calls it: a NumPy dtype, an `onnx.TensorProto` integer,
+            dtype: the type of the library: a NumPy dtype, an `onnx.TensorProto` integer,
                 ``tensor(float)``, ...
             source_module: ``numpy``, ``onnx``, ``onnxruntime``, ``tensorflow``, ``tensorrt`` or
                 ``torch``; found out when it is None.
@@ -188,7 +188,7 @@ def register_dtype_importer(source_module: str) -> Callable[[F], F]:
     data types of a module.
 
     Args:
-        source_module: what `from_dtype` calls the module.
+        source_module: the name of the module for `from_dtype`.
 
     Returns:
         A decorator of the function: it takes a data type of the module, and returns ours, or None
@@ -208,7 +208,7 @@ def register_dtype_exporter(target_module: str) -> Callable[[F], F]:
     module; `DataType.FLOAT32` and the others get a method of the module's name.
 
     Args:
-        target_module: what `to_dtype` calls the module.
+        target_module: the name of the module for `to_dtype`.
 
     Returns:
         A decorator of the function: it takes one of our data types, and returns what the module

@@ -20,7 +20,8 @@ class InputHint:
     Attributes:
         low: the smallest legal value.
         high: the largest legal value.
-        reason: what the model does with them, in words, such as "indexes 30522 rows of 'table'".
+        reason: the use of the values in the model, in words, such as "indexes 30522 rows of
+            'table'".
     """
 
     low: int

@@ -110,7 +110,7 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
     ) -> TensorMetadata:
         """Add one tensor and return this object, so that calls can be chained."""
         bounded = None if shape is None else BoundedShape(shape, min=min_shape, max=max_shape)
-        self[name] = MetadataTuple(_ours(dtype), bounded, docstring)
+        self[name] = MetadataTuple(_our_dtype(dtype), bounded, docstring)
         return self
 
     def with_numpy_dtypes(self) -> TensorMetadata:
@@ -137,7 +137,7 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
         return f"TensorMetadata(){calls}"
 
 
-def _ours(dtype: Any) -> Any:
+def _our_dtype(dtype: Any) -> Any:
     """Return our data type for one of any library; one without an equivalent is returned
     unchanged.
     """

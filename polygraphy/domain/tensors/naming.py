@@ -50,7 +50,7 @@ def select_names(
         words: names and patterns, as of `fnmatch`.
         known_names: the names that there are.
         unless: names that only count when they are given in full.
-        text: what the names are names of, for messages.
+        text: the kind of the named things, for messages.
 
     Raises:
         UnknownNameError: a word means none of the known names.

@@ -40,7 +40,7 @@ class Layout:
             `numbers`, which are those of ONNX.
         name: the tensor of a leaf, or of an operand of a join.
         origin: the tensor that a leaf is a piece of; pieces of one tensor are one part.
-        operands: what it is put together of.
+        operands: the parts that it consists of.
         numbers: see `kind`.
         shape: the dimensions of the first operand, or the lengths of all along the axis of a join;
             a name for each that depends on the data, the same for the same lengths, and None for
@@ -358,7 +358,7 @@ def place_of(output: str, labels: Array, number: int, shape: Sequence[int]) -> s
 
     Args:
         output: the name of the output.
-        labels: what `label_parts` returns, of any axes of length 1.
+        labels: the result of `label_parts`, with any axes of length 1.
         number: that of the part.
         shape: that of the output.
     """

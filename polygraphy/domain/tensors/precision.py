@@ -100,7 +100,7 @@ def is_exact(dtype: str) -> bool:
     return dtype.lower().startswith(_EXACT)
 
 
-def coarsest(names: Iterable[str]) -> Precision | None:
+def coarsest_type(names: Iterable[str]) -> Precision | None:
     """Return the data type with the largest epsilon; None if none is known."""
     precisions = [entry for name in names if (entry := precision_of(name)) is not None]
     return max(precisions, key=lambda precision: precision.epsilon, default=None)
@@ -116,9 +116,10 @@ class NarrowingLoss:
 
     Attributes:
         elements: number of elements.
-        clamped: how many finite ones were too large, and became the largest finite value.
-        flushed: how many became zero.
-        subnormal: how many became subnormal numbers, which have fewer digits than the others.
+        clamped: the number of finite elements that were too large and became the largest finite
+            value.
+        flushed: the number of elements that became zero.
+        subnormal: the number of elements that became subnormal, which have fewer digits.
         largest: the largest finite magnitude before.
         error: the largest absolute difference between an element before and after.
     """

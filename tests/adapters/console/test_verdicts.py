@@ -122,7 +122,7 @@ def test_nobody_gave_the_tolerances_of_a_verification() -> None:
     for function in (given, L2CompareFunc(0.5)):
         [compared] = verify(model, model, compare_func=function)
         iteration = compared["edited", "original"][0]
-        assert iteration["y"].thresholds.reason == "that of the verification"
+        assert iteration["y"].thresholds.reason == "default of the verification"
     assert given.thresholds_for("y").reason == "as given"
 
 

@@ -145,7 +145,7 @@ def test_metadata_that_do_not_fit(path: Path, own: Any) -> None:
     }
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(24))
-    with pytest.raises(ContentError, match="'x' is not described"):
+    with pytest.raises(ContentError, match="the entry of tensor 'x' is invalid"):
         open_tensors(path)
 
 

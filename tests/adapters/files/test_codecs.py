@@ -188,7 +188,7 @@ def test_verdicts_about_indices_are_bare() -> None:
         ),
         (
             with_marker("AccuracyResult", lst=[], aggregation="median"),
-            "its verdicts are by 'median', not by per_sample or average",
+            "its verdicts are aggregated by 'median', not by per_sample or average",
         ),
         (with_marker("L2Result", thresholds=None), "'l2_norm' is missing"),
         (

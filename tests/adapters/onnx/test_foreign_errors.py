@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from polygraphy.adapters.onnx.storage.parsing import onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import translate_onnx_errors
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.application.models.linting import lint
 from polygraphy.backend.onnx import (
@@ -168,11 +168,14 @@ def test_each_model_that_raised_an_error_of_the_onnx_package_raises_one_of_ours(
 
 
 def test_only_errors_of_the_onnx_package_are_translated() -> None:
-    with pytest.raises(ModelError, match="It failed: shapes differ"), onnx_errors("It failed"):
+    with (
+        pytest.raises(ModelError, match="It failed: shapes differ"),
+        translate_onnx_errors("It failed"),
+    ):
         raise onnx.shape_inference.InferenceError("shapes\n differ")
-    with pytest.raises(AssertionError), onnx_errors("It failed"):
+    with pytest.raises(AssertionError), translate_onnx_errors("It failed"):
         raise AssertionError
-    with pytest.raises(BackendError, match="as it is"), onnx_errors("It failed"):
+    with pytest.raises(BackendError, match="as it is"), translate_onnx_errors("It failed"):
         raise BackendError("as it is")
 
 

@@ -364,7 +364,7 @@ def test_hints_of_nvidias_tool_are_read(tmp_path: Path) -> None:
         ('{"polygraphy_class": "ShardHints", "inputs": [1]}', "'inputs'"),
         (
             '{"polygraphy_class": "ShardHints", "inputs": [{"polygraphy_class": "ShardTensor"}]}',
-            "names no tensor",
+            "does not name a tensor",
         ),
         ('{"polygraphy_class": "DistCollective", "reduce_op": "mean"}', "'mean'"),
         ('{"polygraphy_class": "DistCollective"}', "but Collectives"),

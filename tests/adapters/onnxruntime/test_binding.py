@@ -184,7 +184,7 @@ def test_an_address_has_the_shape_of_the_input(x: DeviceArray) -> None:
 def test_what_cannot_be_read_there_is_refused(cuda: FakeCudart, x: DeviceArray) -> None:
     with OnnxrtRunner(Session(FIXED)) as runner:
         with pytest.raises(
-            InputError, match="float32, but the data have the unexpected dtype int32"
+            InputError, match="float32, but the data has the unexpected dtype int32"
         ):
             runner.infer({"x": x.view(dtype=np.int32)}, check_inputs=False)
         with pytest.raises(InputError, match="memory"):

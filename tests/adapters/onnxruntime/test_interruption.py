@@ -14,7 +14,7 @@ from onnx import helper, parser
 from polygraphy.adapters.onnxruntime import runner as module
 from polygraphy.adapters.onnxruntime import session
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.adapters.onnxruntime.quantizer import measure
+from polygraphy.adapters.onnxruntime.quantizer import measure_ranges
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial, evaluate_constants
 from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
 from tests.support import models
@@ -133,7 +133,7 @@ def test_ctrl_c_ends_an_inference_after_a_long_one_that_came_after_quick_ones(
     [
         lambda: evaluate_constants(parser.parse_model(LONG_CONSTANT), ["y"]),
         lambda: OnnxrtTrial().run(parser.parse_model(LONG).SerializeToString(), FEED, ["y"]),
-        lambda: measure(parser.parse_model(LONG), ["y"], [FEED], "minmax"),
+        lambda: measure_ranges(parser.parse_model(LONG), ["y"], [FEED], "minmax"),
     ],
     ids=["constant", "trial", "calibration"],
 )

@@ -63,11 +63,11 @@ def test_any_numbers_have_pictures(
 
 
 def test_images_larger_than_a_screen_keep_their_outliers(tmp_path: Path) -> None:
-    from polygraphy.adapters.plots import _MOST_PIXELS, _smaller
+    from polygraphy.adapters.plots import _MOST_PIXELS, _shrink_image
 
     image = np.zeros((1081, 1921))
     image[1080, 1920] = 7
-    small = _smaller(image)
+    small = _shrink_image(image)
     assert max(small.shape) <= _MOST_PIXELS
     assert small.max() == 7
 

@@ -13,7 +13,7 @@ import pytest
 
 from polygraphy.adapters.fake import RecordingProgress
 from polygraphy.adapters.tensorrt.engine import build as build_progress
-from polygraphy.adapters.tensorrt.engine.build import build_watched
+from polygraphy.adapters.tensorrt.engine.build import watch_build
 from polygraphy.adapters.tensorrt.library.module import _log_message, use_module
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
 from polygraphy.binding import bind
@@ -85,7 +85,7 @@ def test_a_signal_ends_a_build(
     whole = RecordingProgress()
     with bind(Progress, whole):
         assert _build(mlp_path).nbytes > 0  # Nothing is left of it.
-    assert "stopping; ctrl-C again ends the process" in progress.jobs[0].parts
+    assert "stopping; Ctrl-C again ends the process" in progress.jobs[0].parts
     assert len(progress.jobs[0].parts) < len(whole.jobs[0].parts)
     assert "BuildCanceled" in capsys.readouterr().out
 
@@ -94,7 +94,7 @@ def test_a_signal_ends_a_build(
 def test_a_monitor_of_the_user_stays(rtx: Any) -> None:
     own = SimpleNamespace()
     config = SimpleNamespace(progress_monitor=own)
-    assert build_watched(config, lambda: config.progress_monitor) is own
+    assert watch_build(config, lambda: config.progress_monitor) is own
     assert config.progress_monitor is own
 
 
@@ -110,9 +110,9 @@ def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
 
     progress = RecordingProgress()
     with bind(Progress, progress), use_module(OLD), pytest.raises(KeyboardInterrupt):
-        build_watched(SimpleNamespace(), build)
+        watch_build(SimpleNamespace(), build)
     assert ended
-    assert progress.jobs[0].parts == ["TensorRT cannot be stopped; ctrl-C again ends the process"]
+    assert progress.jobs[0].parts == ["TensorRT cannot be stopped; Ctrl-C again ends the process"]
 
 
 def test_without_monitors_the_log_says_what_is_done() -> None:
@@ -128,7 +128,7 @@ def test_without_monitors_the_log_says_what_is_done() -> None:
 
     progress = RecordingProgress()
     with bind(Progress, progress), use_module(OLD):
-        build_watched(SimpleNamespace(), build)
+        watch_build(SimpleNamespace(), build)
     assert progress.jobs[0].parts == [
         "timing conv + relu (CaskConvolution[0x80000009])",
         "optimizing the network: 12 layers after vertical fusions",
@@ -139,7 +139,7 @@ GIVEN_UP = """
 import os, signal, sys
 from types import SimpleNamespace
 from polygraphy.adapters.tensorrt.library.module import use_module
-from polygraphy.adapters.tensorrt.engine.build import build_watched
+from polygraphy.adapters.tensorrt.engine.build import watch_build
 
 def build():
     os.kill(os.getpid(), signal.SIGTERM)
@@ -149,7 +149,7 @@ old = SimpleNamespace(__version__="8.6.0")
 signal.signal(signal.SIGTERM, lambda number, frame: print("asked") or {action})
 try:
     with use_module(old):
-        build_watched(SimpleNamespace(), build)
+        watch_build(SimpleNamespace(), build)
 finally:
     print("after")
 """
@@ -200,7 +200,7 @@ def main():
     with use_module(module):
         print(capabilities().has("progress_monitor"))
         threading.Thread(target=send, daemon=True).start()
-        build_progress.build_watched(SimpleNamespace(progress_monitor=None), build)
+        build_progress.watch_build(SimpleNamespace(progress_monitor=None), build)
 
 program.run(main, banner=False)
 """

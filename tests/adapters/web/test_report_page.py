@@ -21,7 +21,7 @@ from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.model.description import Model
 from polygraphy.domain.model.graph import Graph, Node
-from polygraphy.domain.report.document import plain
+from polygraphy.domain.report.document import as_json_value
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.sweep.outcome import Group, SweepOutcome
 from polygraphy.domain.sweep.outcome import Row as SweepRow
@@ -299,7 +299,7 @@ def test_cells_of_a_sweep_have_verdict_report_and_command() -> None:
 def test_what_is_known_of_a_remedy_of_cells_is_said(command: str, proven: bool, said: str) -> None:
     rows = [SweepRow("m a", "m", "a", "0", state="failed", known="Slow", changes=["newly failing"])]
     group = Group("Conv 'c': rewrite (onnxrt)", ["m a"], command, proven, True)
-    results = [{"kind": "sweep", **plain(SweepOutcome(rows, [group], folder="f"))}]
+    results = [{"kind": "sweep", **as_json_value(SweepOutcome(rows, [group], folder="f"))}]
     found = evolve(document([]), comparisons=[], results=results)
     page = report_page(found, None)
     assert f"<p>{said}" in page

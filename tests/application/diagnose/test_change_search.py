@@ -53,7 +53,7 @@ def test_a_crash_ends_the_search_for_one_number_and_no_more() -> None:
 
 def test_a_budget_counts_what_was_tried_and_says_what_was_not() -> None:
     budget = RunBudget(runs=2)
-    assert not [*search(leaky(0.7), 5 * X, OnnxParty(), budget).find_usual(0)]
+    assert not [*search(leaky(0.7), 5 * X, OnnxParty(), budget).find_usual_variants(0)]
     assert (budget.taken, budget.is_cut_short, budget.is_spent) == (2, True, True)
     assert not [*search(leaky(0.7), 5 * X, OnnxParty(), spent := RunBudget(0)).find_numbers(0)]
     assert spent.is_cut_short

@@ -195,7 +195,12 @@ def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Ke
     [culprit] = kept.culprits
     facts = facts_of(culprit)
     span = facts["versions_tried"]["span"]
-    assert (span.first, span.last, span.before, span.after) == ("1.1.0", "1.3.0", None, "1.4.0")
+    assert (span.first, span.last, span.before, span.after) == (
+        "1.1.0",
+        "1.3.0",
+        None,
+        "1.4.0",
+    )
     assert facts["other_version_matches"]["version"] == "1.4.0"
     installed = {"command": "pip install wrong==1.4.0", "proven": True, "note": "", "facts": []}
     assert (culprit["remedy"] == installed) == (make is Unmendable)

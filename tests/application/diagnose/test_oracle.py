@@ -38,7 +38,7 @@ def test_the_worst_set_is_the_one_that_is_furthest_off(sets: list[dict[str, Devi
 def test_of_two_comparisons_each_set_is_the_one_that_differs_more(
     one: list[dict[str, Deviation]], other: list[dict[str, Deviation]]
 ) -> None:
-    made = Compared(one).worse(Compared(other))
+    made = Compared(one).merge_worst(Compared(other))
     assert sizes(made.sets) == [max(pair) for pair in zip(sizes(one), sizes(other))]
 
 

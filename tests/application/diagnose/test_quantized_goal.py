@@ -135,7 +135,7 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(
     rules = rules_of(opened.nodes, opened.sites)
 
     def left(nodes: tuple[str, ...]) -> float:
-        off = set(range(len(opened.sites))) - rules.quantized(nodes)
+        off = set(range(len(opened.sites))) - rules.quantized_sites(nodes)
         return metric(outputs(opened.float_at_sites(off)), right)
 
     fewest = next(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.application.diagnose.comparisons.step_runs import Party, _like
+from polygraphy.application.diagnose.comparisons.step_runs import Party, _match_state
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import GROWS, REPLACED, SLOTS, StatePair
 
@@ -41,5 +41,5 @@ def test_a_state_has_the_length_that_its_kind_implies(
         StepFeed({"past": np.zeros((1, 2, 4), np.float32)}, StepFacts(0, 0, 5), [pair]),
         StepFeed({}, StepFacts(1, 5, 1), [pair]),
     ]
-    like = _like(party(*feeds), pair, 1, None, np.ones((1, 7, 4)))
+    like = _match_state(party(*feeds), pair, 1, None, np.ones((1, 7, 4)))
     assert (like.shape, str(like.dtype)) == (shape, "float32")

@@ -17,8 +17,8 @@ from polygraphy.domain.diagnosis.exported import (
     same_tensors,
     same_weight,
     stack_weights,
+    tensors_without_counterpart,
     weight_relation,
-    without_counterpart,
 )
 from polygraphy.domain.diagnosis.words import program_evidence
 from polygraphy.domain.model.graph import Node, Origin
@@ -93,8 +93,8 @@ def chain(*ops: str) -> list[Node]:
 
 
 def test_where_they_part_nothing_behind_has_a_counterpart() -> None:
-    assert without_counterpart(chain("A", "B", "C"), {"t2"}) == ["t3"]
-    assert without_counterpart(chain("A", "B", "C"), set()) == ["t1", "t2", "t3"]
+    assert tensors_without_counterpart(chain("A", "B", "C"), {"t2"}) == ["t3"]
+    assert tensors_without_counterpart(chain("A", "B", "C"), set()) == ["t1", "t2", "t3"]
 
 
 def test_operations_go_back_to_what_has_a_counterpart() -> None:

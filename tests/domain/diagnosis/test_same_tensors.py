@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.borrowed import Borders, SameTensors, _as, is_close, is_informative
+from polygraphy.domain.diagnosis.borrowed import (
+    Borders,
+    SameTensors,
+    _forms_of_array,
+    is_close,
+    is_informative,
+)
 from polygraphy.domain.model.graph import Graph, Node
 
 
@@ -19,11 +25,11 @@ def test_a_mask_does_not_hide_what_differs_beside_it() -> None:
 def test_a_tensor_that_was_moved_is_only_the_one_of_its_name() -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     known = SameTensors({"other": array})
-    assert known.of("mine", array, ()) == "other"
-    assert known.of("mine", array.reshape(3, 2), ()) == "other"
-    assert known.of("mine", array, (), is_moved=True) is None
-    assert known.of("mine", array, {"other"}) is None
-    assert known.of("mine", np.zeros_like(array), ()) is None
+    assert known.find_equal("mine", array, ()) == "other"
+    assert known.find_equal("mine", array.reshape(3, 2), ()) == "other"
+    assert known.find_equal("mine", array, (), is_moved=True) is None
+    assert known.find_equal("mine", array, {"other"}) is None
+    assert known.find_equal("mine", np.zeros_like(array), ()) is None
 
 
 def test_an_equal_part_of_a_tensor_does_not_show_that_its_maker_is_right() -> None:
@@ -39,8 +45,8 @@ def test_an_equal_part_of_a_tensor_does_not_show_that_its_maker_is_right() -> No
 
 
 def test_an_empty_weight_has_no_parts_to_borrow() -> None:
-    assert [*_as(np.zeros((0, 3)), np.ones((2, 3)))] == []
-    assert len([*_as(np.ones((4, 3)), np.ones((2, 3)))]) == 2
+    assert [*_forms_of_array(np.zeros((0, 3)), np.ones((2, 3)))] == []
+    assert len([*_forms_of_array(np.ones((4, 3)), np.ones((2, 3)))]) == 2
 
 
 def test_arrays_that_match_others_by_accident_show_nothing() -> None:

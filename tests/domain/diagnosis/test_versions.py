@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.domain.diagnosis.versions import Span, sort_versions, wrong_span
+from polygraphy.domain.diagnosis.versions import Span, version_key, wrong_span
 from polygraphy.domain.diagnosis.words import evidence
 from tests.support.examples import scaled
 
@@ -41,7 +41,7 @@ def test_a_fault_that_came_twice_is_followed_from_the_version_that_is_wrong() ->
 
 
 def test_versions_are_sorted_as_they_were_released() -> None:
-    assert sorted(["1.10.0", "1.9.1", "1.9.0"], key=sort_versions) == ["1.9.0", "1.9.1", "1.10.0"]
+    assert sorted(["1.10.0", "1.9.1", "1.9.0"], key=version_key) == ["1.9.0", "1.9.1", "1.10.0"]
 
 
 def test_words_say_what_was_tried() -> None:

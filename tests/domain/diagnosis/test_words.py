@@ -25,7 +25,7 @@ from polygraphy.domain.diagnosis.words import (
     remedies,
     steps,
 )
-from polygraphy.domain.report.document import plain
+from polygraphy.domain.report.document import as_json_value
 from polygraphy.domain.rounding import Deviation
 
 OFF = Deviation(9.0, 0.1, 3, 0.72, 0.5, (0, 2), 1.24, 0.52)
@@ -70,10 +70,10 @@ def test_a_fact_is_written_in_english(fact: Fact, sentence: str) -> None:
 
 
 def test_facts_are_data_with_the_facts_in_them() -> None:
-    data = json.loads(json.dumps(plain(evidence.change_of_node(SCALED).data())))
+    data = json.loads(json.dumps(as_json_value(evidence.change_of_node(SCALED).data())))
     assert data["kind"] == "change_of_node"
     assert (data["change"]["name"], data["change"]["difference"]["factor"]) == ("w", 1.5)
-    measured = plain(evidence.wrong_part("y", OFF).data())
+    measured = as_json_value(evidence.wrong_part("y", OFF).data())
     assert measured["deviation"]["value"] == 1.24
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.model.drawing import LONGEST_ROUTE, layout_of, rows_of, spread
+from polygraphy.domain.model.drawing import LONGEST_ROUTE, layout_of, rows_of, spread_centers
 
 sizes = st.integers(1, 25)
 acyclic = sizes.flatmap(
@@ -94,7 +94,7 @@ def test_edges_bend_in_every_row_between_their_ends(
 )
 def test_spreading_moves_no_more_than_it_must(entries: list[tuple[int, float]]) -> None:
     wanted, widths = sorted(want for want, _ in entries), [width for _, width in entries]
-    placed = spread(wanted, widths)
+    placed = spread_centers(wanted, widths)
     steps = [(left + right) / 2 for left, right in pairwise(widths)]
     assert all(b - a >= step - 1e-9 for a, b, step in zip(placed, placed[1:], steps))
     assert sum(placed) == pytest.approx(sum(wanted))  # Each block keeps its center of mass.
@@ -103,8 +103,8 @@ def test_spreading_moves_no_more_than_it_must(entries: list[tuple[int, float]]) 
 
 
 def test_spreading_keeps_the_middle() -> None:
-    assert spread([0, 0, 0], [1, 1, 1]) == [-1, 0, 1]
-    assert spread([0, 10], [1, 1]) == [0, 10]
+    assert spread_centers([0, 0, 0], [1, 1, 1]) == [-1, 0, 1]
+    assert spread_centers([0, 10], [1, 1]) == [0, 10]
 
 
 def test_a_skipped_connection_goes_around_what_it_skips() -> None:

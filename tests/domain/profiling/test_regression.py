@@ -6,7 +6,7 @@ from typing import Any
 
 from polygraphy.domain.profiling.regression import (
     find_slower_nodes,
-    shortest_times,
+    shortest_row_times,
     slower_text,
     times_in,
 )
@@ -31,7 +31,7 @@ def test_slower_nodes_are_found_in_the_smallest_groups_of_both() -> None:
         " conv and bn, relu (30 us -> 60 us) and 1 more"
     )
     quick = [row("conv", 9, "conv"), row("(inserted)", 26)]
-    shortest = shortest_times([after, quick])
+    shortest = shortest_row_times([after, quick])
     assert [each["microseconds"] for each in shortest] == [9, 20, 60, 20, 500, 25]
 
 

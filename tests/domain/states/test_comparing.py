@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polygraphy.domain.report.document import plain
+from polygraphy.domain.report.document import as_json_value
 from polygraphy.domain.states.comparing import StepFigures, StepRow, step_row, steps_in_words
 from polygraphy.domain.states.memory import StepFacts
 
@@ -52,7 +52,7 @@ def test_equal_steps_are_folded_around_the_first_wrong_one() -> None:
     assert (found.rows[0].first, found.rows[0].last) == (0, 4001)
     assert found.rows[1].first == 4002
     assert found.rows[-1].last == 4999
-    assert "Step 4002 is the first that differs" in " ".join(steps_in_words(plain(found)))
+    assert "Step 4002 is the first that differs" in " ".join(steps_in_words(as_json_value(found)))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_state_counts_if_an_output_differs_or_no_step_reads_it(
     assert figures.harmless_states == harmless
     assert (found.first_wrong is None) == (outputs and not last)
     assert alone.harmless_states == []
-    text = " ".join(steps_in_words(plain(found)))
+    text = " ".join(steps_in_words(as_json_value(found)))
     assert ("Not counted, because all outputs of later steps agree: state 'now'." in text) == bool(
         harmless
     )

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.comparator import DataLoader, StepLoader
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.graph import Graph, Node, Tensor, Weight
-from polygraphy.domain.states.aligning import at_once
+from polygraphy.domain.states.aligning import join_steps
 from polygraphy.domain.states.cache_sizes import cache_sizes, mask_sizes
 from polygraphy.domain.states.loading import read_graph
 from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
@@ -146,7 +146,7 @@ def test_lengths_of_grouped_attention_have_roles() -> None:
         StepFeed({name: np.zeros((1, step.length, 8), "f") for name in "qkv"}, step, plan.pairs)
         for step in (StepFacts(0, 0, 3), StepFacts(1, 3, 1))
     ]
-    joined = at_once(plan, feeds, 1)
+    joined = join_steps(plan, feeds, 1)
     assert (joined["q"].shape, joined["total"].tolist(), joined["seqlens_k"].tolist()) == (
         (1, 4, 8), 4, [3]
     )  # fmt: skip
@@ -667,7 +667,7 @@ def test_loaded_inputs_that_the_model_does_not_accept_are_one_line(
 def test_data_that_end_early_and_tokens_that_are_left_are_noted(tmp_path: Path) -> None:
     loader = StepLoader(decoder(), steps=4, data_loader=[{"input_ids": np.ones((1, 2), "f")}] * 2)
     assert len(list(loader)) == 2
-    assert "The loaded data end after 2 of 4 steps." in loader.notes
+    assert "The loaded data ends after 2 of 4 steps." in loader.notes
     (tmp_path / "t.txt").write_bytes(b"\xef\xbb\xbf1 2 3 4 5 6 7\r\n")
     loader = StepLoader(decoder(), steps=2, tokens=str(tmp_path / "t.txt"))
     list(loader)

@@ -21,7 +21,7 @@ from polygraphy.domain.profiling.table import (
     Side,
     TimeRow,
 )
-from polygraphy.domain.report.document import Document, plain
+from polygraphy.domain.report.document import Document, as_json_value
 from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.sweep.outcome import Row as SweepRow
 from polygraphy.domain.sweep.outcome import SweepOutcome, groups_of
@@ -85,7 +85,7 @@ def profile_result(sides: int, errors: Sequence[float | None], name: str = "n") 
     ]
     parts = [Side(f"runner{at}", "", None, 9.0, 0.0, 0.0, 3, count, 0, 0) for at in range(sides)]
     table = ProfileTable("m.onnx", count, {"x": [1, 2]}, parts, found, "It is so.")
-    return {"kind": "profile", **plain(table), "sort": "time", "shown": 15}
+    return {"kind": "profile", **as_json_value(table), "sort": "time", "shown": 15}
 
 
 def sweep_document(cells: int) -> Document:
@@ -108,5 +108,5 @@ def sweep_document(cells: int) -> Document:
         for at in range(cells)
     ]
     outcome = SweepOutcome(found, groups_of(found, {}), folder="plan.sweep")
-    results = [{"kind": "sweep", **plain(outcome)}]
+    results = [{"kind": "sweep", **as_json_value(outcome)}]
     return evolve(document([]), comparisons=[], summary=outcome.summary, results=results)

@@ -62,10 +62,10 @@ def _graph_lines(
     ]
     lines = [
         f"---- {len(graph.inputs)} {title} Input(s) ----",
-        _in_braces(map(tensor_text, graph.inputs)),
+        _text_in_braces(map(tensor_text, graph.inputs)),
         "",
         f"---- {len(graph.outputs)} {title} Output(s) ----",
-        _in_braces(map(tensor_text, graph.outputs)),
+        _text_in_braces(map(tensor_text, graph.outputs)),
         "",
         f"---- {len(graph.weights)} Initializer(s) ----",
         *_weight_lines(graph.weights, weight_texts, detail),
@@ -77,7 +77,7 @@ def _graph_lines(
     return lines
 
 
-def _in_braces(texts: Iterable[str]) -> str:
+def _text_in_braces(texts: Iterable[str]) -> str:
     """Return texts as a list in braces, one per line."""
     return "{" + ",\n ".join(texts) + "}"
 
@@ -103,7 +103,7 @@ def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail)
         if not weights:
             yield "{}"
     elif detail.layers:
-        yield _in_braces(texts)
+        yield _text_in_braces(texts)
 
 
 def _values_title(weight: Weight) -> str:

@@ -79,7 +79,7 @@ class MappedTensor:
         name: in the file.
         dtype: of the elements.
         shape: of the tensor.
-        start: where in the file it starts.
+        start: its offset in the file.
         nbytes: size in bytes.
         checksum: CRC-32 of its bytes; None when the file has none.
     """
@@ -168,10 +168,10 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
         raise ContentError("it is truncated within the header")
     header = _json_object(mapped[_LENGTH_BYTES:start], "its header")
     metadata = header.pop(_METADATA, {})
-    about = _about(metadata)
+    about = _package_fields(metadata)
     entries = about.get("tensors", {})
     if not isinstance(entries, dict):
-        raise ContentError("it is damaged: its metadata do not describe its tensors")
+        raise ContentError("it is damaged: its metadata does not describe its tensors")
     tensors = {
         name: _map_tensor(name, entry, entries.get(name, {}), start, mapped)
         for name, entry in header.items()
@@ -180,10 +180,10 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
     return tensors, about.get("description")
 
 
-def _about(metadata: Any) -> dict[str, Any]:
+def _package_fields(metadata: Any) -> dict[str, Any]:
     """Return the fields that this package adds to the header of the format."""
     if not isinstance(metadata, dict):
-        raise ContentError("it is damaged: its metadata are not an object")
+        raise ContentError("it is damaged: its metadata is not an object")
     text = metadata.get(_OWN)
     return {} if text is None else _json_object(str(text), "its metadata")
 
@@ -220,7 +220,9 @@ def _map_tensor(
                 raise ValueError("its sizes do not fit its data type")
         checksum = own_value.get("crc32")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ContentError(f"it is damaged: tensor {name!r} is not described: {error}") from error
+        raise ContentError(
+            f"it is damaged: the entry of tensor {name!r} is invalid: {error}"
+        ) from error
     nuls = own_value.get("trailing_nuls")
     return MappedTensor(name, dtype, shape, start + begin, end - begin, checksum, mapped, nuls)
 
@@ -231,7 +233,7 @@ def _check_is_covered(tensors: Mapping[str, MappedTensor], start: int, size: int
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.nbytes)):
         if tensor.start != position:
             raise ContentError(
-                f"it is damaged: tensor {tensor.name!r} does not start where another one ends"
+                f"it is damaged: tensor {tensor.name!r} does not start where the previous one ends"
             )
         position += tensor.nbytes
     if position != size:
@@ -385,7 +387,7 @@ def _tree_from_leaves(leaves: Mapping[str, Any], description: Any) -> Any:
             [str(run["runner"]), [_iteration_fields(leaves, run)]] for run in description["runs"]
         ]
     except (AttributeError, KeyError, TypeError) as error:
-        raise ContentError("it is damaged: its metadata do not describe its tensors") from error
+        raise ContentError("it is damaged: its metadata does not describe its tensors") from error
     return {"lst": runs, TYPE_MARKER: RunResults.__name__}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.adapters.files.json.json_codec import content_errors_named
+from polygraphy.adapters.files.json.json_codec import translate_content_errors
 from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.results.results import IterationResult
 
@@ -25,7 +25,7 @@ class Unread:
     def read(self) -> np.ndarray[Any, Any]:
         """Return the array; raise FileError if it is damaged or the file is missing."""
         with (
-            content_errors_named(f"load {self.path}", self.path),
+            translate_content_errors(f"load {self.path}", self.path),
             translate_os_errors(self.path, "read"),
         ):
             return self.content()

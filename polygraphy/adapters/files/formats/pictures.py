@@ -67,7 +67,7 @@ def iterate_pictures(
     unused = [folder.name for folder in classes if _images_in(folder)]
     if unused:
         G_LOGGER.warning(
-            f"{source}: only its own images are used, and not those in"
+            f"{source}: only the images directly in it are used, not those in"
             f" {count_text(len(unused), 'folder')}, such as {unused[0]!r}."
             " If these are classes, move the other images away.",
             mode=LogMode.ONCE,
@@ -128,7 +128,7 @@ def _read_tensors(file: Path) -> dict[str, Any]:
             raise
         except Exception as error:  # pickle's, zipfile's and torch's own.
             raise DamagedFileError(
-                f"Could not read {file}: it is damaged, or contains more than tensors.",
+                f"Could not read {file}: it is damaged, or contains objects other than tensors.",
                 path=file,
                 hint="Save a tensor, or a dictionary from input names to tensors.",
             ) from error

@@ -26,8 +26,8 @@ from polygraphy.domain.errors import DamagedFileError, FileError, MissingDepende
 class ContentError(ValueError):
     """A value that cannot be written, or invalid content that was read.
 
-    The message is a clause, such as "it is truncated"; `content_errors_named` makes a sentence of
-    it. `hint` says what to do, in a sentence of its own.
+    The message is a clause, such as "it is truncated"; `translate_content_errors` makes a
+    sentence of it. `hint` says what to do, in a sentence of its own.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -61,7 +61,7 @@ class InvalidJsonError(FileError, JSONDecodeError):
 
 
 @contextmanager
-def content_errors_named(doing: str, path: object = None) -> Iterator[None]:
+def translate_content_errors(doing: str, path: object = None) -> Iterator[None]:
     """Convert a ContentError inside the block to ``DamagedFileError("Could not {doing}: ...")``."""
     try:
         yield

@@ -115,9 +115,9 @@ def write_json(value: Any, write: Write, depth: int = 0) -> None:
     """Write `value` like the `json` module; objects with an encoder are written as their fields.
 
     Args:
-        value: what to write.
+        value: the value to write.
         write: takes the text, piece by piece; arrays are never in memory as text.
-        depth: how many levels deep in a document the value lies.
+        depth: the nesting depth of the value in the document.
 
     Raises:
         ContentError: the value, or something in it, has no form in JSON; it says where.
@@ -133,7 +133,7 @@ class JsonList:
 
     Args:
         write: takes the text.
-        depth: how many levels deep in the document the list lies.
+        depth: the nesting depth of the list in the document.
     """
 
     def __init__(self, write: Write, depth: int = 0) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from attrs import asdict, field, frozen
 
 from polygraphy.adapters.files.formats.binary import open_tensors, tensors_of, write_tensors
-from polygraphy.adapters.files.json.json_codec import ContentError, content_errors_named
+from polygraphy.adapters.files.json.json_codec import ContentError, translate_content_errors
 from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.errors import DamagedFileError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
@@ -33,10 +33,10 @@ class Golden:
         model: SHA-256 of the file of the model.
         inputs: the same of the input data.
         versions: of packages, by name.
-        rtol: what is tolerated: see `SimpleCompareFunc`.
+        rtol: the relative tolerance: see `SimpleCompareFunc`.
         atol: the same.
         shapes: of all outputs.
-        sampled: how many elements are kept of outputs of which not all are.
+        sampled: the number of elements kept of outputs that are not kept whole.
     """
 
     model: str
@@ -88,7 +88,7 @@ def save_golden(path: Path, golden: Golden, runner: str, outputs: IterationResul
         UsageError: it is too large for a repository.
         FileError: it cannot be written.
     """
-    with content_errors_named(f"save to {path}", path):
+    with translate_content_errors(f"save to {path}", path):
         tensors, description = tensors_of(RunResults([(runner, [outputs])]))
         size = sum(np.asarray(array).nbytes for array in tensors.values())
         if size > MOST_BYTES:
@@ -109,7 +109,7 @@ def golden_in(path: Path) -> Golden:
     Raises:
         FileError: it is damaged, or no golden.
     """
-    with content_errors_named(f"load {path}", path), translate_os_errors(path, "read"):
+    with translate_content_errors(f"load {path}", path), translate_os_errors(path, "read"):
         _, description = open_tensors(path)
         if not isinstance(description, Mapping) or _KEY not in description:
             raise ContentError("it is not a golden file: its metadata is missing")

@@ -101,7 +101,7 @@ def _kind_of(head: str) -> str | None:
 def _load_profiles(path: str) -> list[ExecutionProfile]:
     """Return the profiles of a file; raise FileError if it is damaged."""
     with translate_os_errors(path, "read"):
-        check_size(path, _MOST_BYTES, "Profile fewer runs, with fewer sets of input shapes.")
+        check_size(path, _MOST_BYTES, "Profile fewer runs, or fewer sets of input shapes.")
         text = readable_file(path, "Profile").read_bytes()
     try:
         document = json.loads(text)
@@ -110,7 +110,8 @@ def _load_profiles(path: str) -> list[ExecutionProfile]:
         raise _damage_error(path) from error
     if version != _VERSION:
         raise FileError(
-            f"{path} has version {version!r} of the format, and this Polygraphy reads {_VERSION}.",
+            f"{path} has version {version!r} of the format, but this Polygraphy reads version"
+            f" {_VERSION}.",
             path=path,
             hint="Profile the model again with this version.",
         )

@@ -94,7 +94,7 @@ def _from_json(plain: Any) -> Any:
         if not _CHECKS[key](entry):
             raise ValueError(f"{key!r} of {name} cannot be {entry!r}")
     if name in ("AttentionLayerHint", "ShardTensor") and not _NAMED[name] <= jsons.keys():
-        raise ValueError(f"a {name} names no tensor")
+        raise ValueError(f"a {name} does not name a tensor")
     return _CLASSES[name](**jsons)
 
 

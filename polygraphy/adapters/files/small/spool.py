@@ -46,7 +46,7 @@ class TemporarySpool:
             self._file.seek(start)
             data = self._file.read(size)
         if len(data) != size:
-            raise FileError(f"A temporary file was cut short: {len(data)} bytes instead of {size}.")
+            raise FileError(f"A temporary file is truncated: {len(data)} bytes instead of {size}.")
         return data
 
     def __del__(self) -> None:

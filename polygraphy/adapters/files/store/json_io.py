@@ -25,9 +25,9 @@ from polygraphy.adapters.files.formats.lazy import make_lists_lazy
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     DeferredText,
-    content_errors_named,
     decode_tree,
     marker_of,
+    translate_content_errors,
 )
 from polygraphy.adapters.files.json.json_writer import Write, write_json
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
@@ -143,7 +143,7 @@ def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
 
     Args:
         path: the file.
-        block_bytes: how much of it is searched at a time.
+        block_bytes: the size of the blocks that are searched.
 
     Raises:
         ContentError: it is truncated, damaged or not JSON.
@@ -305,9 +305,9 @@ def expect(value: Any, kind: type[T], tree: Any) -> T:
     """Return `value` if it is of a `kind`; else raise an error about the contents of the tree.
 
     Args:
-        value: what was decoded.
-        kind: what it must be; a plain dictionary or list is meant where it is `dict` or `list`.
-        tree: what it was decoded from.
+        value: the decoded value.
+        kind: the required type; `dict` and `list` mean a plain dictionary or list.
+        tree: the JSON value it was decoded from.
 
     Raises:
         ContentError: it is not; the error says what it is, and what to do.
@@ -363,10 +363,10 @@ def save(value: Any, dest: PathOrFile) -> None:
     """
     doing = f"save to {name_of(dest)}"
     if isinstance(dest, (str, PathLike)):
-        with content_errors_named(doing, dest), atomic_file(Path(dest)) as stream:
+        with translate_content_errors(doing, dest), atomic_file(Path(dest)) as stream:
             write_json(value, stream.write)
     else:
-        with content_errors_named(doing), translate_os_errors(name_of(dest), "write"):
+        with translate_content_errors(doing), translate_os_errors(name_of(dest), "write"):
             write_json(value, _write_function(dest))
             dest.flush()
 
@@ -379,7 +379,7 @@ def load(source: PathOrFile, kind: type[T]) -> T:
         FileError: it is missing, empty, truncated, damaged, not JSON, or does not hold a `kind`.
     """
     name = name_of(source)
-    with content_errors_named(f"load {name}", name), translate_os_errors(name, "read"):
+    with translate_content_errors(f"load {name}", name), translate_os_errors(name, "read"):
         if isinstance(source, (str, PathLike)):
             tree = parse_path(source, kind=kind)
         else:
@@ -392,8 +392,8 @@ def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None 
 
     Args:
         path: the file.
-        what: what is expected there, for the complaint when it is missing.
-        kind: what it must be: arrays of which a file does not say what they are become results
+        what: the expected content, for the message if it is missing.
+        kind: the required type: arrays whose type a file does not state become results
             where results are wanted.
 
     Raises:
@@ -414,7 +414,7 @@ def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None 
 def dumps(value: Any) -> str:
     """Return `value` as JSON text; raise FileError if JSON cannot represent it."""
     stream = io.BytesIO()
-    with content_errors_named("write JSON text"):
+    with translate_content_errors("write JSON text"):
         write_json(value, stream.write)
     return str(stream.getbuffer(), "ascii")
 
@@ -423,7 +423,7 @@ def loads(text: str | bytes, kind: type[T]) -> T:
     """Return the object of a kind from JSON text; raise FileError if it is damaged, or of another
     kind.
     """
-    with content_errors_named("read JSON text"):
+    with translate_content_errors("read JSON text"):
         tree = parse_text(text)
         return expect(decode_tree(tree), kind, tree)
 

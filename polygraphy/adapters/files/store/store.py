@@ -16,9 +16,9 @@ from polygraphy.adapters.files.formats.binary import SUFFIXES, TENSORS, tensors_
 from polygraphy.adapters.files.formats.blobs import holds_blobs
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
-    content_errors_named,
     decode_tree,
     marker_of,
+    translate_content_errors,
 )
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.json_io import (
@@ -81,7 +81,7 @@ class StoredData:
 
     def _parse_file(self, file: Path) -> Any:
         """Return the JSON tree of a file; raise FileError if it is damaged."""
-        with content_errors_named(f"load {file}", file):
+        with translate_content_errors(f"load {file}", file):
             return parse_path(file, f"File of {_WHAT}")
 
     def _kind_of(self, tree: Any) -> type:
@@ -89,7 +89,7 @@ class StoredData:
         data.
         """
         file = self._files[0]
-        with content_errors_named(f"load {file}", file):
+        with translate_content_errors(f"load {file}", file):
             marker = marker_of(tree)
             if marker is not None:
                 for kind in (RunResults, AccuracyResults):
@@ -105,7 +105,7 @@ class StoredData:
         for file, tree in zip(self._files[1:], further):
             more_names, extra_names = self._runner_counts(file, tree)
             if names != more_names:
-                with content_errors_named(f"load {file}", file):
+                with translate_content_errors(f"load {file}", file):
                     raise ContentError(
                         f"it contains {more_names}, but earlier files contain {names}"
                     )
@@ -114,7 +114,7 @@ class StoredData:
 
     def _runner_counts(self, file: Path, tree: Any) -> tuple[list[str], list[int]]:
         """Return the names of the runners, and the number of iterations of each."""
-        with content_errors_named(f"load {file}", file):
+        with translate_content_errors(f"load {file}", file):
             if self.kind is RunResults:
                 runs = runs_in(tree)
                 return [name for name, _ in runs], [len(iterations) for _, iterations in runs]
@@ -127,7 +127,7 @@ class StoredData:
         """Yield the stored iterations, one after the other."""
         for file in self._files:
             tree = self._parse_file(file) if self._tree is None else self._tree
-            with content_errors_named(f"load {file}", file), translate_os_errors(file, "read"):
+            with translate_content_errors(f"load {file}", file), translate_os_errors(file, "read"):
                 yield from self._decode_iterations(tree)
 
     def _decode_iterations(self, tree: Any) -> Iterator[Any]:
@@ -150,7 +150,7 @@ class StoredData:
             steps = list(self.iterations())
             return RunResults.concat(steps) if self.kind is RunResults else steps
         file, tree = self._files[0], self._tree
-        with content_errors_named(f"load {file}", file), translate_os_errors(file, "read"):
+        with translate_content_errors(f"load {file}", file), translate_os_errors(file, "read"):
             if tree is None:
                 raise ContentError("accuracy results cannot be split into several files")
             if self.kind is dict:
@@ -160,7 +160,7 @@ class StoredData:
 
 def save_tensors(item: Mapping[str, Any] | RunResults, path: Path) -> None:
     """Write one iteration to one file, completely or not at all; raise FileError if that fails."""
-    with content_errors_named(f"save to {path}", path):
+    with translate_content_errors(f"save to {path}", path):
         tensors, description = tensors_of(item)
         with atomic_file(path) as stream:
             write_tensors(stream, tensors, description)
@@ -203,7 +203,7 @@ class TensorWriter:
             raise FileError(message, path=self._path)
         self._has_failed = True
         file = self._folder / f"{len(self._files):010}{TENSORS}"
-        with content_errors_named(f"save to {self._path}", self._path):
+        with translate_content_errors(f"save to {self._path}", self._path):
             tensors, description = tensors_of(item)
             with translate_os_errors(self._path, "write"), file.open("wb") as stream:
                 write_tensors(stream, tensors, description)
@@ -369,8 +369,8 @@ class FileResultStore:
         """Return a writer of one item per iteration to a file or folder, in constant memory.
 
         Args:
-            dest: where to write. A file is replaced when the block ends without an error. A folder
-                must be empty, if it is there.
+            dest: the path to write. A file is replaced when the block ends without an error. A
+                folder must be empty, if it is there.
             kind: `RunResults`, or `dict` for feed dictionaries.
 
         Raises:

@@ -23,9 +23,9 @@ from polygraphy.adapters.files.formats.lazy import StoredArrays, is_unread
 from polygraphy.adapters.files.formats.torch_codec import is_tensor
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
-    content_errors_named,
     decode_tree,
     marker_of,
+    translate_content_errors,
 )
 from polygraphy.adapters.files.json.json_writer import JsonList, write_json
 from polygraphy.adapters.files.store import json_io
@@ -123,7 +123,7 @@ def annotate(path: Path, facts: Mapping[str, Any]) -> None:
 
 def _write_facts(facts: Mapping[str, Any], write: Any, path: Path) -> None:
     """Write facts as members of a JSON object."""
-    with content_errors_named(f"save to {path}", path):
+    with translate_content_errors(f"save to {path}", path):
         for name, fact in facts.items():
             write(f',\n    "{name}": '.encode("ascii"))
             write_json(fact, write, depth=1)
@@ -161,19 +161,19 @@ class _Writer:
         self._has_failed = False
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _guard_write(self) -> Iterator[None]:
         """Surround every write, and name the file in errors."""
         path = self._path
         if self._has_failed:
             raise FileError(f"{path} was not written, because an earlier item failed.", path=path)
         self._has_failed = True
-        with content_errors_named(f"save to {path}", path), translate_os_errors(path, "write"):
+        with translate_content_errors(f"save to {path}", path), translate_os_errors(path, "write"):
             yield
         self._has_failed = False
 
     def _finish(self) -> None:
         """Raise an error if an earlier item failed."""
-        with self._writing():
+        with self._guard_write():
             pass
 
 
@@ -183,7 +183,7 @@ class FeedFileWriter(_Writer):
     def __init__(self, path: Path, stream: IO[bytes]) -> None:
         """Write the start of the list."""
         super().__init__(path)
-        with self._writing():
+        with self._guard_write():
             self._feeds = JsonList(stream.write)
 
     @classmethod
@@ -197,12 +197,12 @@ class FeedFileWriter(_Writer):
 
     def add(self, item: Mapping[str, Any]) -> None:
         """Write one feed dictionary; raise FileError if that fails."""
-        with self._writing():
+        with self._guard_write():
             self._feeds.add(_plain_feed(item))
 
     def _finish(self) -> None:
         """Write the end of the list; raise an error if an item failed."""
-        with self._writing():
+        with self._guard_write():
             self._feeds.close()
 
 
@@ -224,7 +224,7 @@ class ResultsFileWriter(_Writer):
         self._waiting: list[IO[bytes]] = []
         self._iterations: list[JsonList] = []
         self._plain: dict[str, Any] = {}
-        with self._writing():
+        with self._guard_write():
             self._write(b'{\n    "lst": ')
             self._runs = JsonList(self._write, depth=1)
 
@@ -244,7 +244,7 @@ class ResultsFileWriter(_Writer):
             UsageError: the runners are others.
             FileError: they cannot be written.
         """
-        with self._writing():
+        with self._guard_write():
             if self._names is None:
                 self._names = item.keys()
                 self._plain = plain_results(item)
@@ -287,7 +287,7 @@ class ResultsFileWriter(_Writer):
 
     def _finish(self) -> None:
         """Join the iterations of all runners in the file; raise an error if an item failed."""
-        with self._writing():
+        with self._guard_write():
             for iterations in self._iterations:
                 iterations.close()
             if self._names:
@@ -329,7 +329,7 @@ class FolderWriter(_Writer):
 
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
         """Write one file, named after its position; raise FileError if that fails."""
-        with self._writing():
+        with self._guard_write():
             file = self._path / f"{len(self._files):010}.json"
             self._files.append(file)
             json_io.save(item if isinstance(item, RunResults) else _plain_feed(item), file)
@@ -412,7 +412,7 @@ def files_of(path: Path, description: str) -> list[Path]:
 
 def _iterations_in(file: Path, kind: type, split: Split) -> list[Any]:
     """Return the undecoded iterations of a file; raise ContentError if there are none."""
-    with _loading(file):
+    with _name_file_in_errors(file):
         try:
             iterations = split(parse_path(file, f"File of {description_of(kind)}", kind))
         except ContentError as error:
@@ -433,15 +433,15 @@ def _decode_files(
             pending = _iterations_in(file, kind, split)
         pending.reverse()
         while pending:  # Taken off the list: with the last iteration, the file is closed.
-            with _loading(file):
+            with _name_file_in_errors(file):
                 iteration = decode(pending.pop())
             yield iteration
 
 
-def _loading(file: Path) -> AbstractContextManager[object]:
+def _name_file_in_errors(file: Path) -> AbstractContextManager[object]:
     """Return a context that names the file in errors."""
     named = ExitStack()
-    named.enter_context(content_errors_named(f"load {file}", file))
+    named.enter_context(translate_content_errors(f"load {file}", file))
     named.enter_context(translate_os_errors(file, "read"))
     return named
 

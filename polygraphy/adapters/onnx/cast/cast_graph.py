@@ -20,8 +20,8 @@ from polygraphy.adapters.onnx.graph.element_types import (
     GraphTypes,
     Signature,
     domain_of,
+    set_output_type,
     signature_of,
-    state_type,
     type_name,
 )
 from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant, unique_name
@@ -112,8 +112,8 @@ class CastSettings:
     Attributes:
         elem_type: the number of the narrow type in the standard.
         kind: its name there.
-        suffix: what tensors in that type are named after.
-        selection: which nodes are cast.
+        suffix: the suffix of the names of tensors in that type.
+        selection: the nodes to cast.
         functions: the functions of the model that are rewritten.
         convert: converts a tensor; its arguments are the tensor, where the result goes, what to
             call the tensor, and the nodes that read it.
@@ -149,7 +149,7 @@ class CastRules:
         """Create the rules for the casts of a graph.
 
         Args:
-            settings: what the model is rewritten to.
+            settings: the settings of the cast.
             types: the types of its tensors.
             versions: of the operators, by domain.
             present_form: returns the form in which a tensor exists already.
@@ -159,7 +159,7 @@ class CastRules:
         self._versions = versions
         self._has_narrow_form = present_form
 
-    def wide(self, node: NodeProto) -> Forms:
+    def wide_forms(self, node: NodeProto) -> Forms:
         """Return the forms of inputs and outputs of a node that is not cast."""
         takes, gives = (
             [False if name and self._types[name] == WIDE else None for name in names]
@@ -179,7 +179,7 @@ class CastRules:
         if key in self._settings.functions or is_control_flow:
             if is_control_flow and not self._borders_agree(node, inner):
                 return None
-            takes, gives = self.wide(node)
+            takes, gives = self.wide_forms(node)
             return _widen_forms(takes), _widen_forms(gives)
         if domain or any(not str(kind).startswith("tensor(") for kind in kinds):
             return None
@@ -190,7 +190,7 @@ class CastRules:
         """Return the forms of a node from the signature of its operator; None if it must not be
         cast.
         """
-        parameters = signature.of(len(node.input), len(node.output))
+        parameters = signature.parameters_for(len(node.input), len(node.output))
         if parameters is None or _has_unknown_type(node):
             return None
         inputs, outputs = parameters
@@ -261,7 +261,7 @@ class _Weight:
         tensor: its value.
         node: the Constant node that holds it; None for an initializer.
         narrow_uses: nodes of its graph that take it narrow, and as which operand.
-        inner_name: what outputs and nodes in graphs inside call it that take it narrow; empty for
+        inner_name: the name under which outputs and nodes of inner graphs take it narrow; empty for
             none. (Those nodes are copied before it is known whether it stays wide as well.)
         is_used_wide: whether a consumer takes it as it was.
         readers: the nodes that take it narrow, as messages name them.
@@ -274,7 +274,9 @@ class _Weight:
     is_used_wide: bool = False
     readers: list[str] = Factory(list)
 
-    def form(self, name: str, narrow: bool, reader: str, unused: Callable[[str], str]) -> str:
+    def name_of_form(
+        self, name: str, narrow: bool, reader: str, unused: Callable[[str], str]
+    ) -> str:
         """Return the name of a narrow or wide form of the weight, for a reader that cannot be
         changed later.
         """
@@ -333,7 +335,7 @@ class Scope:
         self.rewrite_nodes(nodes, () if narrow_border else outputs, is_kept=is_kept)
         for value in graph.output:
             if self._is_wide(value.name):
-                value.name = self.form(value.name, narrow_border)
+                value.name = self.name_of_form(value.name, narrow_border)
                 if narrow_border and type_name(value.type) == WIDE:
                     value.type.tensor_type.elem_type = self._settings.elem_type
         self._convert_weights(graph)
@@ -347,7 +349,7 @@ class Scope:
         self.rewrite_nodes(list(function.node), (), is_kept=False)
         for index, name in enumerate(function.output):
             if self._is_wide(name):
-                function.output[index] = self.form(name, True)
+                function.output[index] = self.name_of_form(name, True)
         for inner_name, name in self._convert_weights().items():
             for index, output in enumerate(function.output):
                 if output == inner_name:
@@ -379,13 +381,13 @@ class Scope:
             if forms is not None and node.output:
                 self._settings.forms[node.output[0]] = forms
             self._rewrite_subgraphs(node, inner, is_cast=forms is not None, is_kept=is_kept_wide)
-            takes, gives = forms or self._rules.wide(node)
+            takes, gives = forms or self._rules.wide_forms(node)
             for position, narrow in enumerate(takes):
                 if narrow is not None:
                     self._set_operand(node, position, narrow)
             if forms is not None and self._makes_wide(node):
                 version = self._versions.get("", 1)
-                state_type(node, self._settings.elem_type, version, self._settings.convert)
+                set_output_type(node, self._settings.elem_type, version, self._settings.convert)
             self._made.append(node)
             for position, narrow in enumerate(gives):
                 if narrow is not None:
@@ -401,7 +403,7 @@ class Scope:
                     constants[node.output[0]] = _Weight(tensor, node)
         return constants
 
-    def form(self, name: str, narrow: bool) -> str:
+    def name_of_form(self, name: str, narrow: bool) -> str:
         """Return the name of the narrow or wide form of a tensor; a Cast is added if it does not
         exist.
         """
@@ -409,7 +411,9 @@ class Scope:
         forms: dict[bool, str] = {}
         while scope is not None:
             if name in scope._weights:
-                return scope._weights[name].form(name, narrow, "an output", scope._narrow_name)
+                return scope._weights[name].name_of_form(
+                    name, narrow, "an output", scope._narrow_name
+                )
             forms = {**scope._forms.get(name, {}), **forms}
             if name in scope._forms and not scope._is_cast_here(name):
                 break
@@ -464,10 +468,12 @@ class Scope:
                     weight.readers.append(reader)
                     weight.narrow_uses.append((node, position))
                 else:
-                    node.input[position] = weight.form(name, narrow, reader, self._narrow_name)
+                    node.input[position] = weight.name_of_form(
+                        name, narrow, reader, self._narrow_name
+                    )
                 return
             scope = scope._parent
-        node.input[position] = self.form(name, narrow)
+        node.input[position] = self.name_of_form(name, narrow)
 
     def _set_result(
         self, node: NodeProto, position: int, narrow: bool, wide_outputs: Collection[str]

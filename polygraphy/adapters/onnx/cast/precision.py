@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.cast.cast_graph import (
     Scope,
     names_of,
 )
-from polygraphy.adapters.onnx.graph.editing import model_faults
+from polygraphy.adapters.onnx.graph.editing import translate_model_faults
 from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import (
     graph_weights,
@@ -60,7 +60,7 @@ def is_placeholder(tensor: TensorProto) -> bool:
     return is_external(tensor) and not is_stored(tensor)
 
 
-def original(tensor: TensorProto, weights: Sequence[TensorProto]) -> TensorProto:
+def original_weight(tensor: TensorProto, weights: Sequence[TensorProto]) -> TensorProto:
     """Return the weight that a placeholder stands for; its file name is the index in `weights`."""
     [location] = [entry.value for entry in tensor.external_data if entry.key == "location"]
     return weights[int(location)]
@@ -77,8 +77,9 @@ class _NarrowWeight:
     def __str__(self) -> str:
         """Return the name of the weight and its loss as text."""
         if not self.readers:
-            return _loss(self.loss)
-        return f"{_loss(self.loss)}; read by {list_some([*dict.fromkeys(self.readers)], 1, str)}"
+            return _loss_clause(self.loss)
+        readers = list_some([*dict.fromkeys(self.readers)], 1, str)
+        return f"{_loss_clause(self.loss)}; read by {readers}"
 
 
 class NarrowedWeights:
@@ -97,11 +98,11 @@ class NarrowedWeights:
 
         Args:
             tensor: the weight, or the placeholder of one.
-            new_tensor: where the elements go.
-            name: what messages call it.
+            new_tensor: the tensor that receives the elements.
+            name: its name in messages.
             readers: the nodes that take it in the narrow type.
         """
-        source = original(tensor, self._weights) if is_placeholder(tensor) else tensor
+        source = original_weight(tensor, self._weights) if is_placeholder(tensor) else tensor
         in_file = is_stored(source)
         array, loss = narrow_array(elements(source), self._dtype)
         if new_tensor is not tensor:
@@ -143,7 +144,7 @@ class NarrowedWeights:
             G_LOGGER.warning(f"{text} {plural} {self._dtype}; -v lists all.")
 
 
-def _loss(loss: NarrowingLoss) -> str:
+def _loss_clause(loss: NarrowingLoss) -> str:
     """Return the loss of a weight as a phrase: how many elements changed how, and the largest
     error.
     """
@@ -205,7 +206,7 @@ def _wide_normalizations(
             if node.op_type != "BatchNormalization" or domain_of(node.domain):
                 continue
             tensors = [known_tensors[name] for name in node.input[1:] if name in known_tensors]
-            tensors = [original(t, weights) if is_placeholder(t) else t for t in tensors]
+            tensors = [original_weight(t, weights) if is_placeholder(t) else t for t in tensors]
             if any(narrow_array(elements(tensor), dtype)[1].clamped for tensor in tensors):
                 wide_normalizations.update(names_of(node))
     if wide_normalizations:
@@ -231,9 +232,9 @@ def cast_in_place(
     Args:
         model: the model, which `check_castable` has nothing against.
         dtype: the type to compute in.
-        selection: what is cast.
+        selection: the tensors and nodes to cast.
         weights: those that the placeholders among the model's initializers stand for; see
-            `narrowed_weights.original`.
+            `original_weight`.
         casts_io: whether its float32 inputs and outputs become narrow, too.
         is_trial: whether nothing is logged about what weights lose.
 
@@ -465,7 +466,7 @@ class _Convert(BaseLoader):
         model = self._inline_functions(evaluate(self._model))
         if self._copy is not False and not makes_new_model(self._model):
             return cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)[0]
-        with model_faults(model):
+        with translate_model_faults(model):
             check_castable(model, self.dtype, self._selection)
             cast_in_place(model, self.dtype, self._selection, casts_io=self._casts_io)
         return model
@@ -507,7 +508,7 @@ def cast_copy(
     """Return a cast copy of a model that shares its weights, and which operands and results are
     narrow.
     """
-    with model_faults(model):
+    with translate_model_faults(model):
         check_castable(model, dtype, selection)
         weights: list[TensorProto] = []
 
@@ -525,5 +526,5 @@ def cast_copy(
         for graph in all_graphs(new_model.graph):
             for tensor in graph.initializer:
                 if is_external(tensor) and not is_stored(tensor):
-                    tensor.CopyFrom(original(tensor, weights))
+                    tensor.CopyFrom(original_weight(tensor, weights))
         return new_model, forms

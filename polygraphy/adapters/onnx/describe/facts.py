@@ -63,7 +63,7 @@ from polygraphy.domain.tensors.facts import (
     ModelFacts,
 )
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.domain.tensors.precision import coarsest, precision_of
+from polygraphy.domain.tensors.precision import coarsest_type, precision_of
 from polygraphy.domain.tensors.shapes import may_be_caches
 from polygraphy.logger import G_LOGGER
 
@@ -90,13 +90,14 @@ def compute_dtypes(
 
     Args:
         model: the model.
-        lowered: how its backend computes operators on float32 tensors, if not in float32.
+        lowered: the precision in which its backend computes operators on float32 tensors, if not
+            float32.
     """
     walk = _Walk(
         {function.name: function.node for function in model.functions},
         {} if lowered is None else lowered.by_operator,
     )
-    walk.graph(model.graph)
+    walk.visit_graph(model.graph)
     dtypes = _coarsest_output_types(model, walk)
     if lowered is None or not walk.lowered:
         return dtypes, None
@@ -123,7 +124,7 @@ class _Walk:
         self._functions = functions
         self._dtypes = lowered
 
-    def graph(self, graph: GraphProto) -> None:
+    def visit_graph(self, graph: GraphProto) -> None:
         """Record the types of all tensors of a graph, and the coarsest types on the way to them."""
         for tensor in graph.initializer:
             self._note_type(tensor.name, tensor.data_type)
@@ -143,7 +144,7 @@ class _Walk:
         """
         passed = [self.coarsest[name] for name in node.input if name in self.coarsest]
         for body in graphs_of(node):
-            self.graph(body)
+            self.visit_graph(body)
             passed += [self.coarsest[out.name] for out in body.output if out.name in self.coarsest]
         output_type = self._output_type(node)
         for name in node.output:
@@ -156,7 +157,7 @@ class _Walk:
                 kind = output_type or kind
             if (inside := self._compute_type(node, kind)) is not None:
                 passed = [*passed, inside]
-            precision = coarsest([*passed, kind] if _is_rounded(kind, node) else passed)
+            precision = coarsest_type([*passed, kind] if _is_rounded(kind, node) else passed)
             if precision is not None:
                 self.coarsest[name] = precision.name
 
@@ -245,7 +246,7 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
     hints = {}
     for value in inputs_of(graph):
         is_integer = _is_integer(value)
-        uses = list(graph_uses.uses(value.name)) if is_integer else []
+        uses = list(graph_uses.hints_from_uses(value.name)) if is_integer else []
         compared = None if uses or not is_integer else graph_uses.comparison_hint(value.name)
         if compared is not None:
             uses.append(compared)
@@ -284,7 +285,7 @@ class _GraphUses:
         for name, tensor in self._constants.items():
             self._shapes[name] = list(tensor.dims)
 
-    def uses(self, name: str) -> Iterator[InputHint]:
+    def hints_from_uses(self, name: str) -> Iterator[InputHint]:
         """Yield a hint from each use of a tensor, directly or reshaped."""
         for node, at in self._users(name):
             hint = self._hint_from_use(node, at)
@@ -504,17 +505,17 @@ def first_omission(model: str | Path | bytes) -> str:
     """
     try:
         if isinstance(model, bytes):
-            return _in_message(model, 0, len(model), MODEL, 0)
+            return _omission_in_message(model, 0, len(model), MODEL, 0)
         with (
             Path(model).open("rb") as stream,
             mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         ):
-            return _in_message(mapped, 0, len(mapped), MODEL, 0)
+            return _omission_in_message(mapped, 0, len(mapped), MODEL, 0)
     except (OSError, ValueError, MalformedError, IndexError):
         return ""
 
 
-def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -> str:
+def _omission_in_message(content: Content, start: int, end: int, kind: int, depth: int) -> str:
     """Return a phrase for the first omission below a part of a serialized message; empty if there
     is none."""
     if depth > DEEPEST:
@@ -528,7 +529,7 @@ def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -
                 content, inner, after, depth
             )
         else:
-            match = _in_message(content, inner, after, part, depth + 1)
+            match = _omission_in_message(content, inner, after, part, depth + 1)
         if match:
             return match
     return ""
@@ -549,7 +550,7 @@ def _omission_in_node(content: Content, start: int, end: int, depth: int) -> str
             f"The {texts[_OP_TYPE]} node {texts[_NAME]!r} omits output {outputs.index('')} of"
             f" {len(outputs)}"
         )
-    return _in_message(content, start, end, NODE, depth + 1)
+    return _omission_in_message(content, start, end, NODE, depth + 1)
 
 
 _CHOOSES = MOVES | {
@@ -580,17 +581,17 @@ class OutputKinds:
         """Find the bounded and sorted tensors of a model."""
         self._bounded: set[str] = set()
         self._ordered: set[str] = set()
-        self._graph(model.graph)
+        self._visit_graph(model.graph)
         names = [value.name for value in model.graph.output]
         self.bounded = frozenset(name for name in names if name in self._bounded)
         self.ordered = frozenset(name for name in names if name in self._ordered)
         self.all_bounded = frozenset(self._bounded)
 
-    def _graph(self, graph: GraphProto) -> None:
+    def _visit_graph(self, graph: GraphProto) -> None:
         """Record the bounded and the sorted tensors of a graph."""
         for node in graph.node:
             for body in graphs_of(node):
-                self._graph(body)
+                self._visit_graph(body)
             if self._is_bounded(node):
                 self._bounded.update(filter(None, node.output))
             if node.op_type in _SORTS or not self._ordered.isdisjoint(node.input):

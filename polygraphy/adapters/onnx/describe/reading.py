@@ -119,8 +119,8 @@ _DESCRIBED: dict[int, tuple[str, Callable[[AttributeProto, _Describing], Any]]] 
     5: ("graph", lambda attribute, of: of.graph(attribute.g)),
     9: ("tensors", lambda attribute, of: tuple(map(of.weight, attribute.tensors))),
     10: ("graphs", lambda attribute, of: tuple(map(of.graph, attribute.graphs))),
-    11: ("tensor", lambda attribute, of: of.sparse(attribute.sparse_tensor)),
-    12: ("tensors", lambda attribute, of: tuple(map(of.sparse, attribute.sparse_tensors))),
+    11: ("tensor", lambda attribute, of: of.sparse_weight(attribute.sparse_tensor)),
+    12: ("tensors", lambda attribute, of: tuple(map(of.sparse_weight, attribute.sparse_tensors))),
 }
 
 
@@ -192,14 +192,14 @@ def describe_model(
 
     Args:
         model: the model; large weights may be in files.
-        path: where it comes from.
-        detail: how much of it is described.
+        path: the source of the model.
+        detail: the level of detail.
         arrays: gives the elements of weights; None to leave them out.
         skips_files: whether those in other files are left out all the same.
     """
     opsets = versions_of(model.opset_import)
     describing = _Describing(detail, arrays, Path(path).name, opsets, skips_files=skips_files)
-    with _collector_paused():
+    with _pause_collector():
         return _model(model, path, describing)
 
 
@@ -219,7 +219,7 @@ def describe_nodes(model: ModelProto) -> tuple[Node, ...]:
     detail = Detail(layers=True, attrs=True, origins=True)
     opsets = versions_of(model.opset_import)
     describing = _Describing(detail, _ReadLater(""), "", opsets, skips_files=False)
-    with _collector_paused():
+    with _pause_collector():
         return describing.nodes(model.graph.node)
 
 
@@ -293,7 +293,7 @@ _WHOLE = (6, 7)
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def _pause_collector() -> Iterator[None]:
     """Pause the garbage collector inside the block, because descriptions are large and have no
     cycles."""
     was_enabled = gc.isenabled()
@@ -356,7 +356,7 @@ class _Describing:
         inputs, outputs = _tensors(graph.input), _tensors(graph.output)
         name, doc = decode_texts((graph.name, graph.doc_string))
         weights = tuple(self.weight(tensor) for tensor in graph.initializer)
-        weights += tuple(self.sparse(sparse) for sparse in graph.sparse_initializer)
+        weights += tuple(self.sparse_weight(sparse) for sparse in graph.sparse_initializer)
         listed = {weight.name for weight in weights}
         empty: Mapping[str, Tensor] = _EMPTY
         if self._detail.layers:
@@ -416,7 +416,7 @@ class _Describing:
         nbytes = ceil(prod(shape) * itemsize)
         return Weight(decode_text(tensor.name), dtype, shape, nbytes, location, values)
 
-    def sparse(self, tensor: SparseTensorProto) -> Weight:
+    def sparse_weight(self, tensor: SparseTensorProto) -> Weight:
         """Return a description of a sparse tensor, without its elements."""
         stored = tensor.values
         return Weight(

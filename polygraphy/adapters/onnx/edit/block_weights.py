@@ -32,7 +32,7 @@ class Packing:
     """The packing of codes into bytes.
 
     Attributes:
-        bits: how many a code has.
+        bits: the number of bits of a code.
         has_zero_points: whether zero points are stored.
         is_transposed: whether the weight of the reference is the transpose of the codes.
         is_in_bytes: whether a byte holds several codes; else each code has its own type.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.edit.outputs import observe_metadata
-from polygraphy.adapters.onnx.graph.editing import edit_model, model_faults
+from polygraphy.adapters.onnx.graph.editing import edit_model, translate_model_faults
 from polygraphy.adapters.onnx.graph.graph import (
     delete_where,
     dependencies_of,
@@ -86,7 +86,7 @@ class ExtractSubgraph(BaseLoader):
         model = as_onnx(impl)
         if model is impl and not makes_new_model(self._model):
             model = own_model(impl)
-        with model_faults(model):
+        with translate_model_faults(model):
             metadata = complete_metadata(model, self._inputs, self._outputs)
             if self._check and (missing := incomplete_tensors(*metadata)):
                 raise UsageError(
@@ -165,7 +165,7 @@ def _merge_metadata(
         if None not in (meta.dtype, value.dtype) and meta.dtype != value.dtype:
             raise UsageError(
                 f"Tensor {name!r} is of data type {value.dtype}, not {meta.dtype}.",
-                hint="Omit the data type: the model states it.",
+                hint="Omit the data type: the model declares it.",
             )
         shape = meta.shape
         if shape is None and value.shape is not None:
@@ -190,8 +190,8 @@ def incomplete_tensors(
     """Return the names of tensors with insufficiently known data type or shape.
 
     Args:
-        inputs: what becomes an input.
-        outputs: what becomes an output.
+        inputs: the tensors that become inputs.
+        outputs: the tensors that become outputs.
         with_rank: whether the rank of outputs has to be known, too.
     """
 

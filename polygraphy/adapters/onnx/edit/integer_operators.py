@@ -42,7 +42,7 @@ class _Operator:
     dropped: tuple[str, ...] = ()
 
 
-def _unary(op: str, *dropped: str) -> _Operator:
+def _unary_operator(op: str, *dropped: str) -> _Operator:
     """Return the description of an operator with one quantized operand."""
     return _Operator(op, (0,), 3, dropped=dropped)
 
@@ -53,12 +53,12 @@ _OPERATORS = {
     "QGemm": _Operator("Gemm", (0, 3), 7, bias=6),
     "QLinearAdd": _Operator("Add", (0, 3), 6),
     "QLinearMul": _Operator("Mul", (0, 3), 6),
-    "QLinearSigmoid": _unary("Sigmoid"),
-    "QLinearLeakyRelu": _unary("LeakyRelu"),
-    "QLinearGlobalAveragePool": _unary("GlobalAveragePool", "channels_last"),
-    "QLinearAveragePool": _unary("AveragePool", "channels_last"),
-    "QLinearSoftmax": _unary("Softmax", "opset"),
-    "QLinearReduceMean": _unary("ReduceMean"),
+    "QLinearSigmoid": _unary_operator("Sigmoid"),
+    "QLinearLeakyRelu": _unary_operator("LeakyRelu"),
+    "QLinearGlobalAveragePool": _unary_operator("GlobalAveragePool", "channels_last"),
+    "QLinearAveragePool": _unary_operator("AveragePool", "channels_last"),
+    "QLinearSoftmax": _unary_operator("Softmax", "opset"),
+    "QLinearReduceMean": _unary_operator("ReduceMean"),
     "QLinearWhere": _Operator("Where", (1, 4), 7, plain=(0,)),
 }
 """Integer operators by name; QLinearConcat takes any number of inputs, and is added by hand."""
@@ -109,7 +109,7 @@ class _Rewriter:
     """Rewrites a graph, given the scale and zero point of each integer tensor.
 
     Args:
-        graph: which is changed.
+        graph: the graph to change.
     """
 
     def __init__(self, graph: GraphProto) -> None:

@@ -27,7 +27,7 @@ class _Choice(NamedTuple):
     nodes: list[NodeProto]
 
 
-def compute_lazily(graph: GraphProto, flags: Sequence[str]) -> None:
+def replace_where_by_if(graph: GraphProto, flags: Sequence[str]) -> None:
     """Replace each Where with a scalar condition by an If, and move nodes that only one operand
     needs into that branch.
 

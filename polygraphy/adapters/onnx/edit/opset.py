@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.graph.editing import edit_model
-from polygraphy.adapters.onnx.storage.parsing import onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import translate_onnx_errors
 from polygraphy.adapters.onnx.storage.weights import (
     all_graphs,
     byte_size,
@@ -100,7 +100,7 @@ def _convert(model: ModelProto, opset: int) -> None:
                 load_stored(tensor)
     bare = skeleton(model, place)
     failed = f"The onnx package cannot convert the model to opset {opset}"
-    with onnx_errors(failed, BackendError):
+    with translate_onnx_errors(failed, BackendError):
         version = version_converter.convert_version(hide_crashing_nodes(bare), opset)
     restore_nodes(version)
     for graph in all_graphs(version.graph):

@@ -289,8 +289,8 @@ def one_feed(
 
     Args:
         model: the model.
-        data_loader: where they come from: an iterable of feed dictionaries, or one that gets in
-            `input_metadata` what is asked for (default: generated).
+        data_loader: the source of the input data: an iterable of feed dictionaries, or one that
+            gets in `input_metadata` what is asked for (default: generated).
         only_first: whether no other iteration is used elsewhere, which is said where there is one.
 
     Raises:
@@ -330,10 +330,10 @@ def _check_feeds(loader: Any, metadata: TensorMetadata) -> Iterator[dict[str, An
         is_empty = False
         missing = [name for name in metadata if name not in feed_dict]
         if missing:
-            raise InputError(f"The input data lack {', '.join(map(repr, missing))}.")
+            raise InputError(f"The input data lacks {', '.join(map(repr, missing))}.")
         yield {name: feed_dict[name] for name in metadata}
     if is_empty:
-        raise InputError("There are no input data to run the model.")
+        raise InputError("There is no input data to run the model.")
 
 
 def observe_metadata(

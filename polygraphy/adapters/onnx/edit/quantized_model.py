@@ -11,7 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.edit.block_weights import block_weight
 from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs, split_biases
-from polygraphy.adapters.onnx.edit.lazy_branches import compute_lazily
+from polygraphy.adapters.onnx.edit.lazy_branches import replace_where_by_if
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
     DEQUANTIZE,
     EXACT,
@@ -160,9 +160,9 @@ class QuantizedModel:
     """A model with its quantization sites; implements the port `QuantizedModel`.
 
     Attributes:
-        sites: where it is quantized.
-        nodes: what computes, as before it was quantized.
-        producer: which quantizer made it; empty if it does not say.
+        sites: the places where it is quantized.
+        nodes: the computing nodes, as before the quantization.
+        producer: the quantizer that made it; empty if unknown.
         reference: the form of the reference that the quantizer read; None without a reference.
         renamed: the number of nodes that got the names of the reference.
     """
@@ -260,7 +260,7 @@ class QuantizedModel:
         if is_lazy:
             again = [f"{self.sites[number].name}{_AGAIN}/on" for number in between]
             flags = [f"{SWITCHES}/{pair.number}/on" for pair in self._pairs]
-            compute_lazily(graph, [*again, *flags])
+            replace_where_by_if(graph, [*again, *flags])
         return sort_nodes(copy)
 
     @cached_property

@@ -520,9 +520,9 @@ def reads_rows(node: NodeProto, makers: Mapping[str, NodeProto]) -> bool:
 def is_shifted(node: NodeProto, constant: Callable[[str], Array | None]) -> bool:
     """Return whether the zero point of a node is not in the middle of its integer range."""
     scheme = scheme_of_node(node, constant)
-    if scheme is None or scheme.stored.minifloat is not None:
+    if scheme is None or scheme.stored_type.minifloat is not None:
         return False
-    return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
+    return bool(numpy.all(scheme.zero_point != scheme.stored_type.middle))
 
 
 def operator_region(

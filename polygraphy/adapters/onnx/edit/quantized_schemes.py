@@ -36,7 +36,7 @@ class SchemeEditor:
 
     Args:
         model: the quantized model.
-        sites: where it is quantized.
+        sites: the places where it is quantized.
         pairs: the nodes of each site.
         nodes: the nodes that compute.
     """

@@ -32,14 +32,16 @@ def quantized_operands(model: ModelProto) -> list[QuantizedOperand]:
     """Return the operands of nodes that are quantized before they are read; see the port."""
     sites = _Sites(model.graph)
     operands = [
-        QuantizedOperand(identity_of(node), position, name, sites.step(name))
+        QuantizedOperand(identity_of(node), position, name, sites.quantizing_function(name))
         for node in sites.readers()
         for position, name in enumerate(node.input)
         if name in sites.pairs
     ]
     outputs = [node for node in sites.readers() if node.op_type == _DEQUANTIZE]
     return operands + [
-        QuantizedOperand(identity_of(node), OUTPUT, node.output[0], sites.step(node.output[0]))
+        QuantizedOperand(
+            identity_of(node), OUTPUT, node.output[0], sites.quantizing_function(node.output[0])
+        )
         for node in outputs
     ]
 
@@ -183,7 +185,7 @@ class _Sites:
         array: Array = dequantize(stored, *parameters, **self._options(node))
         return array
 
-    def step(self, name: str) -> Callable[[Any], Any] | None:
+    def quantizing_function(self, name: str) -> Callable[[Any], Any] | None:
         """Return a function that quantizes an array like a tensor of the graph; None if that is
         unknown before a run."""
         node = self.pairs[name]

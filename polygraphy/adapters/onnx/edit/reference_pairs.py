@@ -49,7 +49,7 @@ def rename_as_reference(graph: GraphProto, reference: GraphProto) -> int:
     reference; return the number of nodes.
 
     Args:
-        graph: which is changed.
+        graph: the graph to change.
         reference: the graph in floating point.
     """
     pairs = _Pairs(graph, reference)

@@ -69,7 +69,7 @@ class ConstantNodes:
 
         Args:
             node: the node.
-            place: where it is in the graph.
+            place: its position in the graph.
         """
         self._nodes.append(node)
         self._places.append(place)

@@ -137,12 +137,12 @@ class FoldConstants(BaseLoadOnnxCopy):
 
         Args:
             model: the model, or a loader that makes it.
-            num_passes: how often shapes are inferred and what is known then is folded (default:
+            num_passes: the number of passes of shape inference and folding (default:
                 one walk over the nodes, in which each node's shape is inferred from what its
                 operands have become, so that nothing more can be folded).
             do_shape_inference: whether shapes are inferred, as they are unless this is False, so
                 that what is computed from them can be folded.
-            partitioning: what is done when a constant cannot be computed: None gives up folding,
+            partitioning: the reaction if a constant cannot be computed: None gives up folding,
                 ``basic`` goes on with each of the others on its own, ``recursive`` also folds what
                 the one that failed is computed from.
             fold_shapes: whether shapes of tensors that are not constant are folded, where they are
@@ -235,7 +235,7 @@ class FoldConstants(BaseLoadOnnxCopy):
 
         Args:
             model: the model, which is changed.
-            shapes: what is known of the shapes of its tensors before.
+            shapes: the shapes of its tensors that are known beforehand.
             room: size limit of constants in bytes (default: what the model allows).
             along: whether shapes are inferred on the way, too.
         """
@@ -356,9 +356,9 @@ class _Simplification:
         self._walk = walk
         self._versions = versions_of(model.opset_import)
         self._same: dict[str, str] = {}
-        """Which tensor stands for another."""
+        """The tensor that replaces each redundant one, by name."""
         self._numbers: dict[Any, str] = {}
-        """The first tensor that was computed in a way, or that holds some value."""
+        """The first tensor for each computation or value, by its key."""
 
     def run(self, counts: Counter[str]) -> None:
         """Remove all redundant nodes, and count them by operator."""

@@ -12,7 +12,7 @@ from polygraphy.adapters.onnx.fold.shape_values import INT64, LONGEST, Element, 
 from polygraphy.adapters.onnx.graph.element_types import FLOAT, domain_of
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.graph.shapes import has_endless_vectors
-from polygraphy.adapters.onnx.storage.parsing import onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import translate_onnx_errors
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
@@ -88,7 +88,7 @@ class NodeInference:
         for name in filter(None, node.output[:]):
             graph.output.add(name=name)
         try:
-            with onnx_errors("The output shapes of a node cannot be inferred"):
+            with translate_onnx_errors("The output shapes of a node cannot be inferred"):
                 inferred = onnx_shapes.infer_shapes(framed, data_prop=self._propagates)
         except ModelError as error:
             G_LOGGER.ultra_verbose(str(error))

@@ -30,7 +30,7 @@ Element = Union[int, str, None]
 Shape = Sequence[Element]
 
 
-def on_numbers(compute: Callable[[int, int], int | None]) -> Callable[[Element, Element], Element]:
+def number_rule(compute: Callable[[int, int], int | None]) -> Callable[[Element, Element], Element]:
     """Return a function of two elements that computes the result if both are known; else None."""
 
     def rule(left: Element, right: Element) -> Element:
@@ -336,7 +336,7 @@ def _fold_reshape(call: _Call) -> Elements | None:
     return Elements(operand.values, False, operand.elem_type)
 
 
-def _elementwise(
+def _elementwise_rule(
     compute: Callable[[Any, Any], Element], elem_type: int | None = None
 ) -> Callable[[_Call], Elements | None]:
     """Return the rule of an elementwise operator with two operands."""
@@ -429,19 +429,19 @@ def _fold_product(call: _Call) -> Elements | None:
 
 
 _RULES: dict[str, Callable[[_Call], Elements | None]] = {
-    "Add": _elementwise(add_elements),
+    "Add": _elementwise_rule(add_elements),
     "Cast": _fold_cast,
     "Concat": _fold_concat,
     "ConstantOfShape": _fold_constant_of_shape,
-    "Div": _elementwise(divide_elements),
-    "Equal": _elementwise(equal_elements, BOOL),
+    "Div": _elementwise_rule(divide_elements),
+    "Equal": _elementwise_rule(equal_elements, BOOL),
     "Gather": _fold_gather,
-    "Greater": _elementwise(on_numbers(operator.gt), BOOL),
+    "Greater": _elementwise_rule(number_rule(operator.gt), BOOL),
     "Identity": _fold_identity,
-    "Less": _elementwise(on_numbers(operator.lt), BOOL),
-    "Max": _elementwise(on_numbers(max)),
-    "Min": _elementwise(on_numbers(min)),
-    "Mul": _elementwise(multiply_elements),
+    "Less": _elementwise_rule(number_rule(operator.lt), BOOL),
+    "Max": _elementwise_rule(number_rule(max)),
+    "Min": _elementwise_rule(number_rule(min)),
+    "Mul": _elementwise_rule(multiply_elements),
     "Not": _fold_not,
     "Range": _fold_range,
     "ReduceProd": _fold_product,
@@ -450,7 +450,7 @@ _RULES: dict[str, Callable[[_Call], Elements | None]] = {
     "Size": _fold_size,
     "Slice": _fold_slice,
     "Squeeze": _fold_squeeze,
-    "Sub": _elementwise(subtract_elements),
+    "Sub": _elementwise_rule(subtract_elements),
     "Unsqueeze": _fold_unsqueeze,
     "Where": _fold_where,
 }

@@ -203,12 +203,12 @@ def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelPr
         ModelError: the model is against the standard, so that it cannot be edited.
     """
     edited = evaluate(model)
-    with model_faults(edited):
+    with translate_model_faults(edited):
         return edit(edited)
 
 
 @contextmanager
-def model_faults(model: ModelProto) -> Iterator[None]:
+def translate_model_faults(model: ModelProto) -> Iterator[None]:
     """Convert an error inside the block to ModelError if the model is invalid, such as a node
     without a required input."""
     try:

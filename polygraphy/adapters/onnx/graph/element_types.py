@@ -67,7 +67,9 @@ class Signature(NamedTuple):
     outputs: tuple[Parameter, ...]
     is_deterministic: bool
 
-    def of(self, inputs: int, outputs: int) -> tuple[list[Parameter], list[Parameter]] | None:
+    def parameters_for(
+        self, inputs: int, outputs: int
+    ) -> tuple[list[Parameter], list[Parameter]] | None:
         """Return the parameters of a node with that many inputs and outputs; None if there are too
         many.
         """
@@ -83,7 +85,7 @@ def _parameters_of(
     """Return the parameters of a node with that many inputs and outputs; None if they are too
     many or the operator is unknown.
     """
-    return signature.of(inputs, outputs)
+    return signature.parameters_for(inputs, outputs)
 
 
 def _repeat_parameters(parameters: Sequence[Parameter], count: int) -> list[Parameter]:
@@ -271,7 +273,7 @@ class TypeInference:
         signature = signature_of(node.op_type, domain, versions.get(domain, 1))
         if signature is None:
             return [None] * len(node.output)
-        if not domain and (special := _special(node, given_names, inner)) is not None:
+        if not domain and (special := _special_output_types(node, given_names, inner)) is not None:
             return special
         parameters = _parameters_of(signature, len(node.input), len(node.output))
         return _unify_types(node, types, parameters) if parameters else [None] * len(node.output)
@@ -297,7 +299,7 @@ def _body_inputs(node: NodeProto, given_names: Sequence[str | None]) -> Sequence
     return given_names if node.op_type == "Scan" else ()
 
 
-def _special(
+def _special_output_types(
     node: NodeProto, given_names: Sequence[str | None], inner: Sequence[GraphTypes]
 ) -> Sequence[str | None] | None:
     """Return the output types that no type variable determines; None if one does."""
@@ -387,7 +389,7 @@ _FIRST_TYPED_DEQUANTIZE = 23
 """Before this opset, the output of DequantizeLinear has the type of its scale."""
 
 
-def state_type(
+def set_output_type(
     node: NodeProto,
     elem_type: int,
     version: int,

@@ -363,7 +363,7 @@ def graph_weights(
 
     Args:
         graph: the graph.
-        changed: which weights are returned, so that their tensors can be changed; all, to be looked
+        changed: the weights to return, so that their tensors can be changed; all, to be looked
             at only, by default.
     """
     constants = constants_of(graph.node, changed or ())

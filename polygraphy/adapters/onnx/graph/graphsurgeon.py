@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.storage.elements import from_stored
+from polygraphy.adapters.onnx.storage.elements import elements_from_bytes
 from polygraphy.adapters.onnx.storage.weights import (
     all_graphs,
     is_stored,
@@ -82,7 +82,7 @@ def _lazy_values_class() -> Any:
 
         def load(self) -> np.ndarray[Any, Any]:
             """Return the elements, mapped from their file."""
-            return from_stored(self._stored, map_weight_bytes(self._stored, changing=True))
+            return elements_from_bytes(self._stored, map_weight_bytes(self._stored, changing=True))
 
     return StoredValues
 

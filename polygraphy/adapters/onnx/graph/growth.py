@@ -146,7 +146,7 @@ def _lengths(
         model: the model.
         weights_of: adds the lists among a graph's weights to those that are known outside it.
         length_of: returns the length of what a node makes of lists of these lengths, 0 for none.
-        most: what is too long is longer than that.
+        most: the longest allowed size.
     """
     bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
@@ -256,7 +256,7 @@ def element_count(node: NodeProto, value: Callable[[str], Any], size: Callable[[
         return None  # Not known, or against the standard, which others say better.
 
 
-def _range(_: NodeProto, values: Sequence[Any], __: Sequence[Any]) -> int:
+def _range_size(_: NodeProto, values: Sequence[Any], __: Sequence[Any]) -> int:
     """Return the number of elements of a Range."""
     start, limit, delta = (value.reshape(-1)[0].item() for value in values[:3])
     count: int = ceil((limit - start) / delta)
@@ -271,7 +271,7 @@ def _expand_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> 
     return int(prod(max(pair) for pair in pairs))
 
 
-def _one_hot(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+def _one_hot_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     """Return the number of elements of a OneHot."""
     return int(prod(shapes[0]) * int(values[1].reshape(-1)[0]))
 
@@ -299,9 +299,9 @@ _RULES: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], int]] = {
     "Expand": _expand_size,
     "HammingWindow": lambda _, values, __: int(values[0].reshape(-1)[0]),
     "HannWindow": lambda _, values, __: int(values[0].reshape(-1)[0]),
-    "OneHot": _one_hot,
+    "OneHot": _one_hot_size,
     "Pad": _pad_size,
-    "Range": _range,
+    "Range": _range_size,
     "Resize": _resize_size,
     "Tile": lambda _, values, shapes: int(
         prod(shapes[0]) * prod(int(number) for number in values[1])

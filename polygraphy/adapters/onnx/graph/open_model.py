@@ -106,12 +106,12 @@ class OpenGraph:
         return {tensor.name: tensor for tensor in self._source.initializer}
 
     @cached_property
-    def sparse(self) -> dict[str, SparseTensorProto]:
+    def sparse_weights(self) -> dict[str, SparseTensorProto]:
         """Return the sparse initializers by name."""
         return {sparse.values.name: sparse for sparse in self._source.sparse_initializer}
 
     @cached_property
-    def dense(self) -> dict[str, TensorProto]:
+    def dense_weights(self) -> dict[str, TensorProto]:
         """Return the dense weights by name, including those in Constant nodes, for reading only."""
         return {**constants_of(self.protos), **self.weights}
 
@@ -128,7 +128,7 @@ class OpenGraph:
     @cached_property
     def constants(self) -> set[str]:
         """Return the names of the weights, including those in Constant nodes."""
-        return {*self.weights, *self.sparse, *self.constant_nodes}
+        return {*self.weights, *self.sparse_weights, *self.constant_nodes}
 
     @cached_property
     def outputs(self) -> list[str]:
@@ -144,16 +144,16 @@ class OpenGraph:
         """Return the declared dimensions of a tensor: numbers, names or None; None if even the rank
         is unknown.
         """
-        if name in self.dense:
-            return tuple(self.dense[name].dims)
+        if name in self.dense_weights:
+            return tuple(self.dense_weights[name].dims)
         shape = describe_value(self._infos.get(name)).shape
         return None if shape is None else tuple(shape)
 
     def constant(self, name: str) -> list[int] | None:
         """Return the elements of a constant list of integers; None for other tensors."""
-        if name not in self.dense:
+        if name not in self.dense_weights:
             return None
-        return [int(value) for value in elements(self.dense[name]).reshape(-1)]
+        return [int(value) for value in elements(self.dense_weights[name]).reshape(-1)]
 
     def maker(self, name: str) -> NodeProto | None:
         """Return the node that computes a tensor; None for an input or a weight."""
@@ -225,7 +225,11 @@ class OpenModel(OpenGraph):
     def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
         """Return a description of each node, for inputs of these shapes."""
         names = [name for node in self.protos for name in node.output if name]
-        byte_sizes = {name: byte_size(self.dense[name]) for name in names if name in self.dense}
+        byte_sizes = {
+            name: byte_size(self.dense_weights[name])
+            for name in names
+            if name in self.dense_weights
+        }
         sizes = {
             name: byte_sizes[name] if name in byte_sizes else _bytes(self.value(name))
             for name in names
@@ -294,10 +298,10 @@ class OpenModel(OpenGraph):
 
         Args:
             nodes: their positions; Constant nodes that they read come along.
-            infos: how tensors are described that become inputs; those of which nothing is said here
+            infos: the descriptions of tensors that become inputs; those without one here
                 are described as they are known.
-            outputs: what becomes an output.
-            weights: what becomes a weight, and no input.
+            outputs: the tensors that become outputs.
+            weights: the tensors that become weights, not inputs.
             keeps_types: whether what the graph says of tensors in between is said there, too.
         """
         outputs, weights, chosen = list(outputs), list(weights), set(nodes)
@@ -316,7 +320,7 @@ class OpenModel(OpenGraph):
             inputs=[infos.get(name) or self.value(name) for name in requested_values],
             outputs=outputs,
             weights=[*(self.weights[name] for name in names if name in self.weights), *weights],
-            sparse=[self.sparse[name] for name in names if name in self.sparse],
+            sparse=[self.sparse_weights[name] for name in names if name in self.sparse_weights],
         )
         if keeps_types:
             between = items - self.constants - {value.name for value in outputs}
@@ -347,7 +351,7 @@ class OpenModel(OpenGraph):
             self.proto,
             self.protos,
             weights=self.weights.values(),
-            sparse=self.sparse.values(),
+            sparse=self.sparse_weights.values(),
         )
         graph = model.graph
         names: dict[str, str] = {}
@@ -431,7 +435,7 @@ class OpenModel(OpenGraph):
             weights=[*body.initializer, *(self.weights[n] for n in captured if n in self.weights)],
             sparse=[
                 *body.sparse_initializer,
-                *(self.sparse[n] for n in captured if n in self.sparse),
+                *(self.sparse_weights[n] for n in captured if n in self.sparse_weights),
             ],
         )
         inner.graph.name = body.name or inner.graph.name

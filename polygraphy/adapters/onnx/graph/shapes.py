@@ -22,7 +22,7 @@ from polygraphy.adapters.onnx.graph.declared_types import correct_declared_types
 from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.graph.growth import check_expansion, has_long_vectors
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.parsing import onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import translate_onnx_errors
 from polygraphy.adapters.onnx.storage.weights import (
     OnnxDataTypes,
     all_tensors,
@@ -209,7 +209,7 @@ def confirm_shapes(
 
     Args:
         model: the model, whose inputs have at least one dimension that is no number.
-        found_values: what was found out otherwise.
+        found_values: the values found in another way.
         infer: infers the shapes of a model.
     """
     agreed: dict[tuple[str, int], int] = {}
@@ -289,7 +289,7 @@ class InferShapes(BaseLoader):
             model: the model, its path, or a loader that makes either.
             error_ok: whether a model that cannot be inferred is passed on as it is, with a
                 warning, as it is unless this is False.
-            external_data_dir: where the files with the weights are, for a path.
+            external_data_dir: the folder of the weight files, for a path.
             save_to_disk_threshold_bytes: with weights of at least this many bytes, the large ones
                 are not handed to the inference, which would copy them (default: 32 MiB). Nothing
                 is saved for that.
@@ -421,7 +421,7 @@ def _infer_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     """Return a model with the shapes that the onnx package infers."""
     check_expansion(model)
     # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
-    with onnx_errors("The shapes of the model cannot be inferred"):
+    with translate_onnx_errors("The shapes of the model cannot be inferred"):
         return inference.infer_shapes(
             model, strict_mode=strict, data_prop=not has_endless_vectors(model)
         )

@@ -186,7 +186,7 @@ class NodeTrials:
     """Runs the nodes of a model's main graph, one by one or in groups.
 
     Attributes:
-        failures: what each node that fails by itself raised, by its index.
+        failures: the exceptions of nodes that fail alone, by the index of the node.
         skipped: indices of nodes that were not tried, because what they need was not computed, or
             because they read too many tensors.
     """
@@ -307,7 +307,7 @@ class NodeTrials:
             elif tensor is not None:
                 typed = graph.input.add(name=name).type.tensor_type
                 typed.elem_type = tensor.data_type
-                _state(typed, tensor.dims)
+                _set_shape(typed, tensor.dims)
                 yield name, self._arrays.array(tensor)
             elif name in self._values:
                 self._declare(graph, name, self._values[name])
@@ -340,7 +340,7 @@ class NodeTrials:
             declared.type.sequence_type.elem_type.tensor_type.elem_type = number or 0
         else:
             declared.type.tensor_type.elem_type = number or 0
-            _state(declared.type.tensor_type, computed.shape)
+            _set_shape(declared.type.tensor_type, computed.shape)
 
     def _forget(self, index: int) -> None:
         """Drop the values that no later node reads."""
@@ -351,7 +351,7 @@ class NodeTrials:
         self._forgotten = index + 1
 
 
-def _state(typed: Any, dims: Sequence[int]) -> None:
+def _set_shape(typed: Any, dims: Sequence[int]) -> None:
     """Set the shape of a type."""
     typed.shape.SetInParent()
     for dim in dims:

@@ -158,7 +158,7 @@ class NodeChecks:
     def findings(self, labels: Sequence[str]) -> Iterator[tuple[LintEntry, Violation | None]]:
         """Yield the findings, each with the violation if a rule of this package is broken."""
         context = _context(self._model.ir_version, self._opsets)
-        yield from self._graph(self._model.graph, labels, ChainMap(), ChainMap(), context)
+        yield from self._graph_problems(self._model.graph, labels, ChainMap(), ChainMap(), context)
         for function in self._model.functions:
             opsets = _opsets(function.opset_import)
             inner = _context(self._model.ir_version, opsets or self._opsets)
@@ -172,7 +172,7 @@ class NodeChecks:
                         EXCEPTION, Source.CHECKER, message, (label,), node.op_type
                     ), None
 
-    def _graph(
+    def _graph_problems(
         self,
         graph: GraphProto,
         labels: Sequence[str],
@@ -205,7 +205,7 @@ class NodeChecks:
                     types.update(self._infer_output_types(node, types, data))
                 self._add_known(graph, node, types, data, stated)
                 continue
-            inner = list(self._inner(node, label, types, data, context))
+            inner = list(self._subgraph_problems(node, label, types, data, context))
             yield from inner
             if inner:
                 continue
@@ -255,7 +255,7 @@ class NodeChecks:
             if name not in types and name in stated:
                 types[name] = stated[name]
 
-    def _inner(
+    def _subgraph_problems(
         self, node: NodeProto, label: str, types: Types, data: ChainMap[str, Any], context: Any
     ) -> Iterator[tuple[LintEntry, Violation | None]]:
         """Yield the problems of the subgraphs of a node."""
@@ -268,7 +268,7 @@ class NodeChecks:
                     f"{where}/{node.name or f'polygraphy_unnamed_node_{index}'}"
                     for index, node in enumerate(graph.node)
                 ]
-                yield from self._graph(graph, labels, types, data, context)
+                yield from self._graph_problems(graph, labels, types, data, context)
 
     def _value_types(self, names: Iterable[str]) -> dict[str, TypeProto]:
         """Return the types of tensors with known values."""

@@ -47,7 +47,7 @@ class Plugin:
     Attributes:
         folder: the name of its folder, by which it is chosen.
         path: its script.
-        names: what the script defines, by name.
+        names: the objects that the script defines, by name.
     """
 
     folder: str
@@ -153,7 +153,7 @@ def plugins_in(
     scripts = {path.parent.name: path for path in sorted(Path(folder).glob(f"*/{_SCRIPT}"))}
     if not scripts:
         raise FileError(
-            f"{folder} contains no plugin.",
+            f"{folder} contains no plugins.",
             path=folder,
             hint=f"Each plugin is a subfolder with a script {_SCRIPT}.",
         )
@@ -237,7 +237,7 @@ class ReplacePlugins(BaseLoader):
         Args:
             model: the model, which is changed in place, or a loader that makes it.
             plugin_dir: the folder of the plugins.
-            matches: which parts they take the place of.
+            matches: the parts that they replace.
         """
         self._model = model
         self._plugin_dir = plugin_dir

@@ -180,13 +180,13 @@ class _Evaluated:
 
         def fast(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
             """Return the function that computes a node, with fast kernels where possible."""
-            return watched(node, version, self._kernels.of(node, version, run))
+            return watched(node, version, self._kernels.function_for(node, version, run))
 
         with translated("load"):
             evaluator = evaluator_of(
                 load_weights(self._model if model is None else model),
                 watched=fast,
-                missing=self._kernels.missing,
+                missing=self._kernels.fallback_function,
             )
 
         def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
@@ -436,7 +436,7 @@ def _function_with_rounding(
 ) -> Callable[..., Any]:
     """Return a function that computes a node in float32, then rounds."""
     signature = signature_of(node.op_type, domain_of(node.domain), version)
-    parameters = signature.of(len(node.input), len(node.output)) if signature else None
+    parameters = signature.parameters_for(len(node.input), len(node.output)) if signature else None
     if parameters is None or graphs_of(node) or node.op_type in _CONVERTS:
         return run
     takes, gives = parameters

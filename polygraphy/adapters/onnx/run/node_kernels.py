@@ -37,7 +37,9 @@ class NodeKernels:
         self._weights = weights
         self._loaded: dict[bytes, Compute | None] = {}
 
-    def of(self, node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+    def function_for(
+        self, node: NodeProto, version: int, run: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """Return a function that computes a node: `run`, or a session if that is faster."""
         if node.domain or node.op_type not in _OPERATORS:
             return run
@@ -62,7 +64,7 @@ class NodeKernels:
 
         return call
 
-    def missing(self, node: NodeProto, version: int) -> Callable[..., Any]:
+    def fallback_function(self, node: NodeProto, version: int) -> Callable[..., Any]:
         """Return a function that computes a node for which the evaluator has no operator.
 
         Raises:

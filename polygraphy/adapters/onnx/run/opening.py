@@ -203,7 +203,7 @@ class LayeredOnnxModel(OnnxOpenModel):
 
         Args:
             structure: the model without its large weights.
-            exclude_outputs: what is not compared.
+            exclude_outputs: the outputs to leave out.
             load: loads the whole model as it was given, to be changed in place.
             load_weights: reads the weights of a model that refers to them in files.
             source: a graph of the same nodes that has the weights; else they are in files.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.graph.editing import model_faults
+from polygraphy.adapters.onnx.graph.editing import translate_model_faults
 from polygraphy.adapters.onnx.graph.graph import (
     clean,
     graph_weights,
@@ -329,10 +329,10 @@ def find_shard_hints(
         o_idx: the axis of the sequence in outputs.
         k_idx: the axis of the sequence in K, as it is multiplied.
         v_idx: the axis of the sequence in V.
-        i_rank: how many axes inputs have whose shape the model does not say.
+        i_rank: the rank of inputs whose shape the model does not state.
         o_rank: the same for outputs.
         kv_rank: the same for K and V.
-        reduce_op: what becomes of the copies of an input that the devices have.
+        reduce_op: the operation that combines the copies of an input on the devices.
         attention_pattern: 0 for attention whose scale and mask are weights or inputs, 1 where they
             may be computed.
         q_shuffle: a permutation of the axes of Q, for `cp_type` ``fused``.
@@ -347,7 +347,7 @@ def find_shard_hints(
     _check("Type", cp_type, (_NATIVE, _FUSED))
     _check("Reduction", reduce_op, REDUCTIONS)
     given = evaluate(model)
-    with model_faults(given):
+    with translate_model_faults(given):
         graph = given.graph
         infos = value_infos(given)
         layers = list(attention_layers(graph, scale_is_computed=attention_pattern == 1))
@@ -437,7 +437,7 @@ class ShardModel(BaseLoader):
 
         Args:
             model: the model, or a loader that makes it.
-            hints: how it is split.
+            hints: the sharding hints.
         """
         self._model = model
         self._hints = hints
@@ -451,7 +451,7 @@ class ShardModel(BaseLoader):
             ModelError: it cannot be split like that.
         """
         model = evaluate(self._model)
-        with model_faults(model):
+        with translate_model_faults(model):
             if self._hints.parallelism == TENSOR:
                 add_shapes(model, allow_onnxruntime=False)
                 return split_tensors(model, self._hints)

@@ -171,13 +171,13 @@ def collective(
 
     Args:
         operation: `ALL_GATHER`, `ALL_REDUCE` or `REDUCE_SCATTER`.
-        source: what they take.
+        source: the tensor that they read.
         target: their outputs.
-        settings: which devices take part.
+        settings: the settings, such as the participating devices.
         used_names: names that are taken already; those that are made are added.
         axis: the axis along which the tensor is split or joined.
         rank: number of its axes; only needed for an axis other than the first.
-        reduce_op: what becomes of the values that the devices have of one element.
+        reduce_op: the operation that combines the values of an element on all devices.
 
     Raises:
         ModelError: the number of axes is needed, and not known or too small.
@@ -287,7 +287,7 @@ class Block:
     by rows.
 
     Attributes:
-        output: what the last product makes: a sum over what all devices have.
+        output: the result of the last product: a sum over all devices.
         slices: the weights that are split.
         shapes: the shapes that change.
     """
@@ -297,7 +297,7 @@ class Block:
     shapes: tuple[NewShape, ...]
 
     @staticmethod
-    def ending_with(graph: OpenGraph, node: NodeProto, count: int) -> Block:
+    def find(graph: OpenGraph, node: NodeProto, count: int) -> Block:
         """Return the block whose last node is a product.
 
         Args:
@@ -309,7 +309,7 @@ class Block:
             Cannot: there is none.
         """
         search = _Search(graph, count)
-        search.end(node)
+        search.start_at(node)
         search.check_inside()
         return Block(str(node.output[0]), tuple(search.slices()), tuple(search.shapes.values()))
 
@@ -325,19 +325,19 @@ class _Search:
     _nodes: set[int] = field(factory=set)
     _weights: dict[tuple[str, int | None], list[Place]] = field(factory=dict)
 
-    def end(self, node: NodeProto) -> None:
+    def start_at(self, node: NodeProto) -> None:
         """Start at the last product, whose weight is split by rows."""
-        index = self.graph.makers[node.output[0]]
-        weight = node.input[1]
+        index, weight = self.graph.makers[node.output[0]], node.input[1]
         attributes = _attributes(node)
         if attributes.get("transA"):
             raise Cannot("its first input is transposed")
-        if weight not in self.graph.dense or len(self.graph.dense[weight].dims) != 2:
+        dense = self.graph.dense_weights
+        if weight not in dense or len(dense[weight].dims) != 2:
             raise Cannot("it has no weight with two axes")
         self._nodes.add(index)
         self._slice(weight, 1 if attributes.get("transB") else 0, (index, 1))
         if len(node.input) > 2 and node.input[2]:
-            if node.input[2] not in self.graph.dense:
+            if node.input[2] not in self.graph.dense_weights:
                 raise Cannot("its bias is computed")
             self._weights.setdefault((node.input[2], None), []).append((index, 2))
         self._require_split(node.input[0], self._rank(node.input[0]) - 1)
@@ -375,7 +375,7 @@ class _Search:
 
     def _slice(self, name: str, axis: int, place: Place) -> None:
         """Record that a weight of a node is split along an axis."""
-        size = self.graph.dense[name].dims[axis]
+        size = self.graph.dense_weights[name].dims[axis]
         if size % self.count:
             raise Cannot(f"axis {axis} of weight {name!r} has {size} elements")
         places = self._weights.setdefault((name, axis), [])
@@ -418,7 +418,7 @@ class _Search:
             own_axis = axis - rank + len(shape)
             if own_axis < 0 or shape[own_axis] == 1:
                 continue  # It is the same along this axis.
-            if name in self.graph.dense:
+            if name in self.graph.dense_weights:
                 self._slice(name, own_axis, (index, operand))
             else:
                 self._require_split(name, own_axis)
@@ -427,7 +427,7 @@ class _Search:
         """Split a MatMul along an axis of its output; raise Cannot if that is impossible."""
         rank = self._rank(node.output[0])
         left, right = node.input[0], node.input[1]
-        if right in self.graph.dense and self._rank(right) == 2:
+        if right in self.graph.dense_weights and self._rank(right) == 2:
             if axis != rank - 1:
                 raise Cannot(f"{node.op_type} {node.name!r} would be split by rows of its input")
             self._slice(right, 1, (index, 1))
@@ -436,19 +436,19 @@ class _Search:
             own_axis = axis - rank + self._rank(name)
             if axis == is_summed or own_axis < 0 or self._shape(name)[own_axis] == 1:
                 continue  # It has no such axis: all of it is needed.
-            if name in self.graph.dense:
+            if name in self.graph.dense_weights:
                 raise Cannot(f"weight {name!r} has more than two axes")
             self._require_split(name, own_axis)
 
     def _split_gemm(self, index: int, node: NodeProto, axis: int) -> None:
         """Split a Gemm along its columns; raise Cannot if that is impossible."""
         attributes = _attributes(node)
-        if axis != 1 or attributes.get("transA") or node.input[1] not in self.graph.dense:
+        if axis != 1 or attributes.get("transA") or node.input[1] not in self.graph.dense_weights:
             raise Cannot(f"{node.op_type} {node.name!r} would be split by rows of its input")
         self._slice(node.input[1], 0 if attributes.get("transB") else 1, (index, 1))
         if len(node.input) > 2 and node.input[2]:
             bias = node.input[2]
-            if bias not in self.graph.dense:
+            if bias not in self.graph.dense_weights:
                 raise Cannot("its bias is computed")
             shape = self._shape(bias)
             if shape and shape[-1] != 1:
@@ -466,7 +466,7 @@ class _Search:
         if _attributes(node).get("axis", 0) % self._rank(node.output[0]) == axis:
             raise Cannot(f"{node.op_type} {node.name!r} joins along the axis")
         for operand, name in enumerate(node.input):
-            if name in self.graph.dense:
+            if name in self.graph.dense_weights:
                 self._slice(name, axis, (index, operand))
             else:
                 self._require_split(name, axis)
@@ -489,14 +489,14 @@ class _Search:
             raise Cannot(f"Reshape {node.name!r} mixes the axis with others")
         target = self.graph.constant(node.input[1])
         if target is None or len(target) != len(after):
-            raise Cannot(f"the shape that Reshape {node.name!r} makes is computed")
+            raise Cannot(f"the output shape of Reshape {node.name!r} is computed at run time")
         if target[axis] > 0:
             value = list(target)
             value[axis] //= self.count
             place = (index, 1)
             self.shapes[f"{index}"] = NewShape(node.input[1], tuple(value), (place,))
         elif target[axis] == 0 and matching_axis != axis:
-            raise Cannot(f"the shape that Reshape {node.name!r} makes is copied")
+            raise Cannot(f"the output shape of Reshape {node.name!r} copies a size from its input")
         self._require_split(node.input[0], matching_axis)
 
 
@@ -610,7 +610,7 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
         if node.op_type not in ("MatMul", "Gemm"):
             continue
         try:
-            block = Block.ending_with(opened, node, count)
+            block = Block.find(opened, node, count)
         except Cannot as reason:
             G_LOGGER.verbose(
                 f"{node.op_type} {node.name or node.output[0]!r} stays whole: {reason}."

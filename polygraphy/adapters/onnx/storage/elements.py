@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.storage.parsing import decode_text, onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import decode_text, translate_onnx_errors
 from polygraphy.adapters.onnx.storage.weights import (
     DATA_FIELDS,
     OnnxDataTypes,
@@ -46,7 +46,7 @@ _LARGE = 4096
 
 def external_files(model: ModelProto) -> list[str]:
     """Return the names of weight files that are not loaded, as written in the model."""
-    return list(_by_location(model))
+    return list(_weights_by_location(model))
 
 
 def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Path] = ()) -> None:
@@ -54,7 +54,7 @@ def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Pat
 
     Args:
         model: the model; its weights are filled in.
-        folder: where the files are.
+        folder: the folder of the files.
         trusted: further folders in which a file may really lie when `folder` holds a link to it.
 
     Raises:
@@ -62,8 +62,8 @@ def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Pat
         ModelError: a file ends before a weight does, or holds another number of bytes than the
             shape of the weight asks for.
     """
-    named = _by_location(model)
-    files = _existing(named, folder, list(trusted))
+    named = _weights_by_location(model)
+    files = _paths_of_files(named, folder, list(trusted))
     for location, tensors in named.items():
         _fill(tensors, files[location])
 
@@ -77,17 +77,17 @@ def store_external_data(
     Args:
         model: the structure of a model; weights in its own file refer to that by name.
         path: the file of the model.
-        folder: where the other files are; None leaves alone what is in them.
+        folder: the folder of the other files; None leaves their content alone.
         trusted: as for `load_external_data`.
 
     Raises:
         FileError, ModelError: as for `load_external_data`.
     """
-    named = _by_location(model)
+    named = _weights_by_location(model)
     locations = [location for location in named if location != path.name]
     files = {path.name: path}
     if folder is not None:
-        files.update(_existing(locations, folder, list(trusted)))
+        files.update(_paths_of_files(locations, folder, list(trusted)))
     sources = {location: StoredFile.of(files[location]) for location in named if location in files}
     for graph in all_graphs(model.graph):
         for tensor in graph.initializer:
@@ -101,7 +101,9 @@ def store_external_data(
             _fill(remaining_tensors, files[location])
 
 
-def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -> dict[str, Path]:
+def _paths_of_files(
+    locations: Iterable[str], folder: Path, trusted: Sequence[Path]
+) -> dict[str, Path]:
     """Return the paths of the files that a model names; raise FileError if one is missing or
     outside the folder.
     """
@@ -138,7 +140,7 @@ def location_of(tensor: TensorProto) -> str:
     return _entries(tensor).get("location", "")
 
 
-def _by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
+def _weights_by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
     """Return the weights that are not loaded, by the name of their file."""
     named: dict[str, list[TensorProto]] = {}
     for tensor in all_tensors(model):
@@ -220,7 +222,7 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
         ModelError: they are of no known type, or not as many as its shape asks for.
         FileError: the file of a stored weight has changed, or cannot be read any more.
     """
-    array = _in_message(tensor)
+    array = _elements_in_message(tensor)
     if array is not None:
         return array
     if is_stripped(tensor):
@@ -229,13 +231,13 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
             hint="Use the model with its weights, or run `surgeon weight-reconstruct`.",
         )
     if is_stored(tensor):
-        return from_stored(tensor, map_weight_bytes(tensor))
-    with onnx_errors(f"Weight {tensor.name!r} cannot be read"):
+        return elements_from_bytes(tensor, map_weight_bytes(tensor))
+    with translate_onnx_errors(f"Weight {tensor.name!r} cannot be read"):
         computed_array: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
     return computed_array
 
 
-def _in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
+def _elements_in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
     """Return the elements of a tensor with consistent raw bytes, as in nearly all models; None for
     others, which the onnx package must read."""
     dtype = _plain_dtype_of(tensor.data_type)
@@ -248,7 +250,7 @@ def _in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
     return array
 
 
-def from_stored(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def elements_from_bytes(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the elements of a tensor with mapped bytes, as an array on them if the type
     allows it.
     """
@@ -325,7 +327,7 @@ class WeightArrays:
             path, offset, length = self._place(tensor)
             if length == 0:
                 return np.zeros(tuple(tensor.dims), plain_dtype(tensor) or np.uint8)
-            return from_stored(tensor, np.memmap(path, np.uint8, "r", offset, (length,)))
+            return elements_from_bytes(tensor, np.memmap(path, np.uint8, "r", offset, (length,)))
         return elements(tensor)
 
     def _place(self, tensor: TensorProto) -> tuple[Path, int, int]:

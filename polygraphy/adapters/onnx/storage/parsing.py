@@ -235,7 +235,7 @@ def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
 
     Args:
         path: the file.
-        named: what occurs in the bytes of a node, such as in its type; others are passed over.
+        named: a text in the bytes of a node, such as its type; nodes without it are skipped.
 
     Raises:
         MalformedError, IndexError: the file is no message.
@@ -244,10 +244,12 @@ def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
         for number, wire, _, start, end in message_fields(file, 0, len(file)):
             if wire == BYTES and PARTS[MODEL].get(number) == _GRAPH:
-                yield from _types(file, start, end, named)
+                yield from _operators_in_range(file, start, end, named)
 
 
-def _types(file: mmap.mmap, start: int, end: int, named: Pattern[bytes]) -> Iterator[str]:
+def _operators_in_range(
+    file: mmap.mmap, start: int, end: int, named: Pattern[bytes]
+) -> Iterator[str]:
     """Yield the operators in a part of a file."""
     for number, wire, _, begin, after in message_fields(file, start, end):
         if wire != BYTES or PARTS[_GRAPH].get(number) != NODE:
@@ -324,15 +326,15 @@ def inputs_of_known_rank(model: Any) -> Collection[str]:
 def _inputs_with_shape(content: Content) -> set[str]:
     """Return the names of the inputs with a shape in serialized bytes."""
     ranked: set[str] = set()
-    for graph in _parts(content, 0, len(content), _MODEL_GRAPH):
-        for start, end in _parts(content, *graph, _INPUT):
-            if _has(content, start, end, (_TYPE, _TENSOR_TYPE, _SHAPE)):
-                names = _parts(content, start, end, _NAME)
+    for graph in _field_ranges(content, 0, len(content), _MODEL_GRAPH):
+        for start, end in _field_ranges(content, *graph, _INPUT):
+            if _has_field(content, start, end, (_TYPE, _TENSOR_TYPE, _SHAPE)):
+                names = _field_ranges(content, start, end, _NAME)
                 ranked.update(content[at:stop].decode("utf-8", "replace") for at, stop in names)
     return ranked
 
 
-def _parts(content: Content, start: int, end: int, number: int) -> list[tuple[int, int]]:
+def _field_ranges(content: Content, start: int, end: int, number: int) -> list[tuple[int, int]]:
     """Return the start and end of each field with a number."""
     return [
         (inner, after)
@@ -341,12 +343,12 @@ def _parts(content: Content, start: int, end: int, number: int) -> list[tuple[in
     ]
 
 
-def _has(content: Content, start: int, end: int, numbers: tuple[int, ...]) -> bool:
+def _has_field(content: Content, start: int, end: int, numbers: tuple[int, ...]) -> bool:
     """Return whether a message has a field at a path of field numbers."""
     if not numbers:
         return True
-    parts = _parts(content, start, end, numbers[0])
-    return any(_has(content, inner, after, numbers[1:]) for inner, after in parts)
+    parts = _field_ranges(content, start, end, numbers[0])
+    return any(_has_field(content, inner, after, numbers[1:]) for inner, after in parts)
 
 
 _PACKAGES = frozenset({"google", "onnx"})
@@ -372,15 +374,15 @@ def one_line(error: BaseException) -> str:
 
 
 @contextmanager
-def onnx_errors(
+def translate_onnx_errors(
     failed: str, kind: type[PolygraphyException] = ModelError, hint: str = ""
 ) -> Iterator[None]:
     """Convert errors of the onnx package inside the block to errors of this package.
 
     Args:
-        failed: what failed, the beginning of the message.
+        failed: the failed operation, the beginning of the message.
         kind: the class of the error.
-        hint: what to do.
+        hint: the advice.
     """
     try:
         yield

@@ -65,7 +65,7 @@ class StoredFile:
     Attributes:
         path: the file.
         size: size in bytes.
-        identity: what changes when it is written or replaced.
+        identity: a value that changes whenever the file is written or replaced.
     """
 
     path: Path

@@ -29,7 +29,7 @@ class ModelFile:
     """The state of a model file when an engine was built from it.
 
     Attributes:
-        path: where it was, absolute.
+        path: its absolute path at build time.
         size: in bytes.
         modified: in nanoseconds since 1970.
         sha256: of its content; that of external weights is not part of it.
@@ -78,7 +78,7 @@ class BuildRecord:
         version: its version.
         gpu: name and compute capability of the GPU, empty where there was none.
         flags: the builder flags that were on.
-        precision: what the model was cast to, empty if it was not.
+        precision: the type that the model was cast to, empty if it was not cast.
         hardware_compatibility: the `HardwareCompatibilityLevel`.
         model: the file that it was built from, None if it was not built from one.
         plan_size: the size of the plan, in bytes.
@@ -158,12 +158,12 @@ def check_record(plan: str | Path) -> BuildRecord | None:
     record = _load_record(record_path(plan))
     if record is None or record.plan_size != Path(plan).stat().st_size:
         return None
-    for difference in _differences(record):
+    for difference in _difference_sentences(record):
         G_LOGGER.warning(f"Engine {plan}: {difference}")
     return record
 
 
-def _differences(record: BuildRecord) -> Iterable[str]:
+def _difference_sentences(record: BuildRecord) -> Iterable[str]:
     """Yield one sentence for each setting of a build record that differs from this machine."""
     caps = capabilities()
     text = f"{caps.name} {caps.version}"

@@ -19,7 +19,7 @@ from polygraphy.domain.model.engine import EngineDescription, EngineProfile, Lay
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import DeferredFacts, InputHint, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.precision import coarsest
+from polygraphy.domain.tensors.precision import coarsest_type
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.running import find_facts
 
@@ -63,7 +63,7 @@ def describe_engine(
         layers: whether layers are described, as far as the engine keeps that: how much was decided
             by `profiling_verbosity` when it was built.
         attrs: whether their attributes are.
-        notes: what else is said of tensors of layers, by name.
+        notes: notes about tensors of layers, by name.
         sizes: whether the engine is asked how large its weights are.
     """
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
@@ -267,11 +267,11 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
             rounded_dtype = _dtype_after_rounding(
                 tensor, is_quantized=layer.type.name in _QUANTIZES
             )
-            precision = coarsest([*before, rounded_dtype])
+            precision = coarsest_type([*before, rounded_dtype])
             if precision is not None:
                 passed[tensor.name] = precision.name
     outputs = _tensor_names(network.get_output(index) for index in range(network.num_outputs))
-    dtype_of = {name: coarsest([passed.get(name, ""), *allowed]) for name in outputs}
+    dtype_of = {name: coarsest_type([passed.get(name, ""), *allowed]) for name in outputs}
     return {name: precision.name for name, precision in dtype_of.items() if precision is not None}
 
 
@@ -298,7 +298,7 @@ def least_precise_layer_dtype(engine: Any) -> str:
         return ""
     if any(word in f"{entry.op} {entry.name}".lower() for entry in layers for word in _OPAQUE):
         return ""
-    precision = coarsest(dtype for layer in layers for dtype in _types_of(layer))
+    precision = coarsest_type(dtype for layer in layers for dtype in _types_of(layer))
     return "" if precision is None else precision.name
 
 

@@ -43,7 +43,7 @@ def tensorrt_sections() -> list[Section]:
     used = "tensorrt_rtx" if is_rtx() else "tensorrt"
     # The one in use comes first: of the other it depends on the first whether it loads.
     names = sorted(filter(_is_installed, _MODULES), key=lambda name: name != used)
-    return [_gpus(), *(_module(name, is_used=name == used) for name in names)]
+    return [_gpu_section(), *(_module_section(name, is_used=name == used) for name in names)]
 
 
 def _is_installed(name: str) -> bool:
@@ -54,7 +54,7 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def _gpus() -> Section:
+def _gpu_section() -> Section:
     """Return the section of `doctor` about the GPUs."""
     title, version = "GPUs", driver_version()
     if not version:
@@ -64,7 +64,7 @@ def _gpus() -> Section:
     return Section(title, (("CUDA driver", f"up to CUDA {version}"), *gpus), remarks)
 
 
-def _module(name: str, *, is_used: bool) -> Section:
+def _module_section(name: str, *, is_used: bool) -> Section:
     """Return the section of `doctor` about one TensorRT module."""
     state = "in use" if is_used else f"in use with {_SETTING}={int(name == 'tensorrt_rtx')}"
     try:
@@ -95,7 +95,7 @@ def support_problems(model: Any) -> list[Problem]:
     if untyped:
         listed = ", ".join(map(repr, untyped))
         return [Problem(f"The data types of its inputs {listed} are unknown.")]
-    with _parsing(model) as (parser, content, path):
+    with _open_parser(model) as (parser, content, path):
         parsed = parser.parse(content, path)
         problems = problems_of(parser)
     if not parsed and not problems:
@@ -107,7 +107,7 @@ def group_by_support(model: Any) -> list[tuple[list[int], bool]]:
     """Return groups of node indices, each with whether the parser supports it."""
     if _inputs_without_type(model):
         return []
-    with _parsing(model) as (parser, content, path):
+    with _open_parser(model) as (parser, content, path):
         if not capabilities().has("parser_subgraph_query"):
             _, listed = parser.supports_model(content, path)
             return [([int(node) for node in nodes], bool(ok)) for nodes, ok in listed]
@@ -122,7 +122,7 @@ def group_by_support(model: Any) -> list[tuple[list[int], bool]]:
 
 
 @contextmanager
-def _parsing(model: Any) -> Iterator[tuple[Any, bytes, str]]:
+def _open_parser(model: Any) -> Iterator[tuple[Any, bytes, str]]:
     """Yield a new parser, the bytes of a model without its large weights, and the path to which
     those are relative."""
     network = _builder().create_network(_network_flags())

@@ -64,8 +64,8 @@ from polygraphy.termination import end_program
 
 T = TypeVar("T")
 
-_CAN_STOP = "stopping; ctrl-C again ends the process"
-_CANNOT_STOP = "TensorRT cannot be stopped; ctrl-C again ends the process"
+_CAN_STOP = "stopping; Ctrl-C again ends the process"
+_CANNOT_STOP = "TensorRT cannot be stopped; Ctrl-C again ends the process"
 
 _CRASHED = (
     "[!] The process ended while TensorRT built an engine: TensorRT crashed, or the process was"
@@ -82,7 +82,7 @@ _PATIENCE = 5.0
 """Seconds that a build has to stop after SIGTERM, half of those until a SIGKILL usually follows."""
 
 
-def build_watched(config: Any, build: Callable[[], T]) -> T:
+def watch_build(config: Any, build: Callable[[], T]) -> T:
     """Return the result of a build; its progress is shown, and Ctrl-C or SIGTERM stops it.
 
     A configuration that has a progress monitor keeps it: that one alone hears then what is done,
@@ -352,11 +352,11 @@ def _check(network: Any, config: Any) -> None:
         if flag is not None and config.get_flag(flag):
             raise UsageError(
                 f"{name} cannot be combined with a strongly typed network.",
-                hint=f"Remove {setting_of('strongly_typed')}{_how_to_cast_instead(name)}.",
+                hint=f"Remove {setting_of('strongly_typed')}{_cast_advice(name)}.",
             )
 
 
-def _how_to_cast_instead(flag: str) -> str:
+def _cast_advice(flag: str) -> str:
     """Return the end of a sentence with another way to build the model in a precision."""
     if flag not in _CASTS:
         return ""
@@ -385,7 +385,7 @@ def _build_plan(builder: Any, network: Any, config: Any) -> Any:
     try:
         with capture_log() as reasons, replay_and_record_tactics(config):
             build = partial(builder.build_serialized_network, network, config)
-            plan = build_watched(config, build)
+            plan = watch_build(config, build)
         raise_kept_errors(config)
     finally:
         if hasattr(calibrator, "free"):
@@ -457,7 +457,7 @@ def network_for_request(network: Deferred[NetworkParts], request: PrecisionReque
 
     Args:
         network: builder, network and, where there is one, parser; or a loader that makes them.
-        request: what is asked for; nothing where TensorRT has flags.
+        request: the requested precisions; none if TensorRT has flags for them.
 
     Raises:
         BackendError: the network cannot be made again from a cast model.
@@ -475,9 +475,9 @@ def cast_network(
     """Return a network of the same builder whose model is cast to a requested precision.
 
     Args:
-        network: what the network was made from.
+        network: the source of the network.
         parts: the network that was made.
-        request: what its configuration asks for.
+        request: the precisions that its configuration requests.
 
     Raises:
         BackendError: the network cannot be made again from a cast model.

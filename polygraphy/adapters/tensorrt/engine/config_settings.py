@@ -24,8 +24,8 @@ def _flag(name: str, feature: str = "") -> Any:
     """Return the field of a setting that is a builder flag.
 
     Args:
-        name: what TensorRT calls it.
-        feature: what is behind it, if not every TensorRT has it.
+        name: its name in TensorRT.
+        feature: the feature that it needs, if not every TensorRT has it.
     """
     return field(default=None, metadata={"flag": (name, feature)})
 
@@ -35,7 +35,7 @@ def _attribute(enum: str = "", feature: str = "") -> Any:
 
     Args:
         enum: the enum of its values; empty for numbers.
-        feature: what is behind it, if not every TensorRT has it.
+        feature: the feature that it needs, if not every TensorRT has it.
     """
     return field(default=None, metadata={"attribute": (enum, feature)})
 
@@ -53,15 +53,15 @@ class CommonSettings:
         sparse_weights: whether weights of 2:4 sparsity are used as such.
         tactic_sources: the `TacticSource` members that may be used, and no others.
         restricted: whether only what the safety runtime has may be used.
-        profiling_verbosity: how much the engine says about its layers (default: DETAILED).
+        profiling_verbosity: the amount of detail about layers in the engine (default: DETAILED).
         memory_pool_limits: bytes per `MemoryPoolType`.
         refittable: whether weights can be exchanged later.
         strip_plan: whether refittable weights are left out.
         preview_features: the `PreviewFeature` members that are on; all others are off.
-        engine_capability: what kind of engine is built.
+        engine_capability: the kind of engine to build.
         direct_io: whether inputs and outputs may not be reformatted.
-        builder_optimization_level: how long the builder searches, 0 to 5.
-        hardware_compatibility_level: which other GPUs the engine runs on.
+        builder_optimization_level: the search effort of the builder, 0 to 5.
+        hardware_compatibility_level: the other GPUs that the engine supports.
         max_aux_streams: number of additional streams that the engine may use.
         version_compatible: whether later versions can run the engine.
         exclude_lean_runtime: whether the runtime for that is left out of the plan.
@@ -71,7 +71,7 @@ class CommonSettings:
         progress_monitor: a `tensorrt.IProgressMonitor`.
         weight_streaming: whether weights can be streamed from the host.
         runtime_platform: the platform on which the engine will run.
-        tiling_optimization_level: how long the builder searches for tilings.
+        tiling_optimization_level: the search effort for tilings.
     """
 
     profiles: Sequence[Any] | None = None

@@ -150,8 +150,8 @@ def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
     """Return an algorithm selector that records which tactic TensorRT chooses for each layer.
 
     Args:
-        record: where to put the choices: a replay, or the path of a file, or an open file, which is
-            written when the build is over.
+        record: the destination of the choices: a replay, or the path of a file, or an open file,
+            which is written when the build is over.
         exclude: replays (or files of such) whose tactics must not be chosen.
 
     Raises:

@@ -33,9 +33,9 @@ class Feature:
 
     Attributes:
         signs: dotted names in the module; the feature is there if one of them exists.
-        label: what it is, as the end of "... needs".
-        where: who has it, as a clause.
-        instead: what to do without it, a sentence; empty if there is nothing to do.
+        label: the name of the feature, as the end of "... needs".
+        where: the versions that have it, as a clause.
+        instead: the alternative, a sentence; empty if there is none.
     """
 
     signs: tuple[str, ...]
@@ -49,8 +49,8 @@ FEATURES: dict[str, Feature] = {
         ("IAlgorithmSelector",),
         "algorithm selectors",
         _TO_10,
-        "Late 10.x and 11.x keep tactics in an editable timing cache; TensorRT-RTX chooses"
-        " kernels on the machine that runs the engine.",
+        "Late releases of 10.x, and 11.x, keep tactics in an editable timing cache; TensorRT-RTX"
+        " chooses kernels on the machine that runs the engine.",
     ),
     "aliased_io": Feature(
         ("ICudaEngine.get_aliased_input_tensor",), "aliased inputs and outputs", _FROM_10_LATE

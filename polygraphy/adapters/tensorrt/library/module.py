@@ -33,8 +33,9 @@ class Reasons:
     """The errors that TensorRT logged during an action.
 
     Attributes:
-        raised: what came up while a line was logged, such as ctrl-C; TensorRT does not hand it on.
-        warnings: what it warned of meanwhile, each on one line.
+        raised: an exception raised while a line was logged, such as ctrl-C; TensorRT does not
+            forward it.
+        warnings: its warnings meanwhile, one line each.
     """
 
     def __init__(self) -> None:
@@ -449,6 +450,6 @@ def setting_of(argument: str, value: object = True) -> str:
 
     Args:
         argument: the name of an argument for which the command line has a flag.
-        value: what it is given, as messages show it.
+        value: the value, as messages show it.
     """
     return f"{argument}={value} ({flag_of(argument)})"

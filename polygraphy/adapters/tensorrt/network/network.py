@@ -57,7 +57,7 @@ class LoadPlugins(BaseLoader):
 
         Args:
             plugins: paths of shared libraries.
-            obj: what is passed on: anything, or a callable that is called once they are loaded.
+            obj: the object to pass on: anything, or a callable that is called once they are loaded.
         """
         self._plugins = [plugins] if isinstance(plugins, str) else list(plugins or ())
         self._obj = obj

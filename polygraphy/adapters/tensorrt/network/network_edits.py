@@ -172,7 +172,7 @@ class SetTensorFormats(EditingLoader):
 def _set_formats(network: Any, formats: Mapping[str, Sequence[Any]] | Sequence[Any]) -> None:
     """Set the allowed formats of inputs and outputs."""
     tensors = _io_tensors(network)
-    for name, wanted in _per_tensor(formats, tensors).items():
+    for name, wanted in _values_by_tensor(formats, tensors).items():
         mask = 0
         for item in wanted:
             spelt = item if isinstance(item, str) else item.name
@@ -205,7 +205,7 @@ class SetTensorDatatypes(EditingLoader):
 def _set_dtypes(network: Any, dtypes: Mapping[str, Any] | Any) -> None:
     """Set the data types of inputs and outputs."""
     tensors = _io_tensors(network)
-    for name, wanted in _per_tensor(dtypes, tensors).items():
+    for name, wanted in _values_by_tensor(dtypes, tensors).items():
         tensor, dtype = tensors[name], as_trt_dtype(wanted)
         if tensor.dtype == dtype:
             continue
@@ -237,7 +237,7 @@ def _io_tensors(network: Any) -> dict[str, Any]:
     return {tensor.name: tensor for tensor in (*inputs, *outputs)}
 
 
-def _per_tensor(values: Any, known_names: Collection[str]) -> dict[str, Any]:
+def _values_by_tensor(values: Any, known_names: Collection[str]) -> dict[str, Any]:
     """Return one value per input or output; a single value applies to all."""
     if not isinstance(values, Mapping):
         return dict.fromkeys(known_names, values)
@@ -433,7 +433,7 @@ class SetLayerPrecisions(BaseLoader):
     def _set_layer_precisions(self, network: Any) -> None:
         """Set the precisions of the layers of a network."""
         layers = list(layers_of(network))
-        precisions = _for_existing_layers(self._precisions, [layer.name for layer in layers])
+        precisions = _values_of_existing_layers(self._precisions, [layer.name for layer in layers])
         for layer in layers:  # Several may have the same name.
             wanted = precisions.get(layer.name)
             if wanted is None:
@@ -450,7 +450,7 @@ class SetLayerPrecisions(BaseLoader):
 
     def _network_from_cast_model(self) -> NetworkParts:
         """Return a network from a model in which those layers have those types."""
-        wanted = {name: _narrow(name, dtype) for name, dtype in self._precisions.items()}
+        wanted = {name: _narrow_type(name, dtype) for name, dtype in self._precisions.items()}
         job = current_casting()
         if job is not None:
             _add_to_cast(wanted, job)
@@ -463,7 +463,7 @@ class SetLayerPrecisions(BaseLoader):
         if not lowered:
             parts = parts_of(self._network)
             names = [layer.name for layer in layers_of(parts[1])]
-            wanted = _for_existing_layers(wanted, [*names, *tensors_of(parts[1])])
+            wanted = _values_of_existing_layers(wanted, [*names, *tensors_of(parts[1])])
             origin = source_of(parts[1])
             if origin is not None:  # Its model may be cast when its configuration is known.
                 origin.layer_precisions.update(wanted)
@@ -502,7 +502,7 @@ def _set_output_types(layer: Any, dtype: Any) -> None:
         layer.set_output_type(index, dtype)
 
 
-def _narrow(name: str, dtype: Any) -> DataTypeEntry:
+def _narrow_type(name: str, dtype: Any) -> DataTypeEntry:
     """Return a requested type of a layer; raise BackendError if a model cannot use it."""
     entry = DataType.from_dtype(as_trt_dtype(dtype), "tensorrt")
     if not isinstance(entry, DataTypeEntry) or not (entry.is_floating or entry in QUANTIZED_TYPES):
@@ -522,7 +522,9 @@ def _layer_types_error(dtypes: set[Any], where: str) -> BackendError:
     )
 
 
-def _for_existing_layers(precisions: Mapping[str, T], known_names: Iterable[str]) -> dict[str, T]:
+def _values_of_existing_layers(
+    precisions: Mapping[str, T], known_names: Iterable[str]
+) -> dict[str, T]:
     """Return the values for existing layers, and warn about the others."""
     remote_values = dict.fromkeys(known_names)
     for name in precisions:

@@ -57,9 +57,9 @@ class NetworkSource:
             will not be asked for, and it need not keep the model in memory.
         model: the file that it was parsed from; empty for bytes.
         request: the precision that its model was cast to.
-        edits: what loaders did to it since, in order.
+        edits: the later changes by loaders, in order.
         seen: its `fingerprint` after the last of these.
-        layer_precisions: what was asked for of layers, for when its model is cast.
+        layer_precisions: the requested precisions of layers, used if its model is cast.
     """
 
     parse: Callable[[Casting], NetworkParts] | None
@@ -144,8 +144,8 @@ def parsing_error(
 
     Args:
         parser: the `tensorrt.OnnxParser`.
-        source: what was parsed, for the message.
-        reasons: what TensorRT logged meanwhile; used when the parser itself has nothing to say.
+        source: the parsed model, for the message.
+        reasons: messages that TensorRT logged meanwhile; used if the parser itself gives no reason.
         model: returns the `onnx.ModelProto`, which says what the failing nodes are given.
     """
     errors = [parser.get_error(index) for index in range(parser.num_errors)]

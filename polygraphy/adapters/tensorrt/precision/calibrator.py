@@ -190,8 +190,8 @@ class CalibrationData:
 
     Attributes:
         data_loader: yields feed dictionaries, or is a function that returns such.
-        cache: where value ranges are kept.
-        method: how they are chosen: ``entropy``, ``minmax`` or ``percentile``.
+        cache: the file or cache of value ranges.
+        method: the method that chooses them: ``entropy``, ``minmax`` or ``percentile``.
     """
 
     data_loader: Any
@@ -238,7 +238,7 @@ class _Feed:
 
     def set_metadata(self, metadata: TensorMetadata | None) -> None:
         """Set the metadata of the inputs, and describe them to the data loader."""
-        self.metadata = None if metadata is None else _in_full_precision(metadata)
+        self.metadata = None if metadata is None else _calibration_metadata(metadata)
         self._describe(self.loader)
 
     def set_facts(self, facts: Facts) -> None:
@@ -282,7 +282,7 @@ class _Feed:
         if feed_dict is None:
             if not self.fed:
                 raise InputError(
-                    "There are no calibration data: the data loader is empty.",
+                    "There is no calibration data: the data loader is empty.",
                     hint="A generator can be used only once: pass a list, or a function that"
                     " returns a"
                     " new generator.",
@@ -352,7 +352,7 @@ class _Feed:
         return self._stream
 
 
-def _in_full_precision(metadata: TensorMetadata) -> TensorMetadata:
+def _calibration_metadata(metadata: TensorMetadata) -> TensorMetadata:
     """Return the inputs during calibration: TensorRT computes in float32 for any input types; only
     indices remain integers."""
     full = TensorMetadata()

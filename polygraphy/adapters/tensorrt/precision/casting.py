@@ -102,8 +102,8 @@ class PrecisionRequest:
     """The precision in which a network should compute.
 
     Attributes:
-        floats: what floating-point tensors become; None to leave them as they are.
-        quantized: what is quantized to; None for nothing.
+        floats: the type for floating-point tensors; None to leave them unchanged.
+        quantized: the type to quantize to; None for none.
         calibration: feed dictionaries for that, or a calibrator that has them as `data_loader`.
     """
 
@@ -127,11 +127,11 @@ class Casting:
     Layers are named as in `node_names`.
 
     Attributes:
-        request: what is asked for of the whole model.
+        request: the request for the whole model.
         builder: the builder that new networks come from; None for one of their own.
-        layer_precisions: what is asked for of layers, by name: float32 for those that stay as they
+        layer_precisions: the requests for layers, by name: float32 for those that stay as they
             are. What none of the two asks for otherwise is only had by the layers that name it.
-        calibration: what layers are quantized with, where `request` has nothing of the kind.
+        calibration: the calibration of quantized layers, if `request` has none.
         is_done: whether a model was cast.
     """
 

@@ -27,7 +27,7 @@ class GraphPolicy:
     sets the engine up, which cannot be captured), and it is an error where it cannot.
 
     Attributes:
-        graph: what to launch instead of doing the work; None where there is nothing.
+        graph: the graph to launch instead of doing the work; None if there is none.
         is_possible: whether work is captured at all.
     """
 
@@ -42,7 +42,7 @@ class GraphPolicy:
         self._runs = 0
         self.is_possible = mode != "off"
 
-    def was_done(self, work: Callable[[DeviceStream], None]) -> None:
+    def record_work(self, work: Callable[[DeviceStream], None]) -> None:
         """Record that work was done step by step, and capture it if it is time."""
         if not self.is_possible:
             return
@@ -87,7 +87,7 @@ class BoundContext:
 
     Attributes:
         native: the `IExecutionContext`; None once it is let go of.
-        graphs: when its work is captured, and the graph.
+        graphs: the policy for capturing its work, and the graph.
         is_proven: whether it has run.
     """
 

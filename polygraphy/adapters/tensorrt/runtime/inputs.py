@@ -24,7 +24,7 @@ from polygraphy.ports.machine import Device, DeviceStream
 def dtype_error(tensor: IoTensor, found: object) -> InputError:
     """Return the error for data with a wrong data type."""
     return InputError(
-        f"Input {tensor.name!r} must have data type {tensor.entry}, but the data have the"
+        f"Input {tensor.name!r} must have data type {tensor.entry}, but the data has the"
         f" unexpected dtype {found}."
     )
 
@@ -83,7 +83,7 @@ class DeviceInput:
     Attributes:
         tensor: its description in the engine.
         shape: of the data at hand; None before the first.
-        address: where the engine is to read them.
+        address: the address from which the engine reads them.
         is_staged: whether `enqueue` has something to copy.
     """
 
@@ -244,7 +244,7 @@ class HostInput:
         ):
             return False
         if own_values is None or own_values.shape != values.shape:
-            own_values = self._values = addressable(values.shape, values.dtype)
+            own_values = self._values = addressable_array(values.shape, values.dtype)
         own_values[...] = values
         self.shape = values.shape
         self.address = own_values.__array_interface__["data"][0]
@@ -268,7 +268,7 @@ class HostInput:
         self._values = None
 
 
-def addressable(shape: Shape, dtype: np.dtype[Any]) -> Array:
+def addressable_array(shape: Shape, dtype: np.dtype[Any]) -> Array:
     """Return an array of zeros that has an address, also if it is empty."""
     size = int(np.prod(shape, dtype=np.int64))
     array: Array = np.zeros(max(size, 1), dtype)[:size].reshape(shape)

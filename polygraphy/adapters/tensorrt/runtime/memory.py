@@ -34,7 +34,7 @@ class Layout:
         shape: of the tensor.
         dtype: of its elements, for NumPy, which keeps elements of four bits in a byte each.
         strides: between elements along each dimension, counted in vectors.
-        components: how many elements of the vectorized dimension make a vector.
+        components: the number of elements of the vectorized dimension in a vector.
         vectorized_dim: that dimension; -1 for none.
         bits: size of an element in memory.
     """
@@ -73,7 +73,7 @@ class Layout:
         """
         scalars = np.zeros(self._scalars, dtype=self.dtype)
         if scalars.size:
-            self._in_place(scalars)[...] = self._in_vectors(array)
+            self._view_in_vectors(scalars)[...] = self._pad_to_vectors(array)
         return pack_bits(scalars, self.bits) if self.bits < 8 else scalars.view(np.uint8)
 
     def unpack(self, memory: Array) -> Array:
@@ -85,7 +85,7 @@ class Layout:
         vector: Array
         if not scalars.size:
             return np.zeros(self.shape, dtype=self.dtype)
-        vectors = self._in_place(scalars)
+        vectors = self._view_in_vectors(scalars)
         if self.vectorized_dim < 0:
             vector = vectors[..., 0].copy()
             return vector
@@ -97,13 +97,13 @@ class Layout:
         vector = joined.reshape(padded)[within].copy()
         return vector
 
-    def _in_place(self, scalars: Array) -> Array:
+    def _view_in_vectors(self, scalars: Array) -> Array:
         """Return a view of memory in the shape in vectors, with the components as the last axis."""
         size = self.dtype.itemsize
         steps = [stride * self.components * size for stride in self.strides]
         return as_strided(scalars, (*self._vectors, self.components), (*steps, size))
 
-    def _in_vectors(self, array: Array) -> Array:
+    def _pad_to_vectors(self, array: Array) -> Array:
         """Return an array padded and reshaped into vectors, with the components as the last
         axis.
         """
@@ -132,7 +132,7 @@ class DeviceBlock:
     """Device memory that grows if necessary, and never shrinks.
 
     Attributes:
-        address: where it is; 0 before it is first needed.
+        address: its address; 0 before it is first needed.
     """
 
     def __init__(self, device: Device) -> None:
@@ -164,7 +164,7 @@ class PinnedMemory:
     """Pinned host memory for copies of small arrays; it grows if necessary.
 
     Attributes:
-        address: where it is; 0 before it is first needed.
+        address: its address; 0 before it is first needed.
     """
 
     def __init__(self, device: Device) -> None:
@@ -279,12 +279,12 @@ class Scratch:
             if self._strategy == "static":
                 context = self._engine.create_execution_context()
             else:
-                context = self._without_memory()
+                context = self._context_without_memory()
         if context is None:
             raise self._context_error(reasons)
         return context
 
-    def _without_memory(self) -> Any:
+    def _context_without_memory(self) -> Any:
         """Return a context whose memory is set later; None if that is not possible."""
         if not hasattr(trt, "ExecutionContextAllocationStrategy"):
             return self._engine.create_execution_context_without_device_memory()
@@ -301,7 +301,7 @@ class Scratch:
         if self._is_older:
             return None
         with mute_log():
-            context = self._without_memory()
+            context = self._context_without_memory()
             if context is None:
                 return None
             if context.active_optimization_profile != profile:
@@ -318,7 +318,7 @@ class Scratch:
     def _shares_first_profile(self) -> bool:
         """Return whether another context would have the same profile: each starts with the first
         one, if possible."""
-        context = self._without_memory()
+        context = self._context_without_memory()
         return context is not None and context.active_optimization_profile >= 0
 
     @property
@@ -328,13 +328,13 @@ class Scratch:
 
     def _context_error(self, reasons: Reasons) -> BackendError:
         """Return the error that no context can be created."""
-        needed, free = self._size_at_most(), self._device.free_memory()
+        needed, free = self._largest_size(), self._device.free_memory()
         hint = ""
         if needed > free:
             hint = f"It requires {needed} bytes of device memory, but only {free} bytes are free."
         return reasons.error_for("create an execution context", hint=hint)
 
-    def _size_at_most(self) -> int:
+    def _largest_size(self) -> int:
         """Return the number of bytes for the largest profile; 0 if unknown."""
         with mute_log():  # A plan of an older version knows only the older one.
             for name in ("device_memory_size_v2", "device_memory_size"):
@@ -343,12 +343,12 @@ class Scratch:
                     return size
         return 0
 
-    def profile_changed(self, context: Any, profile: int) -> None:
+    def set_profile_memory(self, context: Any, profile: int) -> None:
         """Set the memory that the profile needs in the context, if it is managed here."""
         if self._strategy == "profile":
             self._give(context, self._size_for(profile))
 
-    def shapes_changed(self, context: Any) -> None:
+    def set_shape_memory(self, context: Any) -> None:
         """Set the memory that the input shapes need in the context, unless TensorRT manages it."""
         if not self.follows_shapes:
             return
@@ -362,7 +362,7 @@ class Scratch:
         ):
             if hasattr(self._engine, name):
                 return int(getattr(self._engine, name)(profile))
-        return self._size_at_most()
+        return self._largest_size()
 
     def _give(self, context: Any, size: int) -> None:
         """Set the memory of a context."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module
-from polygraphy.adapters.tensorrt.runtime.inputs import STAGING_LIMIT, addressable
+from polygraphy.adapters.tensorrt.runtime.inputs import STAGING_LIMIT, addressable_array
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, Layout, PinnedMemory
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import BackendError
@@ -117,8 +117,8 @@ class Allocator:
 
     Attributes:
         shape: of the output in the last inference; negative where the engine did not tell.
-        error: what kept it from giving memory; None if nothing did. Exceptions do not pass through
-            TensorRT.
+        error: the exception that prevented an allocation; None without one. Exceptions do not pass
+            through TensorRT.
         native: the `IOutputAllocator` to give to TensorRT; it must live as long as the context.
     """
 
@@ -197,8 +197,8 @@ class FixedOutput:
 
     Attributes:
         tensor: its description in the engine.
-        address: where the engine is to write it.
-        view: what the engine writes, as an array on the device.
+        address: the address to which the engine writes it.
+        view: the output as an array on the device.
         is_staged: whether it comes back through pinned memory, as part of the inference.
     """
 
@@ -223,7 +223,7 @@ class FixedOutput:
 
         Args:
             shape: of the output.
-            layout: how its elements lie in memory; None for the order of the shape.
+            layout: the layout of its elements in memory; None for the order of the shape.
             aliased: the address of the input whose memory it shares; 0 for memory of its own.
         """
         dtype = self.tensor.dtype
@@ -350,7 +350,7 @@ class HostOutput:
 
     Attributes:
         tensor: its description in the engine.
-        address: where the engine is to write it.
+        address: the address to which the engine writes it.
     """
 
     is_staged = False
@@ -364,7 +364,7 @@ class HostOutput:
     def arrange(self, shape: Shape) -> None:
         """Allocate memory for a shape."""
         if self._values is None or self._values.shape != shape:
-            self._values = addressable(shape, self.tensor.dtype)
+            self._values = addressable_array(shape, self.tensor.dtype)
             self.address = self._values.__array_interface__["data"][0]
 
     @property

@@ -60,13 +60,13 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
             backend="tensorrt",
             hint=f"Build it with {setting_of('weight_streaming')}, with TensorRT 10.0 or later.",
         )
-    wanted = _bytes(engine, size, budget, percent)
+    wanted = _budget_in_bytes(engine, size, budget, percent)
     with capture_log() as reasons:
         if hasattr(engine, "weight_streaming_budget_v2"):
             engine.weight_streaming_budget_v2 = wanted
             weight_streaming_budget_v2 = engine.weight_streaming_budget_v2
         else:
-            wanted = _for_first_version(engine, wanted, size)
+            wanted = _budget_for_first_version(engine, wanted, size)
             engine.weight_streaming_budget = wanted
             weight_streaming_budget_v2 = engine.weight_streaming_budget
     if weight_streaming_budget_v2 != wanted:
@@ -92,7 +92,7 @@ def _check(budget: int | None, percent: float | None) -> None:
         )
 
 
-def _bytes(engine: Any, size: int, budget: int | None, percent: float | None) -> int:
+def _budget_in_bytes(engine: Any, size: int, budget: int | None, percent: float | None) -> int:
     """Return a budget in bytes."""
     if percent is not None:
         return int(size * percent / 100)
@@ -106,7 +106,7 @@ def _bytes(engine: Any, size: int, budget: int | None, percent: float | None) ->
     return min(budget, size)
 
 
-def _for_first_version(engine: Any, wanted: int, size: int) -> int:
+def _budget_for_first_version(engine: Any, wanted: int, size: int) -> int:
     """Return a budget in the form of TensorRT 10.0, where 0 means no streaming, and streaming needs
     some memory.
     """
@@ -154,8 +154,8 @@ class TrtRunner(BaseRunner):
             name: of the runner (default: unique in the process).
             optimization_profile: index of the profile to use (default: the first one that accepts
                 the shapes of the data, so that a decoder changes from its prompt to later steps).
-            allocation_strategy: who owns the memory for activations: ``static`` (the engine, for
-                its largest profile), ``profile`` or ``runtime`` (the runner, as much as the
+            allocation_strategy: the owner of the memory for activations: ``static`` (the engine,
+                for its largest profile), ``profile`` or ``runtime`` (the runner, as much as the
                 profile, or the shapes at hand, need).
             weight_streaming_budget: bytes of weights that stay on the GPU while others are
                 streamed to it; -1 to let TensorRT choose, -2 for all.
@@ -332,7 +332,7 @@ class TrtRunner(BaseRunner):
             self._switch_profile(index)
         self._profile = index
         if self._scratch is not None:
-            self._scratch.profile_changed(self.context, index)
+            self._scratch.set_profile_memory(self.context, index)
         self._tensors = read_tensors(self.engine, index)
         self._session = self._new_session()
 

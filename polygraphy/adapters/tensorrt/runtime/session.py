@@ -124,7 +124,7 @@ class FormattedInput:
             if data.array.nbytes != self._staged.nbytes:
                 raise InputError(
                     f"Input {self.tensor.name!r} requires {self._staged.nbytes} bytes in its"
-                    f" format, but the data have {data.array.nbytes} bytes."
+                    f" format, but the data has {data.array.nbytes} bytes."
                 )
             self._staged[...] = data.array
         elif data is not None:
@@ -163,7 +163,7 @@ class DebugTensors:
 
     Attributes:
         arrays: by name, in the order in which the engine made them.
-        error: what kept it from copying one; None if nothing did. Exceptions do not pass through
+        error: the exception that prevented a copy; None without one. Exceptions do not pass through
             TensorRT.
         native: the `IDebugListener` to give to TensorRT; it must live as long as the context.
     """
@@ -267,7 +267,7 @@ class Session:
     """Runs an engine in one optimization profile.
 
     Attributes:
-        seconds: how long the last inference took, copies included.
+        seconds: the duration of the last inference, copies included.
         device_times: the parts of it, where the device measures them.
     """
 
@@ -366,7 +366,7 @@ class Session:
         self.seconds = _now() - start
         graphs = self._bound.graphs
         if graphs.graph is None:
-            graphs.was_done(self._enqueue_work if self._stopwatch is None else self._execute)
+            graphs.record_work(self._enqueue_work if self._stopwatch is None else self._execute)
         return as_torch(outputs) if has_torch(feed_dict.values()) else outputs
 
     def _enqueue(self) -> None:
@@ -480,7 +480,7 @@ class Session:
             formatted.arrange(self._layout(formatted.tensor, formatted.shape or ()))
             bound.set_address(formatted.tensor.name, formatted.address)
         if self._scratch is not None:
-            self._scratch.shapes_changed(bound.native)
+            self._scratch.set_shape_memory(bound.native)
         for tensor in self._output_tensors:
             self._arrange_output(tensor)
         self._plan_copies()
@@ -586,7 +586,7 @@ def _raw_output(output: Output, to_host: bool) -> FormattedArray:
 def _missing_input_error(name: str, feed_dict: Mapping[str, Any]) -> InputError:
     """Return the error for a missing input."""
     missing = ", ".join(map(repr, feed_dict)) or "none"
-    return InputError(f"The data lack input {name!r}; they contain: {missing}.")
+    return InputError(f"The data lacks input {name!r}; it contains: {missing}.")
 
 
 class Stopwatch:

@@ -44,8 +44,8 @@ class IoTensor:
             values of shape tensors.
         is_linear: whether its elements lie in the order of its shape; other formats are described
             by `components` and `vectorized_dim`.
-        components: how many elements of the vectorized dimension lie side by side.
-        vectorized_dim: which dimension is vectorized; -1 for none.
+        components: the number of elements of the vectorized dimension that are adjacent in memory.
+        vectorized_dim: the index of the vectorized dimension; -1 for none.
         ranges: one per optimization profile; empty where the shape is fixed, and for outputs.
         aliased: the input whose memory this output shares; empty for none.
     """

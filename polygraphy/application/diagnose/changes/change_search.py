@@ -83,12 +83,12 @@ class ChangeSearch:
         part: the model, or a part of it, in which nodes are changed.
         goals: by tensor, what the part should compute.
         runners: the backends; the first that takes a part computes it.
-        budget: how much is tried.
+        budget: the number of trials.
         explains: returns whether computed tensors are correct (default: they match the goals).
         prover: a backend that has to compute the same with all its rewrites.
         is_reshaped: whether goals have the shapes that the unchanged part computes.
-        limit: how many bytes the tensors of a changed part may take.
-        share: how far they may be from the goals, as a share of their RMS.
+        limit: the limit in bytes of the tensors of a changed part.
+        share: the largest distance from the goals, as a share of their RMS.
     """
 
     graph: Graph
@@ -117,11 +117,11 @@ class ChangeSearch:
         backend crashes or hangs."""
         return try_in_subprocess(function, self.runners[-1], self._usual, runs)
 
-    def find_usual(self, position: int) -> Iterator[Variant]:
+    def find_usual_variants(self, position: int) -> Iterator[Variant]:
         """Yield variants of a node by common mistakes."""
         return self.select_matching(usual_variants(self.graph, position))
 
-    def find_borrowed(
+    def find_borrowed_variants(
         self, position: int, donor: Graph, donor_nodes: Collection[int]
     ) -> Iterator[Variant]:
         """Yield variants of a node with weights or attributes from nodes of another model."""
@@ -298,11 +298,11 @@ class ChangeSearch:
             return self.explains(values, compute)
         return all(
             name in values
-            and matches_expected(self._in_shape(values[name], goal), goal, self.share)
+            and matches_expected(self._reshape_to_goal(values[name], goal), goal, self.share)
             for name, goal in self.goals.items()
         )
 
-    def _in_shape(self, value: Any, goal: Any) -> Any:
+    def _reshape_to_goal(self, value: Any, goal: Any) -> Any:
         """Return an array in the shape of a goal, if the incorrect tensor has that shape."""
         if self.is_reshaped and np.size(value) == np.size(goal):
             return np.reshape(value, np.shape(goal))

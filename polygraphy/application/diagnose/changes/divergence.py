@@ -67,9 +67,9 @@ class Divergence:
 
     Attributes:
         border: the nodes, and what they make.
-        expected: what that is in the reference.
+        expected: the expected value in the reference.
         unproven: the positions of nodes with no other correct output.
-        instead: what the nodes make that the reference has in their place.
+        instead: the outputs of the nodes that the reference has in their place.
         given: the tensors with a counterpart of the same value that the nodes read.
     """
 
@@ -124,7 +124,7 @@ def find_divergences(
         goal: the expected outputs, by the names of the model.
     """
     try:
-        tensors = trace_tensors(case.of(reference), party, fed)
+        tensors = trace_tensors(case.with_model(reference), party, fed)
     except PolygraphyException:
         return None
     if _SHARE * sum(tensors.sizes().values()) > case.room:
@@ -159,7 +159,7 @@ class _Search:
         weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
         self._budget = RunBudget.for_loads(total, weights, *_TRIES)
         jumps = any(node.jumps for node in case.model.nodes)
-        first = case.differing(case.load(party)(feed), goal).values() if jumps else ()
+        first = case.find_deviations(case.load(party)(feed), goal).values() if jumps else ()
         sizes = [difference.relative for difference in first if np.isfinite(difference.relative)]
         self._left = max([LEFT, *(_STEPS * size for size in sizes)])
         self._known_as = SameTensors(trace.values)
@@ -234,7 +234,7 @@ class _Search:
         # behind it.
         refused: set[str] = set()
         while not self._budget.is_spent and (
-            named := self._borders.after(values, equal_tensors, refused)
+            named := self._borders.find_first(values, equal_tensors, refused)
         ):
             chosen = [self._divergence(border, values, equal_tensors, makers) for border in named]
             if self._gain(chosen, equal_tensors, places):
@@ -363,7 +363,7 @@ class _Search:
         instead = [name for node in self._reference.nodes for name in node.makes]
         instead = [name for name in instead if name not in used_names]
         partings = []
-        for name in self._case.differing(values, self._goal):
+        for name in self._case.find_deviations(values, self._goal):
             region = tuple(region_before(self._case.model.graph, name, equal_tensors.keys()))
             unproven = tuple(index for index in region if index not in makers)
             read = dict.fromkeys(
@@ -398,7 +398,7 @@ class _Search:
 
     def _matches(self, values: Values) -> bool:
         """Return whether the outputs are as close to the reference as the search requires."""
-        differing = self._case.differing(values, self._goal)
+        differing = self._case.find_deviations(values, self._goal)
         return all(difference.relative <= self._left for difference in differing.values())
 
     def _compute_with(self, chosen: Sequence[Divergence]) -> dict[str, Any] | None:
@@ -458,7 +458,7 @@ class _Search:
         for node in self._case.model.nodes:
             for name in node.makes:
                 if name in values and name not in equal_tensors:
-                    twin = self._known_as.of(
+                    twin = self._known_as.find_equal(
                         name, values[name], used_names, node.operator in MOVING
                     )
                     twin = twin or self._equal_result_tensor(node, name, values, equal_tensors)
@@ -478,7 +478,9 @@ class _Search:
         if not read or not all(twins):
             return None
         place, found = node.makes.index(name), []
-        for other_node in self._by_reads.get((node.operator, node.settings, twins), ()):
+        for other_node in self._reference_nodes_by_reads.get(
+            (node.operator, node.settings, twins), ()
+        ):
             twin = other_node.makes[place] if place < len(other_node.makes) else ""
             if twin in self._theirs and not deviation(value, self._theirs[twin]).is_wrong:
                 found.append(twin)
@@ -502,7 +504,9 @@ class _Search:
         return _group_by_reads(self._case.model)
 
     @cached_property
-    def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
+    def _reference_nodes_by_reads(
+        self,
+    ) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[Node]]:
         """Return the reference nodes by operator and computed inputs."""
         return _group_by_reads(self._reference)
 

@@ -68,7 +68,7 @@ def find_changes(
         party: the backend that runs both.
         feeds: data by the names of the model, and of the reference.
         goal: the expected outputs.
-        known: what the structure of both says, as far as that is proven.
+        known: the pairs that the structure of both models proves.
 
     Returns:
         None of `known` where that could not be found out, or is said by them already.
@@ -95,11 +95,11 @@ def find_changes(
             each
             for parting in explained
             if parting.reason is not None
-            for each in parting.reason.lost
+            for each in parting.reason.lost_tensors
         }
         for single_culprits in explained:
             reason = single_culprits.reason or (
-                single_culprits.change.find_lost(lost) if lost else None
+                single_culprits.change.find_lost_nodes(lost) if lost else None
             )
             if single_culprits.is_right:
                 continue
@@ -189,14 +189,16 @@ class _GroupSearch:
             return evolve(group, is_right=True)
         reason = self._explain_nearer() if number == 1 else None
         reason = (
-            reason or change.find_common() or (None if group.states_change else change.find_other())
+            reason
+            or change.find_common_change()
+            or (None if group.states_change else change.find_other_change())
         )
         if reason is None and not group.states_change:
             # Something may be missing before the node, or two of its inputs may be exchanged.
             wider = [_with_makers(self.case, self.found, place) for place in places]
             behind = self._change(self.found, wider)
             is_one = len(change.unverified_nodes) == 1
-            reason = behind.find_common() if is_one else behind.find_exchanged()
+            reason = behind.find_common_change() if is_one else behind.find_exchanged_outputs()
         return evolve(group, reason=None if reason is None else change.choose_node(reason))
 
     def describe(self, group: _Group) -> tuple[Sequence[Culprit], bool]:
@@ -238,7 +240,7 @@ class _GroupSearch:
         if nearer is None or len(groups) != 1:
             return None
         change = self._change(nearer, groups[0])
-        reason = change.find_common()
+        reason = change.find_common_change()
         return None if reason is None else change.choose_node(reason)
 
 
@@ -390,6 +392,6 @@ def _repair_model(
         values = part.run(party)
     except PolygraphyException:
         return None
-    differing = case.differing(values, goal)
+    differing = case.find_deviations(values, goal)
     is_right = all(deviation.relative <= LEFT for deviation in differing.values())
     return cache(lambda: open_model(part.model)) if is_right else None

@@ -57,7 +57,7 @@ class Explanation:
     others: Sequence[int] = ()
 
     @property
-    def lost(self) -> Sequence[str]:
+    def lost_tensors(self) -> Sequence[str]:
         """Return the reference tensor whose node is missing, if that is the change."""
         change = self.variant.change
         return [str(change.values["expected"])] if change.kind == "missing_node_between" else []
@@ -114,7 +114,7 @@ class Change:
         cause."""
         return self._search_all_nodes is not None and self._search_all_nodes.is_right
 
-    def find_common(self) -> Explanation | None:
+    def find_common_change(self) -> Explanation | None:
         """Return an explanation by the reference's nodes or common mistakes; None if none fits."""
         search = self._search_all_nodes
         if search is None:
@@ -125,21 +125,21 @@ class Change:
                 steps.LEFT_OUT_NODES: lambda index: search.select_matching(
                     bypass_variants(self._side, index)
                 ),
-                steps.VALUES_OF_REFERENCE: lambda index: search.find_borrowed(
+                steps.VALUES_OF_REFERENCE: lambda index: search.find_borrowed_variants(
                     index, self._others, self._instead
                 ),
-                steps.USUAL_MISTAKES: search.find_usual,
+                steps.USUAL_MISTAKES: search.find_usual_variants,
             }
         )
 
-    def find_other(self) -> Explanation | None:
+    def find_other_change(self) -> Explanation | None:
         """Return an explanation by different inputs or constants; None if none fits."""
         self.budget.reserved = 0
         return self._first_explanation(
             {steps.OTHER_INPUTS: self._find_inputs, steps.OTHER_NUMBERS: self._find_numbers}
         )
 
-    def find_exchanged(self) -> Explanation | None:
+    def find_exchanged_outputs(self) -> Explanation | None:
         """Return an explanation by two exchanged outputs of one node; None if none fits."""
         self.budget.reserved = 0
         for index in self._nodes:
@@ -150,7 +150,7 @@ class Change:
                     return Explanation(index, variant, self._places)
         return None
 
-    def find_lost(self, names: Collection[str]) -> Explanation | None:
+    def find_lost_nodes(self, names: Collection[str]) -> Explanation | None:
         """Return an explanation by nodes that are known to be missing elsewhere; None if
         none fits.
         """
@@ -242,7 +242,7 @@ class Change:
         for index in self._nodes:
             for name in self._case.model.nodes[index].reads:
                 if name in self._held and name not in twins:
-                    twin = known.of(name, self._held[name], ())
+                    twin = known.find_equal(name, self._held[name], ())
                     twins.update({} if twin is None else {name: twin})
         return twins
 
@@ -302,7 +302,8 @@ class Change:
         for index in self._neighbors(reason.node):
             if index in self._side.operations and self._search_all_nodes is not None:
                 choices += [
-                    (index, variant) for variant in self._search_all_nodes.find_usual(index)
+                    (index, variant)
+                    for variant in self._search_all_nodes.find_usual_variants(index)
                 ][:1]
         if len(choices) == 1:
             return reason

@@ -65,7 +65,7 @@ def explain_outputs(
     Args:
         case: the model; its first party computed the outputs.
         run: the data, what was saved, and what the party makes of them.
-        deviations: how the outputs differ.
+        deviations: the differences of the outputs.
         third: the backend that computes the expected results.
     """
     return _Guesses(case, run, deviations, third).result()
@@ -104,14 +104,14 @@ class _Guesses:
         self._side = case.model.graph
 
     @cached_property
-    def _trier(self) -> SuspectedParty:
+    def _trial_party(self) -> SuspectedParty:
         """Return the backend that tries changes: the party's, or the faster CPU version if its
         outputs are equal."""
         twin: SuspectedParty | None = getattr(self._party, "on_host", lambda: None)()
         try:
             if twin is not None:
                 values = twin.load(self._case.model.proto)(self._feed)
-                return self._party if self._case.differing(values, self._values) else twin
+                return self._party if self._case.find_deviations(values, self._values) else twin
         except BackendError as error:
             G_LOGGER.verbose(errors.not_on_cpu(self._party.name, error))
         return self._party
@@ -125,7 +125,7 @@ class _Guesses:
             except BackendError as error:
                 notes.append(str(error))
                 values = self._values
-            if not case.differing(values, saved):
+            if not case.find_deviations(values, saved):
                 notes.append(steps.matches_saved(self._third.name, True))
                 backends = self._third.name, self._party.name
                 return Unexplained(reasons.party_differs_from_saved(*backends))
@@ -167,7 +167,7 @@ class _Guesses:
         computed, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
         if arrays[0].size == arrays[1].size:
             reshaped = {name: arrays[0].reshape(arrays[1].shape)}
-            if not self._case.differing(reshaped, self._saved):
+            if not self._case.find_deviations(reshaped, self._saved):
                 return reasons.different_shape(name, computed, saved)
         return reasons.other_shape(name, computed, saved)
 
@@ -215,7 +215,7 @@ class _Guesses:
         try:
             describe_model(loader, self._case.model.inputs, self._case.model.facts)
             feed = dict(next(iter(loader)))
-            return not self._case.differing(self._case.load(self._party)(feed), self._saved)
+            return not self._case.find_deviations(self._case.load(self._party)(feed), self._saved)
         except PolygraphyException:
             return False
 
@@ -258,7 +258,7 @@ class _Guesses:
         """Return the search for one change of the whole model."""
         part = Part(self._case.model.proto, self._feed)
         return ChangeSearch(
-            self._side, part, self._saved, (self._trier,), self._budget(),
+            self._side, part, self._saved, (self._trial_party,), self._budget(),
             explains=self._explains_saved, prover=self._party,
         )  # fmt: skip
 
@@ -270,11 +270,11 @@ class _Guesses:
 
     def _explains_saved(self, values: Values, compute: Compute) -> bool:
         """Return whether outputs match the saved ones within rounding."""
-        differing = self._case.differing(values, self._saved)
+        differing = self._case.find_deviations(values, self._saved)
         if any(deviation.relative > LARGE for deviation in differing.values()):
             return False
         noise = rounding_noise(compute, self._feed, values)
-        return not self._case.differing(values, self._saved, noise)
+        return not self._case.find_deviations(values, self._saved, noise)
 
     def _culprit(self, index: int, variant: Variant) -> Culprit:
         """Return the culprit for a variant that explains the outputs."""
@@ -306,7 +306,7 @@ class _Guesses:
 
     def _deviations(self, values: Values) -> Mapping[str, Deviation]:
         """Return how outputs differ from the saved ones."""
-        return self._case.differing(values, self._saved)
+        return self._case.find_deviations(values, self._saved)
 
 
 def _remove_multiple(array: Any, middle: Any) -> Any:

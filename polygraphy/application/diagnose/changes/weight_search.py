@@ -41,8 +41,8 @@ def find_lost_inputs(
     Args:
         search: tries changes of the node alone.
         position: the node.
-        output: what its part computes.
-        goal: what its part should compute.
+        output: the result of its part.
+        goal: the expected result of its part.
     """
     node = search.graph.nodes[position]
     lost_values = _missing_inputs(search.graph, node, goal)
@@ -105,7 +105,7 @@ def _fit_weight(
     goal = np.asarray(expected)
     if not starts or not is_float(goal) or goal.size < 2 or not np.isfinite(goal).all():
         return
-    fit = partial(_nearest, search, starts, variant)
+    fit = partial(_nearest_weight, search, starts, variant)
     match = search.try_runs(fit, _TRIES[1])
     if match is not None:
         name, values = match
@@ -114,7 +114,7 @@ def _fit_weight(
         yield from search.select_matching([variant(name, array)])
 
 
-def _nearest(
+def _nearest_weight(
     search: ChangeSearch,
     starts: Mapping[str, Any],
     variant: Callable[[str, Any], Variant],

@@ -19,12 +19,13 @@ class BackendRuns:
 
     Attributes:
         request: the data, and who decides.
-        outputs: what each computes of each input set, by its position in the case.
-        refusals: how the others refuse the model.
+        outputs: the outputs of each party for each input set, by its position in the case.
+        refusals: the errors with which the others reject the model.
         refused_on: the number of the first input set on which each of these does.
-        compared: how the outputs of the first differ from those of the others.
+        compared: the differences between the outputs of the first and of the others.
         has_nan: whether outputs are not numbers.
-        unexplained: why what was compared before differs without a reason; empty where it does not.
+        unexplained: the sentence about an earlier difference without an explanation; empty without
+            one.
         diagnose: diagnoses another case in the same way.
     """
 
@@ -46,7 +47,7 @@ class BackendRuns:
     def with_able_backends(self, case: Case) -> Case:
         """Return a case with only the backends that run the unchanged model."""
         parties = [case.parties[index] for index in self.outputs]
-        return evolve(case.of(case.whole), is_given=case.is_given, parties=parties)
+        return evolve(case.with_model(case.whole), is_given=case.is_given, parties=parties)
 
 
 def is_not_finite(case: Case, values: Values, *, is_only_backend: bool) -> bool:

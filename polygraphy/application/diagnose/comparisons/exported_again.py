@@ -23,7 +23,7 @@ class ExportedAgain:
 
     Attributes:
         model: the export.
-        exporter: how it was exported.
+        exporter: the name of the exporter.
         command: the command line that does it; empty where there is none.
         is_same_release: whether the model names the version of this exporter.
         release: the version of this exporter.
@@ -50,7 +50,7 @@ def export_again(
         case: the model.
         program: the program that the model was exported from.
         feed: the data, which are the example.
-        expected: what the program computes, by the outputs of the model.
+        expected: the results of the program, by the outputs of the model.
 
     Returns:
         The export; None where the exporter fails, or what it makes is wrong as well.
@@ -124,8 +124,8 @@ def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> boo
     values = case.parties[0].load(model.given)(exported_feed)
     names = dict(zip(case.model.outputs, model.outputs, strict=True))
     expected_values = {names[name]: value for name, value in expected.items()}
-    apart = case.of(model)
-    differing = apart.differing(values, expected_values)
+    apart = case.with_model(model)
+    differing = apart.find_deviations(values, expected_values)
     return not differing or rounding_accumulates(
         apart, [exported_feed], {0: [values], 1: [expected_values]}
     )

@@ -55,7 +55,7 @@ def integer_codes(parties: Sequence[PlannedParty], moved: PlannedParty) -> Mappi
     return codes
 
 
-def moved_state(value: Any, moves: Any, epsilon: float, code: float | None) -> Any:
+def move_state(value: Any, moves: Any, epsilon: float, code: float | None) -> Any:
     """Return a state that is changed as much as rounding changes it.
 
     Args:

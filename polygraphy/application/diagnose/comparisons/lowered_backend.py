@@ -37,7 +37,7 @@ class OpenedLowering:
 
     Attributes:
         half: the model, with rounding at every operator.
-        built: what the backend builds of it.
+        built: the model as the backend builds it.
     """
 
     half: OpenedHalf
@@ -53,7 +53,7 @@ class LoweredBackend:
         reference: the backend that computed the exact outputs.
         feeds: the data.
         exact: the outputs in float32, of each input set.
-        tolerance: what is tolerated of outputs in half precision.
+        tolerance: the tolerance of outputs in half precision.
         worst: the largest error of the outputs.
         opened: the model with its nodes, or why they cannot be measured.
     """
@@ -106,12 +106,14 @@ def compare_lowering(
         compute = case.load(reference)
         exact = [compute(feed) for feed in feeds]
         try_alone(party, proto, case.feed)
-        worst = tolerance.worst(exact, map(run or party.load(proto), feeds))
+        worst = tolerance.worst_error(exact, map(run or party.load(proto), feeds))
         notes.append(steps.is_error_tolerable(worst.is_tolerable, worst))
     if worst.is_tolerable:
         return Found(DiagnosisResult(AGREE), case)
     with case.attempt(titles.in_float32(party.name)) as notes:
-        is_lowering = tolerance.worst(exact, map(party.load(proto, plain=True), feeds)).is_tolerable
+        is_lowering = tolerance.worst_error(
+            exact, map(party.load(proto, plain=True), feeds)
+        ).is_tolerable
         notes.append(steps.MATCHES if is_lowering else steps.WRONG_IN_FLOAT32)
     if not is_lowering:
         return Skip(steps.WRONG_IN_FLOAT32)

@@ -42,12 +42,12 @@ class ModelPair:
 
     Attributes:
         reference: the correct model.
-        path: where it is, for command lines.
-        pairing: which nodes and tensors of the two belong together.
+        path: its path, for command lines.
+        pairing: the pairs of corresponding nodes and tensors.
         party: the backend that runs both.
         arbiter: the backend that computes the expected results if that one cannot.
         diagnose: diagnoses another pair in the same way.
-        goal: what the model has to reach, if it is quantized and that is given.
+        goal: the goal of a quantized model, if given.
         also: further data, with what the reference computes of them, on which outputs have to match
             with some differences mended.
     """
@@ -138,7 +138,7 @@ def matches_reference(case: Case, compute: Compute, feed: Feed, expected: Values
         noise = rounding_noise(compute, feed, values)
     except (PolygraphyException, KeyError):
         return False
-    differing = case.differing(values, expected, noise)
+    differing = case.find_deviations(values, expected, noise)
     return all(off.relative <= _CLOSE for off in differing.values())
 
 
@@ -149,9 +149,9 @@ class ModelComparison:
     Attributes:
         pair: the models.
         feeds: the data.
-        values: what the model computes of each of them.
-        expected: what the reference computes.
-        compared: how they differ.
+        values: the outputs of the model for each of them.
+        expected: the outputs of the reference.
+        compared: their differences.
     """
 
     pair: ModelPair

@@ -23,7 +23,7 @@ class ProgramComparison:
         program: the same, opened for the data on which they differ most.
         feeds: all data.
         feed: those on which they differ most.
-        sets: what the program computes of all data, by the outputs of the model.
+        sets: the results of the program for all data, by the outputs of the model.
         expected: the same of the data on which they differ most.
         arbiter: the backend that computes the expected results.
         again: a correct export of the program; None if there is none.

@@ -31,14 +31,14 @@ class SavedComparison:
     """A model, its inputs, and the saved results that it should reproduce.
 
     Attributes:
-        run: where the results are from.
+        run: the run that made the results.
         feeds: the data.
-        values: what the first backend computes of them.
+        values: the outputs of the first backend for them.
         arbiter: the backend that computes the expected results.
         fitted: the results by the names of the model.
-        compared: which tensors differ.
+        compared: the tensors that differ.
         dtypes: the types in which tensors before the outputs are computed.
-        errors: how far off these tensors are, by input set.
+        errors: the errors of these tensors, by input set.
     """
 
     run: SavedRun
@@ -118,7 +118,7 @@ def compare_saved(
     oracle = Oracle(
         f"{run.kind}, {run.name}", fitted.sets, [*_describe_left_out(run, fitted, len(feeds))]
     )
-    of_outputs = oracle.beside(case, values)
+    of_outputs = oracle.compare(case, values)
     dtypes: dict[str, Any] = {}
     deviations: dict[int, Mapping[str, Deviation]] = {}
 

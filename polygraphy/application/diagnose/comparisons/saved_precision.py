@@ -57,7 +57,7 @@ def tf32_tensors(
 
     Args:
         case: the model.
-        trace: what was saved.
+        trace: the saved trace.
         wrong: by tensor, what the backend computed, if it is not what was saved.
         compared: by tensor, its error.
     """

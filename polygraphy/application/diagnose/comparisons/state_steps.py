@@ -21,7 +21,7 @@ class ModelWithStates:
     """A model that runs over several steps.
 
     Attributes:
-        request: what is asked.
+        request: the request.
         loader: the steps.
         own: the model, as its first backend runs it.
         plan: its states as they are given or known of it, without those that only a reference
@@ -53,7 +53,7 @@ class StepComparison:
         at: the first that is wrong on equal states.
         different: its outputs that differ.
         data: its inputs, and those of some steps before.
-        facts: what is known so far.
+        facts: the facts known so far.
     """
 
     states: ModelWithStates

@@ -133,7 +133,7 @@ def is_accumulation(judge: Judge, errors: Sequence[StepError]) -> bool:
         for error in errors:
             for run in (own, exact, moved):
                 run.advance()
-            if not _add(moved, error.states):
+            if not _add_differences(moved, error.states):
                 return False
             for name, other_name in names.items():
                 value, expected = own.shown[name], exact.shown[other_name]
@@ -149,7 +149,7 @@ def is_accumulation(judge: Judge, errors: Sequence[StepError]) -> bool:
     return True
 
 
-def _add(run: Run, differences: Mapping[str, Any]) -> bool:
+def _add_differences(run: Run, differences: Mapping[str, Any]) -> bool:
     """Add differences to the states of a run; return False if their shapes differ."""
     for name, difference in differences.items():
         state = run.memory.states.get(name)

@@ -12,7 +12,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.integer_states import (
     integer_codes,
     integer_types,
-    moved_state,
+    move_state,
 )
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.diagnosis.pairing import pair_graphs
@@ -31,7 +31,7 @@ from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
 from polygraphy.domain.states.plan import StatePlan
 from polygraphy.domain.states.uses import CHUNK, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
-from polygraphy.domain.tensors.precision import coarsest, is_float, precision_of
+from polygraphy.domain.tensors.precision import coarsest_type, is_float, precision_of
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, move_weights, weight_precision
 
@@ -56,12 +56,12 @@ class Party:
     """One of two models that run the steps.
 
     Attributes:
-        name: who it is.
+        name: its name.
         party: the backend.
         model: its model.
         plan: the states of that.
         feeds: the inputs of each step, without states but for the first.
-        facts: what the outputs are.
+        facts: the facts about the outputs.
         first: another model that runs the first step; None for none.
         has_weights: whether variants of its model can be run.
     """
@@ -139,10 +139,10 @@ class Run:
 
     Attributes:
         who: the party.
-        compute: what computes a step.
+        compute: the function that computes a step.
         at: number of steps run.
-        feed: what the last one was fed with, states included.
-        values: what it computed, states whole.
+        feed: the inputs of the last step, states included.
+        values: the outputs of the last step, with whole states.
         shown: the same, of states the new slots.
     """
 
@@ -185,7 +185,7 @@ class Drift:
         self._runs: list[Run] | None = None
         self._seen: list[dict[str, float]] = []
 
-    def of(self, at: int, name: str) -> float:
+    def rms_of(self, at: int, name: str) -> float:
         """Return the RMS change of an output of a step due to rounding, including earlier steps; 0
         if that cannot be computed."""
         while len(self._seen) <= at:
@@ -214,8 +214,8 @@ class Drift:
         feed = self._who.feeds[exact.at - 1]
         return {
             name: max(
-                (rms(_read(feed, name, run.shown[name], hidden),
-                     _read(feed, name, value, hidden)) for run in moved),
+                (rms(_drop_hidden_positions(feed, name, run.shown[name], hidden),
+                     _drop_hidden_positions(feed, name, value, hidden)) for run in moved),
                 default=0.0,
             )
             for name, value in exact.shown.items()
@@ -235,7 +235,7 @@ class Drift:
             if value.size and (is_float(value) or name in self._codes):
                 moves = draw.uniform(-0.5, 0.5, value.shape)
                 code = self._codes.get(name)
-                run.memory.states[name] = moved_state(value, moves, self._states, code)
+                run.memory.states[name] = move_state(value, moves, self._states, code)
 
 
 def rms(value: Any, expected: Any) -> float:
@@ -248,7 +248,7 @@ def rms(value: Any, expected: Any) -> float:
     return float(np.sqrt(np.mean(np.square(off)))) if off.size else 0.0
 
 
-def _read(feed: StepFeed, name: str, value: Any, hidden: Any) -> Any:
+def _drop_hidden_positions(feed: StepFeed, name: str, value: Any, hidden: Any) -> Any:
     """Return an output without the positions that are never read."""
     if hidden is None or not is_float(value):
         return value
@@ -262,9 +262,9 @@ class Judge:
     Attributes:
         own: the party that is diagnosed.
         right: the correct one.
-        drift: what rounding does over the steps.
+        drift: the drift caused by rounding over the steps.
         dtype: the coarsest type that either computes in, stores weights or keeps states in.
-        coarse: what is coarser than float32 on either side, in words.
+        coarse: the side that is coarser than float32, in words.
     """
 
     own: Party
@@ -299,7 +299,7 @@ class Judge:
         codes = integer_codes(sides, moved)
         drift = Drift(moved, max([*epsilons, 2.0**-23]), epsilon, codes)
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
-        precision = coarsest(types)
+        precision = coarsest_type(types)
         coarse = [
             *(titles.rounded_weights(dtype) for dtype in weights),
             *map(titles.half_cache, dict.fromkeys(states)),
@@ -310,7 +310,7 @@ class Judge:
             candidate, reference, drift, "float32" if precision is None else precision.name, coarse
         )
 
-    def differing(
+    def find_deviations(
         self,
         at: int,
         run: Run,
@@ -329,9 +329,9 @@ class Judge:
             is_whole: whether states are compared with their old slots.
         """
         pairs = (run.values, reference_run.values) if is_whole else (run.shown, reference_run.shown)
-        return self.differing_values(at, (run.feed, reference_run.feed), pairs, names)
+        return self.find_value_deviations(at, (run.feed, reference_run.feed), pairs, names)
 
-    def differing_values(
+    def find_value_deviations(
         self,
         at: int,
         feeds: tuple[Feed, Feed],
@@ -344,8 +344,10 @@ class Judge:
         for name, other_name in names.items():
             if name not in values[0] or other_name not in values[1]:
                 continue
-            value = _read(self.own.feeds[at], name, values[0][name], hidden[0])
-            expected = _read(self.right.feeds[at], other_name, values[1][other_name], hidden[1])
+            value = _drop_hidden_positions(self.own.feeds[at], name, values[0][name], hidden[0])
+            expected = _drop_hidden_positions(
+                self.right.feeds[at], other_name, values[1][other_name], hidden[1]
+            )
             if name == self.own.plan.roles.judged and self.own.plan.is_decoder:
                 value, expected = same_positions(value, expected, self.own.plan.roles.axis)
             off = self.judge(at, name, other_name, value, expected)
@@ -369,7 +371,7 @@ class Judge:
             if not off.is_wrong or off.broken:
                 return off if off.is_wrong else None
             error, size = rms(value, expected), rms(expected, np.zeros_like(expected))
-            limit = min(_BESIDE * self.drift.of(at, other_name), _LARGEST * size)
+            limit = min(_BESIDE * self.drift.rms_of(at, other_name), _LARGEST * size)
             return None if error <= limit else off
         off = deviation(value, expected, 0.0, None)
         return off if off.is_wrong else None
@@ -382,7 +384,7 @@ class FirstWrong:
     Attributes:
         at: the step.
         output: the output.
-        off: how it differs.
+        off: the deviation.
         own: the run that is diagnosed, up to this step.
         right: the other.
     """
@@ -465,15 +467,15 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
     for at in range(len(judge.own.feeds)):
         candidate.advance()
         reference_run.advance()
-        wrong = judge.differing(at, candidate, reference_run, outputs)
+        wrong = judge.find_deviations(at, candidate, reference_run, outputs)
         if wrong:
             output, off = next(iter(wrong.items()))
             return SideBySide(
                 FirstWrong(at, output, off, candidate, reference_run), sorted(different)
             )
         different |= doubtful
-        comparable = {*_comparable(candidate, reference_run, states)}
-        changed = judge.differing(at, candidate, reference_run, states)
+        comparable = {*_comparable_outputs(candidate, reference_run, states)}
+        changed = judge.find_deviations(at, candidate, reference_run, states)
         doubtful = {name for name in comparable & {*changed} if changed[name].relative > _OTHER}
     shapes = (
         (candidate.values.get(name), reference_run.values.get(state))
@@ -496,7 +498,7 @@ def _shape(value: Any) -> Any:
     return getattr(value, "shape", None)
 
 
-def _comparable(candidate: Run, reference: Run, names: Mapping[str, str]) -> Iterator[str]:
+def _comparable_outputs(candidate: Run, reference: Run, names: Mapping[str, str]) -> Iterator[str]:
     """Yield the outputs that have the same shape on both sides."""
     for name, other_name in names.items():
         value, two = candidate.shown.get(name), reference.shown.get(other_name)
@@ -576,7 +578,7 @@ def feed_with_states(
         candidate: the party that is fed.
         reference: the other.
         at: the step.
-        own_feed: what the party was fed with on its own states; None if that is not known.
+        own_feed: the inputs of the party with its own states; None if unknown.
         right_feed: the same of the other.
         kept_names: inputs that keep their own states.
     """
@@ -589,7 +591,7 @@ def feed_with_states(
             continue
         partner = reference.partner(pair, candidate.plan)
         value = None if partner is None else right_feed.get(partner.input)
-        like = _like(candidate, pair, at, own_feed, value)
+        like = _match_state(candidate, pair, at, own_feed, value)
         fitted = None if value is None or like is None else fit_state(value, like, pair)
         if fitted is None:
             return None
@@ -597,7 +599,9 @@ def feed_with_states(
     return feed
 
 
-def _like(candidate: Party, pair: StatePair, at: int, own_feed: Feed | None, value: Any) -> Any:
+def _match_state(
+    candidate: Party, pair: StatePair, at: int, own_feed: Feed | None, value: Any
+) -> Any:
     """Return an array in the shape and type that a state has in a step."""
     if own_feed is not None and pair.input in own_feed:
         return own_feed[pair.input]

@@ -42,7 +42,7 @@ def against_float32_model(case: Case, request: Request, trial: Trial, dtype: str
     simulated = diagnose_cast(trial.result(), case.path, dtype)
     cast = HalfCast(case.model.proto, case.path, dtype, trial, simulated, request)
     if case.parties and (simulated.verdict == AGREE or request.versions is not None):
-        case = case.of(open_model(cast_model(case.model.proto, dtype)))
+        case = case.with_model(open_model(cast_model(case.model.proto, dtype)))
         case = evolve(case, feed=trial.feeds[0], path=cast_path(cast.path, dtype))
     answer = take_steps(STEPS, case, cast)
     assert isinstance(answer, Found)  # The last step always answers.

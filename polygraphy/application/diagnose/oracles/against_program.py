@@ -82,12 +82,12 @@ def against_program(case: Case, request: Request) -> StepOutcome:
             {names[name]: value for name, value in pairs if name in names} for pairs in computed
         ]
         oracle = Oracle(source.name, sets, left_out)
-        compared = oracle.beside(case, values)
+        compared = oracle.compare(case, values)
         case.record_comparison(oracle.name, oracle.left_out)
         notes.append(deviation_sentence(compared.differences, len(names), source.name))
     if not compared.differs:
         if len(case.parties) > 1:
-            return Skip("the model computes what the program does")
+            return Skip("the model matches the program")
         return Found(DiagnosisResult(AGREE, reason=_notes(case, opened[0], values)), case)
     return take_steps(STEPS, *_compare(case, request, opened, compared.number, sets))
 
@@ -131,11 +131,11 @@ def _explain_refusal(
 
     Args:
         case: the model.
-        request: what is asked.
+        request: the request.
         opened: the program, for each input set.
-        computed: what it returns.
-        number: which data the backend refuses first.
-        error: what it says.
+        computed: the return value.
+        number: the index of the first input set that the backend rejects.
+        error: its message.
     """
     assert request.program is not None
     own_outputs = case.model.outputs
@@ -178,8 +178,8 @@ def _pair_outputs(
 
     Args:
         case: the model.
-        outputs: what the program returns.
-        own_values: what the model computes.
+        outputs: the return values of the program.
+        own_values: the outputs of the model.
 
     Raises:
         UsageError: they have no output in common.

@@ -156,14 +156,16 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
 
             return explain_refusal(case, pair, feeds, expected[0], error)
         case.record_comparison(reference.name, reference.left_out)
-        compared = reference.beside(case, values)
+        compared = reference.compare(case, values)
         outputs = sum(name in expected[0] for name in case.model.outputs)
         note = deviation_sentence(compared.differences, outputs)
         rounded = None if narrow is None else _simulate_rounding(case, pair, feeds)
         loss_sentence = ""
         if rounded is not None:
             # Some backends compute in float32 what hardware would round.
-            loss_sentence = deviation_sentence(reference.beside(case, rounded).differences, outputs)
+            loss_sentence = deviation_sentence(
+                reference.compare(case, rounded).differences, outputs
+            )
             note = steps.with_rounding(party.name, note, str(narrow), loss_sentence)
         notes.append(note if outputs else "")
         notes += [steps.not_compared([reason]) for reason in reference.left_out]
@@ -174,7 +176,7 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
     is_single = len(case.parties) == 1  # Several are compared with each other.
     if not compared.differs:
         if not is_single:
-            return Skip("the models compute the same")
+            return Skip("the models give the same results")
         is_lost = bool(loss_sentence) and not rounding_explains(
             case, feeds, rounded or (), expected
         )
@@ -261,9 +263,10 @@ def _describe_rounding(
     Args:
         case: the model.
         pair: the model and its reference.
-        values: what the backend computes of the data.
+        values: the outputs of the backend for the data.
         expected: the expected outputs.
-        loss_sentence: how much larger their error is if every operator rounds, if that is too much.
+        loss_sentence: the sentence about the larger error if every operator rounds, if it is too
+            large.
     """
     reason: str = reasons.ROUNDED
     if loss_sentence:

@@ -113,8 +113,8 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
 def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
     """Return the comparison of the first backend with all others."""
     first, *other_outputs = [*outputs.values()] or [()]
-    comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in other_outputs]
-    return reduce(Compared.worse, comparisons) if comparisons else Compared()
+    comparisons = [Oracle(titles.EACH_OTHER, other).compare(case, first) for other in other_outputs]
+    return reduce(Compared.merge_worst, comparisons) if comparisons else Compared()
 
 
 def _describe(case: Case, request: Request, compared: Compared, count: int, has_nan: bool) -> str:

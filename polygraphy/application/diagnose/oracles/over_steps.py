@@ -224,7 +224,7 @@ def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:
     if any(deviation(value, again[name]).is_wrong for name, value in values.items()):
         unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
         return Found(unsteady, case)
-    return Skip("the program computes the same again")
+    return Skip("the program gives the same results twice")
 
 
 STEPS: Sequence[Step[ModelWithStates]] = (
@@ -347,7 +347,7 @@ def _first_on_equal_states(
             return reasons.states_differ_in_kind(step.index, step.start)
         data = [feed, *data][:_SETS]
         values = compute(feed)
-        differing_values = judge.differing_values(
+        differing_values = judge.find_value_deviations(
             at, (feed, run.feed), (_new_slots(candidate, feed, values, at), run.shown), names
         )
         if differing_values:
@@ -381,6 +381,6 @@ def _correcting_states(judge: Judge, wrong: FirstWrong, harmless: Sequence[str])
         if feed is None or pair.input in harmless:
             continue
         feeds, values = (feed, wrong.right.feed), (compute(feed), wrong.right.values)
-        if not judge.differing_values(wrong.at, feeds, values, names):
+        if not judge.find_value_deviations(wrong.at, feeds, values, names):
             correcting_states.append(pair.input)
     return correcting_states

@@ -70,14 +70,14 @@ class HalfPrecision:
         verdict: ``agree`` where it works, ``fault`` where nodes have to stay in float32,
             ``ill-conditioned`` where rounding the inputs alone changes the outputs as much, or
             ``inconclusive``.
-        before: how far the outputs are off with every node in half precision.
+        before: the error of the outputs with every node in half precision.
         after: the error with the nodes of `kept` in float32.
         kept: the fewest nodes that have to stay in float32.
         is_fewest: whether that was shown; where the search took too long, fewer may do.
         culprits: those of them that are at fault, and why.
-        losses: what each node loses alone.
+        losses: the loss of each node alone.
         checks: number of sets of nodes tried.
-        feeds: how many sets of input data there were.
+        feeds: the number of input sets.
         allowance: factor by which the tolerance was enlarged, because rounding alone explains
             that.
         adds_up: whether outputs are off because rounding adds up everywhere, so that no few nodes
@@ -118,9 +118,9 @@ def try_half_precision(
         dtype: ``fp16`` or ``bf16``.
         data_loader: source of the input data (default: generated, of both signs, from several
             seeds).
-        rtol: how far outputs may be off, as a fraction of each element (default: what rounding
+        rtol: the tolerance as a fraction of each element (default: what rounding
             explains, 16 times the spacing of the type: 0.0156 in fp16, 0.125 in bf16).
-        atol: how far they may be off absolutely (default: `rtol` times the root mean square of the
+        atol: the absolute tolerance (default: `rtol` times the root mean square of the
             output; times 1 where it is between -1 and 1 by nature). Where neither is given, and
             rounding everywhere in a deep model explains more, that is tolerated, too.
         report: called with each step.
@@ -193,8 +193,8 @@ class Tolerance:
 
     Attributes:
         dtype: the type in which they are computed.
-        facts: what the outputs are.
-        rtol: what is given instead of what rounding explains.
+        facts: the facts about the outputs.
+        rtol: the tolerance that replaces the rounding limit.
         atol: the same absolutely.
         share: factor by which the tolerance is enlarged.
     """
@@ -211,7 +211,7 @@ class Tolerance:
         return self.rtol is None and self.atol is None
 
     @property
-    def usual(self) -> float:
+    def usual_rtol(self) -> float:
         """Return the relative tolerance of an element."""
         precision = precision_of(self.dtype.name)
         return (
@@ -220,7 +220,7 @@ class Tolerance:
 
     def rounding(self, name: str, exact: Any) -> Rounding:
         """Return the tolerance of an output as a rounding limit."""
-        rtol, atol = self.usual, self.atol
+        rtol, atol = self.usual_rtol, self.atol
         if atol is not None:
             return Rounding(self.dtype.name, rtol, atol, "").scale(self.share)
         # Unlike where both sides are narrow, what the type makes zero is lost.
@@ -251,7 +251,7 @@ class Tolerance:
                 worst = evolve(difference, part=difference.part or name)
         return worst
 
-    def worst(
+    def worst_error(
         self, exact: Sequence[Mapping[str, Any]], made: Iterable[Mapping[str, Any]]
     ) -> Deviation:
         """Return the largest error of outputs over all input sets."""
@@ -269,7 +269,7 @@ class OpenedHalf:
 
     Attributes:
         model: the model, whose nodes can round.
-        tolerance: what is tolerated of its outputs.
+        tolerance: the tolerance of its outputs.
     """
 
     model: NarrowModel
@@ -303,7 +303,7 @@ def open_half(
         model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
         dtype: the type.
         nodes: the names of the nodes that compute in it (default: all that can).
-        tolerances: `rtol` and `atol` of the outputs (default: what rounding explains).
+        tolerances: `rtol` and `atol` of the outputs (default: the rounding limit).
 
     Raises:
         ModelError: the model cannot be cast.
@@ -378,10 +378,10 @@ class Trial:
 
     Args:
         model: says what each node loses, where every operator rounds.
-        tolerance: what is tolerated.
+        tolerance: the tolerance.
         feeds: the data.
         report: called with each step.
-        lowered: what is tried (default: the model where every operator rounds).
+        lowered: the model to try (default: the model where every operator rounds).
 
     Attributes:
         feeds: the data.
@@ -442,7 +442,7 @@ class Trial:
         self._tolerance = self._usual.scale(facts["allowance"])
         with self._attempt("counter-check") as attempt:
             feeds = (self._lowered.run(feed, kept_nodes) for feed in self.feeds)
-            after = self._tolerance.worst(self.exact, feeds)
+            after = self._tolerance.worst_error(self.exact, feeds)
             attempt.append(steps.counter_check(after))
         in_order = [name for name in self._model.passes if name in set(kept_nodes)]
         half_culprits = culprits_among(in_order, self._losses, self._model.users, self._limits)
@@ -473,7 +473,7 @@ class Trial:
         if not before.is_tolerable and not before.broken and self._is_ill_conditioned():
             return before, "ill-conditioned"
         if not before.is_tolerable and not self._has_own_tolerance():
-            rounding_excess = self._by_rounding().excess
+            rounding_excess = self._rounding_error().excess
             share = BESIDE * rounding_excess
             explains = not before.broken and before.excess <= share
             is_alike = not any(loss.cancels(self._limits) for loss in self._losses)
@@ -535,7 +535,7 @@ class Trial:
         """Return whether one of these nodes amplifies rounding."""
         return any(loss.amplifies(self._limits) for loss in self._losses if loss.name in names)
 
-    def _by_rounding(self) -> Deviation:
+    def _rounding_error(self) -> Deviation:
         """Return the output error due to rounding alone, on the worst input set."""
         index = self._order[0]
         return self._tolerance.error(self.exact[index], self._model.run_rounded(self.feeds[index]))

@@ -94,8 +94,8 @@ def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResul
     """Return the diagnosis of a float32 model tried in half precision.
 
     Args:
-        found: what half precision does.
-        path: where the model is, for command lines.
+        found: the effect of half precision.
+        path: the path of the model, for command lines.
         dtype: ``fp16`` or ``bf16``.
     """
     curves = [loss_by_node(found, dtype)] if found.losses else []
@@ -119,11 +119,11 @@ def half_culprits(
     """Yield the nodes at fault in half precision.
 
     Args:
-        half: what half precision does.
-        remedy: what helps.
-        proof: what shows that.
-        party: who computes in half precision.
-        names: what nodes are called where they have other names than those found.
+        half: the effect of half precision.
+        remedy: the remedy.
+        proof: the proof.
+        party: the party that computes in half precision.
+        names: the names of nodes that have other names than those found.
         is_cast: whether it is cast by a command, which says what stays in float32 with them.
     """
     for culprit in half.culprits:
@@ -160,9 +160,9 @@ def diagnose_precision_loss(
     Args:
         case: the model that computes in half precision.
         reference: the same in float32.
-        pairing: what belongs together in them.
+        pairing: the pairs of corresponding tensors in them.
         feed: data of the reference.
-        path: where the reference is, for command lines.
+        path: the path of the reference, for command lines.
     """
     narrow = str(pairing.model.narrow)
     dtype = HALF[narrow]
@@ -202,7 +202,7 @@ def find_cast(
         case: a model in half precision that is refused.
         reference: the same in float32.
         feeds: data of the reference.
-        path: where the reference is.
+        path: the path of the reference.
         dtype: ``fp16`` or ``bf16``.
     """
     with case.attempt(titles.CAST_REFERENCE) as notes:
@@ -311,7 +311,7 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
                 each.relative
                 for run in runs[1:]
                 for values, expected in zip(run, runs[0])
-                for each in case.differing(values, expected).values()
+                for each in case.find_deviations(values, expected).values()
             ),
             default=0.0,
         )
@@ -378,7 +378,7 @@ def diagnose_saved_outputs(
         case: the case of the unmodified model.
         half: the same in float32, and one input set.
         saved: the saved results, which are correct.
-        values: what the first party makes of the data.
+        values: the outputs of the first party for the data.
         third: the backend that computes the expected results.
     """
     name = type_name(half.dtype)
@@ -433,7 +433,7 @@ def _are_tolerable(
         for result in outputs
     ]
     return all(
-        allowed.worst(expected, result).is_tolerable
+        allowed.worst_error(expected, result).is_tolerable
         for result in wide
         for expected in (exact, wide[0])
     )

@@ -174,7 +174,7 @@ class Quantized:
         )
         op = next((node.operator for node in case.model.nodes if node.label == kept_nodes[0]), "")
         remedy = Remedy(None, True, note)
-        nodes = kept_nodes if output is None else [*self._before(output), *kept_nodes]
+        nodes = kept_nodes if output is None else [*self._node_before(output), *kept_nodes]
         culprit = Culprit(nodes, None, MODEL, "quantization", None, facts, remedy, op)
         return Found(DiagnosisResult(FAULT, [culprit]), case)
 
@@ -187,7 +187,7 @@ class Quantized:
         ]
         return names[0] if len(names) == len(kept_names) == 1 else None
 
-    def _before(self, output: str) -> list[str]:
+    def _node_before(self, output: str) -> list[str]:
         """Return the node that quantizes an output."""
         reads = {
             name
@@ -238,7 +238,7 @@ class Quantized:
 
     def _rank_nodes(self, feed: Feed) -> dict[str, float]:
         """Return, by node, the loss from quantizing its inputs."""
-        values = trace_tensors(self._case.of(self._reference), self._party, feed).held
+        values = trace_tensors(self._case.with_model(self._reference), self._party, feed).held
         weights = {weight.name: weight for weight in self._graph.all_weights}
 
         def reference_value(name: str) -> Any:
@@ -297,5 +297,5 @@ class Quantized:
 
     def _largest_difference(self, values: Values, other_values: Values) -> float:
         """Return the largest relative difference of outputs."""
-        differing = self._case.differing(values, other_values)
+        differing = self._case.find_deviations(values, other_values)
         return max((deviation.relative for deviation in differing.values()), default=0.0)

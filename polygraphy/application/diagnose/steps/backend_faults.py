@@ -129,7 +129,7 @@ def _conclude(
 
     Args:
         case: the model, the backends and the data to diagnose.
-        runs: what the backends compute.
+        runs: the outputs of the backends.
         trace: the tensors of the party that is correct.
         culprits: nodes that a backend computes wrongly.
         mistaken: nodes that the arbiter computes wrongly.

@@ -30,7 +30,7 @@ from polygraphy.domain.diagnosis.twins import (
     TwinDifferences,
     compare_twins,
     computing_nodes,
-    example_dependent,
+    example_constants,
     is_statistic,
 )
 from polygraphy.domain.diagnosis.words import evidence, program_evidence, remedies, steps, titles
@@ -95,7 +95,7 @@ class _File:
         if branch := self._find_other_branch(differences):
             return Found(DiagnosisResult(FAULT, branch), self._case)
         if differences.matched < _ALIKE:
-            return Skip("the file has hardly any node of the export")
+            return Skip("the file shares hardly any nodes with the export")
         if differences.has_other_nodes and (culprit := self._find_weights(differences)):
             return Found(DiagnosisResult(FAULT, [culprit]), self._case)
         if differences.has_other_nodes and not self._again.is_same_release:
@@ -105,13 +105,13 @@ class _File:
         apart = self._find_example_changes(spots, differences.has_other_nodes)
         if differences.has_other_nodes and (apart.has_other_nodes or self._is_chosen(differences)):
             return Skip("the example decides which nodes exist")
-        frozen_spots = example_dependent(spots, apart)
+        frozen_spots = example_constants(spots, apart)
         culprits = []
         if frozen_spots:
             culprits.append(self._frozen_culprit(frozen_spots, apart))
         remaining_spots = [spot for spot in differences.spots if spot not in frozen_spots]
         if remaining_spots or differences.has_other_nodes:
-            culprits.append(self._file(evolve(differences, spots=remaining_spots)))
+            culprits.append(self._file_culprit(evolve(differences, spots=remaining_spots)))
         return Found(DiagnosisResult(FAULT, culprits), self._case)
 
     def _find_training(self) -> Culprit | None:
@@ -145,10 +145,10 @@ class _File:
         except REFUSALS:
             return None
         expected = {name: self._expected[name] for name in values if name in self._expected}
-        if not expected or self._case.differing(values, expected):
+        if not expected or self._case.find_deviations(values, expected):
             return None
         weights = [spot for spot in spots if spot.name in arrays]
-        culprit = self._file(TwinDifferences(weights, weights=differences.weights))
+        culprit = self._file_culprit(TwinDifferences(weights, weights=differences.weights))
         return evolve(culprit, facts=[*culprit.facts, evidence.weights_restored()])
 
     def _is_parameter(self, spot: Spot) -> bool:
@@ -181,7 +181,7 @@ class _File:
                     continue
                 # Keys are positions in the correct export, so it comes second.
                 apart = compare_twins(example_model.graph, self._twin)
-                if example_dependent(spots, apart) or (has_other_nodes and apart.has_other_nodes):
+                if example_constants(spots, apart) or (has_other_nodes and apart.has_other_nodes):
                     notes.append(steps.example_changes(len(apart.spots), apart.has_other_nodes))
                     return apart
             notes.append(steps.EXAMPLE_CHANGES_NOTHING)
@@ -209,7 +209,9 @@ class _File:
                 culprits = [self._branch_culprit(differences, twin_differences, decision)]
                 if weights:
                     culprits.append(
-                        self._file(TwinDifferences(weights, weights=twin_differences.weights))
+                        self._file_culprit(
+                            TwinDifferences(weights, weights=twin_differences.weights)
+                        )
                     )
                 return culprits
             notes.append(steps.NO_BRANCH_EXPLAINS)
@@ -222,7 +224,7 @@ class _File:
         statement; those for other examples come first.
 
         Args:
-            decided: what the statements of the program decide for the data.
+            decided: the decisions of the program's statements for the data.
         """
         sizes = self._again.exporter.sizes
         tried = 0
@@ -363,7 +365,7 @@ class _File:
             culprit, nodes=[*(node.label for node in holders), *culprit.nodes], op="Constant"
         )
 
-    def _file(self, differences: TwinDifferences) -> Culprit:
+    def _file_culprit(self, differences: TwinDifferences) -> Culprit:
         """Return the culprit that states that the file is not an export of the program."""
         spots, exported = differences.spots, program_evidence.match_after_new_export(
             self._again.words
@@ -482,7 +484,7 @@ class _File:
     def _counterparts(self) -> dict[str, str]:
         """Return, by tensor of the correct export, the operation that computes it."""
         if self._pairs is None:
-            apart = self._case.of(self._again.model)
+            apart = self._case.with_model(self._again.model)
             values = map(self._expected.get, self._case.model.outputs)
             expected = dict(zip(self._again.model.outputs, values))
             export = feed_export(self._again.model, self._feed)
@@ -570,7 +572,7 @@ def interpolate_examples(feed: Feed, other_values: Feed, share: float) -> Feed |
     Args:
         feed: the example for a share of 0.
         other_values: the example for a share of 1.
-        share: how far the result is from the first.
+        share: the distance of the result from the first, as a share.
     """
     result: dict[str, Any] = {}
     for name, array in feed.items():

@@ -127,7 +127,7 @@ def diagnose_invalid_model(
 
     Args:
         case: the model, the backends and the data to diagnose.
-        error: how the backends refuse it.
+        error: the error with which the backends reject it.
         feeds: the data on which a repaired model has to work.
     """
     if isinstance(error, UnavailableError) or (not case.feed and case.model.inputs):
@@ -238,8 +238,8 @@ def _describe(
 
     Args:
         case: the model, the backends and the data to diagnose.
-        broken: what does.
-        facts: what was seen of it.
+        broken: the failing part.
+        facts: the observed facts.
         find_remedy: returns the remedy for a model that is invalid.
     """
     node = case.model.nodes[broken.node.index]
@@ -278,7 +278,8 @@ def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:
             for party in case.parties:
                 compute = CarefulParty(party).load(model)
                 if any(
-                    case.differing(compute(f), expected) for f, expected in zip(feeds, expected)
+                    case.find_deviations(compute(f), expected)
+                    for f, expected in zip(feeds, expected)
                 ):
                     break
             else:
@@ -297,7 +298,7 @@ def _find_broken(
     Args:
         case: the model, the backends and the data to diagnose.
         chosen: the nodes; None for all.
-        values: what the nodes read (default: it is computed).
+        values: the inputs of the nodes (default: they are computed).
     """
     proto, nodes = case.model.proto, case.model.nodes
     stated = {violation.index: violation for violation in find_violations(proto, {}, chosen)}

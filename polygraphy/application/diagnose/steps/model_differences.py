@@ -128,7 +128,9 @@ def _measure_layers(case: Case, comparison: ModelComparison) -> None:
     pair, feed, party = comparison.pair, comparison.feed, comparison.pair.party
     with case.attempt(titles.LAYER_BY_LAYER) as notes:
         try:
-            values = trace_tensors(case.of(pair.reference), party, pair.feed_reference(feed)).values
+            values = trace_tensors(
+                case.with_model(pair.reference), party, pair.feed_reference(feed)
+            ).values
             twins = {**{name: name for name in case.model.outputs}, **pair.pairing.tensors}
             computed = {name for node in case.model.nodes for name in node.makes}
             paired = {name: twin for name, twin in twins.items() if name in computed}

@@ -33,8 +33,8 @@ def explain_refusal(
         case: the model.
         pair: the model and its reference.
         feeds: the data.
-        expected: what the reference computes of the first of them.
-        error: how the backend refuses the model.
+        expected: the outputs of the reference for the first of them.
+        error: the error with which the backend rejects the model.
     """
     feed = feeds[0]
     case = evolve(case, feed=feed, expected=expected)

@@ -32,13 +32,13 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
         again = case.load(party)(case.feed)
         differing = {
             name: difference
-            for name, difference in case.differing(again, first).items()
+            for name, difference in case.find_deviations(again, first).items()
             if not _is_rounding(case, name, (again[name], first[name]))
         }
         if not differing:
             continue
         name = next(iter(differing))
-        makers = _random(nodes) or _first_unsteady(case, party)
+        makers = _random_nodes(nodes) or _first_unsteady(case, party)
         makers = makers or [case.model.graph.producers.get(name, len(nodes) - 1)]
         culprit = Culprit(
             [nodes[i].label for i in makers],
@@ -81,7 +81,7 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
     return []
 
 
-def _random(nodes: Sequence[Node]) -> list[int]:
+def _random_nodes(nodes: Sequence[Node]) -> list[int]:
     """Return the positions of nodes that generate random numbers."""
     return [
         index

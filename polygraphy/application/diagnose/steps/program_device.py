@@ -26,7 +26,7 @@ def explain_by_device(case: Case, comparison: ProgramComparison) -> StepOutcome:
     """Return "agree" if the model computes what its program computes on the CPU, and the program
     differs from that on its device by its precision alone.
     """
-    host = _on_host(comparison.given)
+    host = _program_on_host(comparison.given)
     if host is None:
         return _RUNS_ON_CPU
     names = [*case.model.outputs]
@@ -36,10 +36,10 @@ def explain_by_device(case: Case, comparison: ProgramComparison) -> StepOutcome:
             values = list(map(case.load(case.parties[0]), comparison.feeds))
     except REFUSALS:
         return Skip("the program does not run on the CPU")
-    if Oracle(host.name, computed).beside(case, values).differs:
+    if Oracle(host.name, computed).compare(case, values).differs:
         return _DIFFERS
-    on_device = Oracle(host.name, computed).beside(case, comparison.sets)
-    return _agree(case, host.name, on_device.most)
+    on_device = Oracle(host.name, computed).compare(case, comparison.sets)
+    return _report_agreement(case, host.name, on_device.most)
 
 
 def explain_steps_by_device(case: Case, comparison: StepComparison) -> StepOutcome:
@@ -47,7 +47,7 @@ def explain_steps_by_device(case: Case, comparison: StepComparison) -> StepOutco
     program differs from that on its device by its precision alone.
     """
     judge, program = comparison.judge, comparison.states.request.program
-    host = None if program is None else _on_host(program)
+    host = None if program is None else _program_on_host(program)
     if host is None:
         return _RUNS_ON_CPU
     try:
@@ -60,14 +60,14 @@ def explain_steps_by_device(case: Case, comparison: StepComparison) -> StepOutco
         return Skip("the program does not run on the CPU")
     if beside.first is not None or beside.unread or beside.states or not errors:
         return _DIFFERS
-    return _agree(case, host.name, max(error.relative for error in errors))
+    return _report_agreement(case, host.name, max(error.relative for error in errors))
 
 
 _RUNS_ON_CPU = Skip("the program runs on the CPU, or there is none")
 _DIFFERS = Skip("the model also differs from the program on the CPU")
 
 
-def _on_host(program: SourceProgram) -> SourceProgram | None:
+def _program_on_host(program: SourceProgram) -> SourceProgram | None:
     """Return the program on the CPU; None if it runs there, or cannot be moved."""
     try:
         host: SourceProgram | None = getattr(program, "on_host", lambda: None)()
@@ -76,7 +76,7 @@ def _on_host(program: SourceProgram) -> SourceProgram | None:
     return host
 
 
-def _agree(case: Case, program: str, relative: float) -> StepOutcome:
+def _report_agreement(case: Case, program: str, relative: float) -> StepOutcome:
     """Return "agree" if the difference of two devices is small."""
     if relative > _SMALL:
         return Skip("the program gives different results on its device")

@@ -77,7 +77,7 @@ _SHAPING = frozenset(
 def explain_by_program_outputs(case: Case, comparison: ProgramComparison) -> StepOutcome:
     """Return the outcome of comparing outputs only, for a program that shows no operations."""
     if comparison.program.nodes:
-        return Skip("the program shows its operations")
+        return Skip("the operations of the program are known")
     run = SavedRun(
         comparison.source, [{**values} for values in comparison.sets], kind=titles.PROGRAM
     )
@@ -372,8 +372,8 @@ class _ProgramTensors:
 
         Args:
             done: the operations of the program.
-            nodes: what they became.
-            values: what these make, and what they should.
+            nodes: the corresponding nodes of the model.
+            values: the computed and the expected outputs of these nodes.
             side: the model.
         """
         value, expected = values

@@ -41,7 +41,7 @@ def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcom
     features = {**values, **comparison.feed}.get(node.inputs[0])
     ties = [] if features is None else find_ties(node, features)
     if not rows <= {row for tie in ties for row in tie.rows}:
-        return Skip("some rows are on no threshold")
+        return Skip("some rows do not lie on a threshold")
     with case.attempt(titles.THRESHOLDS) as notes:
         explained, runs = _explained_rows(case, comparison, node, ties, rows)
         notes.append(steps.rows_explained(len(explained), len(rows), runs))
@@ -76,7 +76,7 @@ def _explained_rows(
     part = Part(case.model.proto, comparison.feed)
     output = next(filter(None, node.outputs))
     open_rows, runs = rows, 0
-    for moved in _sets(ties):
+    for moved in _sets_of_ties(ties):
         if not open_rows or runs == _RUNS:
             break
         runs += 1
@@ -89,7 +89,7 @@ def _explained_rows(
     return rows - open_rows, runs
 
 
-def _sets(ties: list[Tie]) -> Iterator[Collection[Tie]]:
+def _sets_of_ties(ties: list[Tie]) -> Iterator[Collection[Tie]]:
     """Yield sets of ties: all, each, all but each, pairs."""
     yield ties
     if len(ties) > 1:

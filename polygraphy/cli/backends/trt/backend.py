@@ -61,9 +61,9 @@ def _inspection() -> Inspection:
 
 def _choose(values: Values, kind: str) -> Chosen:
     """Return how a program uses TensorRT: with a saved engine, or with one that it builds."""
-    from polygraphy.cli.backends.trt.context import build_of, load_engine_model, running_of
+    from polygraphy.cli.backends.trt.context import build_of, load_engine_model, runner_call_of
 
-    runs = running_of(values)
+    runs = runner_call_of(values)
     if kind == _ENGINE:
         loaded = load_engine_model(values)
         return Chosen(runner=lambda model: runs.of(loaded.load_call(model.path)))
@@ -127,9 +127,9 @@ def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) ->
 
 def _choose_saved(values: Values, kind: str) -> Chosen:
     """Return how a program uses a saved engine."""
-    from polygraphy.cli.backends.trt.context import load_engine_model, running_of
+    from polygraphy.cli.backends.trt.context import load_engine_model, runner_call_of
 
-    runs, loaded = running_of(values), load_engine_model(values)
+    runs, loaded = runner_call_of(values), load_engine_model(values)
     return Chosen(runner=lambda model: runs.of(loaded.load_call(literal(model.text))))
 
 

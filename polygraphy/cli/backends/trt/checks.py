@@ -28,7 +28,7 @@ from polygraphy.cli.backends.trt.precision_options import (
 )
 from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
-from polygraphy.cli.declare.errors import warn_idle
+from polygraphy.cli.declare.errors import warn_of_idle_flags
 from polygraphy.cli.declare.option import (
     Options,
     Values,
@@ -75,7 +75,7 @@ def warn_about_groups(
         builds: whether an engine is built.
         loads: whether an engine is run.
         saves: whether the command has options about saving and running engines at all.
-        because: why nothing is built.
+        because: the reason why nothing is built.
     """
     groups: list[type[Options]] = [] if builds else [*BUILD_GROUPS]
     if saves and not builds:
@@ -84,13 +84,15 @@ def warn_about_groups(
         groups.append(TrtPluginOptions)
     if saves and not loads:
         groups += LOAD_GROUPS
-    warn_idle(non_default_flags(values, groups, besides=["--fp32"]), f", because {because}")
+    warn_of_idle_flags(
+        non_default_flags(values, groups, besides=["--fp32"]), f", because {because}"
+    )
 
 
 def warn_about_unused(values: Values) -> None:
     """Log warnings about build options that others override, or that need others."""
     for reason, flags in _flags_without_effect(values):
-        warn_idle(flags, reason)
+        warn_of_idle_flags(flags, reason)
 
 
 def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:

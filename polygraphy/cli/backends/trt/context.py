@@ -40,7 +40,7 @@ def build_of(values: Values, *, is_script: bool, builder: str = "EngineFromNetwo
     Args:
         values: the options of all groups about builds.
         is_script: whether the model is a script that makes the network.
-        builder: what builds it.
+        builder: the builder.
 
     Raises:
         CommandLineError: options do not fit together.
@@ -173,7 +173,7 @@ def network_of(
         values: the options of all groups about networks.
         is_script: whether the model is a script that makes the network.
         is_empty: whether there is no model.
-        config: how an engine of it is configured; None for no engine.
+        config: the configuration of an engine built from it; None for no engine.
 
     Raises:
         CommandLineError: options do not fit together.
@@ -205,7 +205,7 @@ def network_of(
         source=(
             Call("InvokeFromScript", kwargs={"name": _network_function(values)})
             if is_script
-            else call_of("CreateNetwork", values) if is_empty else _parsing(values)
+            else call_of("CreateNetwork", values) if is_empty else _parse_call(values)
         ),
         plugins=plugins_of(values),
         steps=[step for step in steps if step.kwargs or step.name == _DECOMPOSABLE],
@@ -245,7 +245,7 @@ def _network_function(values: Values) -> str:
     return symbol or named or "load_network"
 
 
-def _parsing(values: Values) -> Call:
+def _parse_call(values: Values) -> Call:
     """Return the call that parses an ONNX model."""
     parser, plan = values[TrtParserOptions], values[TrtPlanOptions]
     flags = list(parser.onnx_flags)
@@ -274,7 +274,7 @@ def _parser_config(values: Values) -> Call:
     )
 
 
-def running_of(values: Values) -> Call:
+def runner_call_of(values: Values) -> Call:
     """Return the call of the runner, without its engine."""
     options = values[TrtRunnerOptions]
     budget = options.weight_streaming_budget

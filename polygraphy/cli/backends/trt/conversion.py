@@ -9,7 +9,7 @@ from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.declare.errors import inform, warn_idle
+from polygraphy.cli.declare.errors import inform, warn_of_idle_flags
 from polygraphy.cli.declare.option import Values, non_default_flags
 from polygraphy.cli.shared.data import data_step
 from polygraphy.codegen.source import Call, Source, Step
@@ -61,7 +61,7 @@ def _warn(values: Values, target: str) -> None:
         warn_about_groups(values, builds=False, loads=False, saves=False, because=because)
     of_engines = _OF_ENGINES if target != _ENGINE else ()
     flags = non_default_flags(values, [*of_engines, *(CONFIG_GROUPS if target == _PICTURE else ())])
-    warn_idle(flags, ", because no engine is built")
+    warn_of_idle_flags(flags, ", because no engine is built")
     if target == _ENGINE and values[TrtPoolOptions].pooled_outputs:
         inform(
             "--pooled-outputs: has no effect on the engine; runners always keep one growing"

@@ -9,7 +9,7 @@ from polygraphy.cli.backends.trt.checks import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions, TrtTypingOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn, warn_of_idle_flags
 from polygraphy.cli.declare.option import Options, Values, non_default_flags
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.codegen.source import Source
@@ -57,7 +57,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
 def _warn_about(values: Values, groups: Iterable[type[Options]], because: str) -> None:
     """Warn of options of some groups that have no effect, with the reason."""
     unused = non_default_flags(values, groups, besides=[_NAME_OF_FUNCTION])
-    warn_idle(unused, f", because {because}")
+    warn_of_idle_flags(unused, f", because {because}")
 
 
 def _warn_without_script(values: Values, paths: Sequence[str]) -> None:

@@ -100,7 +100,7 @@ class TrtNetwork:
         Args:
             model: see `of`.
             is_path: see `of`.
-            suffix: what names get that stand beside those of another network.
+            suffix: the suffix of names that appear next to those of another network.
         """
         call = self.of(model, is_path=is_path)
         if not self.steps:
@@ -148,8 +148,8 @@ class TrtModel:
 
     Attributes:
         is_engine: whether the model is an engine already, so that nothing is built.
-        network: where the network comes from.
-        config: how the engine is built.
+        network: the source of the network.
+        config: the build configuration.
         build: builds it, and lacks network and configuration.
         save: path for the engine.
         load: loads a saved engine, and lacks its path.

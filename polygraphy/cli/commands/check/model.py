@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from polygraphy.cli.backends.built_in import RunnerModel, backends_by_name, check_model_type
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Texts
 from polygraphy.cli.declare.option import (
     Options,
@@ -148,7 +148,7 @@ class CheckCompatibilityCommand(Command):
                 " --onnxrt."
             )
         unused = [] if is_tensorflow else non_default_flags(values, [TfLoadOptions])
-        warn_idle(unused, ", because the model is not a TensorFlow model")
+        warn_of_idle_flags(unused, ", because the model is not a TensorFlow model")
         loader = _data(values, ModelOptions)
         onnx = OnnxModel()
         if is_tensorflow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
-from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
+from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Integer, Integers, Kind, Number, Text, Texts
 from polygraphy.cli.declare.option import (
     Options,
@@ -242,7 +242,7 @@ def check_of(values: Values, *, implied: Sequence[str] = (), asks: bool = True) 
     if implied:
         command = call_of("CheckCommand", values, Words(implied))
         return Call("AskUser", kwargs={"otherwise": command}) if asks else command
-    warn_idle(non_default_flags(values, [CheckOptions]), " without --check")
+    warn_of_idle_flags(non_default_flags(values, [CheckOptions]), " without --check")
     return Call("AskUser")
 
 
@@ -258,7 +258,7 @@ def iterations_of(
 
     Args:
         values: the options.
-        check: what decides.
+        check: the call that decides.
         group: the options about iterations that the command has.
         numbered: files of which a copy is kept after each.
         results: files that are written when the search is over, None for those that are not.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.data import ReferenceOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn_of_idle_flags
 from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.compare import (
     FunctionOptions,
@@ -36,7 +36,7 @@ class InspectDiffCommand(Command):
         files = values[ReferenceOptions]
         if _are_models(files):
             unused = non_default_flags(values, _COMPARISON)
-            warn_idle(unused, ", because models have no tolerance")
+            warn_of_idle_flags(unused, ", because models have no tolerance")
             return Program(
                 "check.py.j2",
                 f"Compare {quote_word(files.candidate)} with the model"

@@ -14,7 +14,7 @@ from polygraphy.cli.commands.inspect.model_options import (
     PageOptions,
     details_to_show,
 )
-from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn_of_idle_flags
 from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.model import ModelOptions, TfLoadOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
@@ -44,7 +44,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
     unused = non_default_flags(
         values, [ModelDetailOptions], besides=("--show", "--mode", "--show-weights")
     )
-    warn_idle(unused, ", because a page is created instead of text")
+    warn_of_idle_flags(unused, ", because a page is created instead of text")
     weights = "weights" in details_to_show(values[ModelDetailOptions]) or None
     if serves:
         return call_of("draw_model", values, paths[0], weights=weights, **decided)

@@ -35,7 +35,7 @@ from polygraphy.cli.commands.run.run_backends import (
     backends_of,
 )
 from polygraphy.cli.commands.run.run_plugins import render_checked, with_flags
-from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn_of_idle_flags
 from polygraphy.cli.declare.option import (
     Option,
     Options,
@@ -100,10 +100,10 @@ class Run:
 
     Attributes:
         before: statements before the list of runners.
-        name: what that list is called.
+        name: the name of that list.
         runners: its contents.
         after: statements after it.
-        call: what runs them.
+        call: the call that runs them.
         is_lazy: whether that runs nothing until its results are asked for.
         is_split: whether the results are taken apart by runner.
     """
@@ -122,7 +122,7 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
 
     Args:
         values: the options.
-        backends: what runs it.
+        backends: the backends that run it.
         data: the call that creates the data loader.
         also_unmarked: whether runners of which tensors are marked are joined by ones of the model
             as it is.
@@ -134,14 +134,14 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
     name = Source("model" if backends.shares_onnx else "load_model")
     before, model = _load_steps(backends.onnx, name, is_shared=backends.shares_onnx)
     before += data_step(data, calibrates=True) if needs_data else []
-    for used_runner in backends.distinct:
+    for used_runner in backends.distinct_runners:
         before += used_runner.steps(used_runner.chosen, model)
     plain_model = model
     if unmarked:
         plain = backends.onnx.without("modify_outputs", "save_onnx")
         loads, plain_model = _load_steps(plain, Source("load_unmarked"))
         before += loads
-    for used_runner in backends.distinct:
+    for used_runner in backends.distinct_runners:
         if (as_it_is := unmarked.get(id(used_runner.chosen))) is not None:
             before += used_runner.steps(as_it_is, plain_model)
     runners: list[Expression] = []
@@ -219,7 +219,7 @@ def _runners_of_first_model(
         backends.onnx, name, is_shared=backends.shares_onnx, path=literal(path)
     )
     names: dict[str, str] = {f"{DATA_PROFILES}": f"{_LOADER}.profiles(first_model=True)"}
-    for used_runner in backends.distinct:
+    for used_runner in backends.distinct_runners:
         steps = used_runner.steps(used_runner.chosen, model)
         if any(step.name == "save_engine" for step in steps):
             raise CommandLineError(
@@ -373,7 +373,7 @@ def run_by_layers(
 
     Args:
         values: the options.
-        backends: what runs it.
+        backends: the backends that run it.
         parts: the runners, each as it runs a part.
         data: the call that creates the data loader.
     """
@@ -578,7 +578,9 @@ class RunCommand(Command):
         """Return the program that runs and compares the model."""
         _check_combinations(values)
         for because, groups, besides in _groups_without_effect(values, self.backends):
-            warn_idle(non_default_flags(values, groups, besides=besides), f", because {because}")
+            warn_of_idle_flags(
+                non_default_flags(values, groups, besides=besides), f", because {because}"
+            )
         backends = backends_of(values, self.backends, self.plugins)
         compares = compares_runs(values)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)

@@ -24,7 +24,7 @@ from polygraphy.cli.commands.named import (
     select_runners,
 )
 from polygraphy.cli.commands.run.run_plugins import check_types
-from polygraphy.cli.declare.errors import warn_idle
+from polygraphy.cli.declare.errors import warn_of_idle_flags
 from polygraphy.cli.declare.option import (
     NAMED_RUNNER,
     Options,
@@ -81,10 +81,10 @@ class UsedRunner:
 
     Attributes:
         backend: the name of its backend.
-        text: what its flag names, if anything.
+        text: the text after its flag, if any.
         name: the name that the user chose for it, if any.
-        suffix: how the names of its statements end, so that they are its own.
-        chosen: how the program uses its backend; the same for all without a name.
+        suffix: the suffix that makes the names of its statements unique.
+        chosen: the way the program uses its backend; the same for all without a name.
     """
 
     backend: str
@@ -121,7 +121,7 @@ class Backends:
 
     Attributes:
         runners: the runners, in order.
-        onnx: how the ONNX model comes to be, for those that take one.
+        onnx: the call that makes the ONNX model, for backends that take one.
         accepting: the names of the backends that do.
     """
 
@@ -130,7 +130,7 @@ class Backends:
     accepting: Collection[str]
 
     @property
-    def distinct(self) -> list[UsedRunner]:
+    def distinct_runners(self) -> list[UsedRunner]:
         """Return the runners without repetitions."""
         return list({id(runner.chosen): runner for runner in reversed(self.runners)}.values())[::-1]
 
@@ -187,7 +187,7 @@ def backends_of(
             chosen[runner.backend].warn(runner.own, {runner.backend}, kind)
     if not is_tensorflow:
         unused = non_default_flags(values, [TfLoadOptions, TfOnnxOptions])
-        warn_idle(unused, ", because the model is not a TensorFlow model")
+        warn_of_idle_flags(unused, ", because the model is not a TensorFlow model")
     used = _use_runners(runners, chosen, plugins, kind)
     onnx = onnx_of(
         values,

@@ -26,7 +26,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     TrialShapeOptions,
     VerifyOptions,
 )
-from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn_of_idle_flags
 from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions, cast_of, inference_of
@@ -100,7 +100,7 @@ class SurgeonSanitizeCommand(Command):
         if not needs_data:
             unused = non_default_flags(values, [DataOptions, TrialShapeOptions])
             see = "see --verify and --force-fallback-shape-inference"
-            warn_idle(unused, f", because the model is not run: {see}")
+            warn_of_idle_flags(unused, f", because the model is not run: {see}")
         tidying, shapes = values[SanitizeOptions], values[SanitizeShapeOptions]
         infers = not shapes.no_shape_inference and not runs
         # Folding infers what it needs itself, and leaves a smaller model to infer the shapes of.

@@ -13,7 +13,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     TrialShapeOptions,
     VerifyOptions,
 )
-from polygraphy.cli.declare.errors import inform, warn_idle
+from polygraphy.cli.declare.errors import inform, warn_of_idle_flags
 from polygraphy.cli.declare.option import Values, call_of, non_default_flags
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_loader_argument, data_of
 from polygraphy.cli.shared.onnx import tolerance_of, warn_about_saving
@@ -37,9 +37,9 @@ def edit_of(
 
     Args:
         values: the options.
-        summary: what the program does, where ``{}`` stands for the model's name.
-        ending: what the output is called after the model's name, unless it has a name.
-        steps: what is done to the model: calls that lack it.
+        summary: the summary of the program, in which ``{}`` stands for the model's name.
+        ending: the ending of the output's name after the model's name, unless it has a name.
+        steps: the operations on the model: calls that lack it.
         verifies: whether outputs are compared.
         data: the data with which the model is run.
 
@@ -105,5 +105,5 @@ def trial_of(values: Values) -> tuple[bool, Call]:
         shapes = values[TrialShapeOptions].model_input_shapes
         return True, data_of(values[DataOptions], shapes)
     unused = non_default_flags(values, [DataOptions, TrialShapeOptions])
-    warn_idle(unused, ", because the model is not run: see --verify")
+    warn_of_idle_flags(unused, ", because the model is not run: see --verify")
     return False, USUAL

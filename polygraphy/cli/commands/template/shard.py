@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Choice, Integer, Integers
 from polygraphy.cli.declare.option import (
     Options,
@@ -216,7 +216,7 @@ class MultiDeviceShardCommand(Command):
         if (source.hint is None) != source.one_shot:
             raise CommandLineError("missing shard hints: set --hint PATH or --one-shot.")
         unused = [] if source.one_shot else non_default_flags(values, [ShardHintOptions])
-        warn_idle(unused, ", because --hint already defines the split")
+        warn_of_idle_flags(unused, ", because --hint already defines the split")
         if save.output is None:
             raise CommandLineError("missing --output: add -o PATH.")
         path = values[EditedModelOptions].model_file or ""
@@ -243,7 +243,7 @@ def _hints_call(values: Values) -> Call:
         given_names = [
             name for name in non_default_flags(values, [ShardHintOptions]) if name in flags
         ]
-        warn_idle(given_names, " without --cp-type fused")
+        warn_of_idle_flags(given_names, " without --cp-type fused")
     if options.parallelism == "TP" and (options.nb_rank or 1) < 2:
         raise CommandLineError(
             "--parallelism TP splits weights over several devices. Set their number with"

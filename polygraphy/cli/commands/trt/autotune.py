@@ -23,7 +23,7 @@ from polygraphy.cli.commands.plugin.patterns import (
     plugin_folder,
 )
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
-from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text
 from polygraphy.cli.declare.option import (
     Options,
@@ -238,4 +238,4 @@ def _warn_about_unused(values: Values) -> None:
         given_names = non_default_flags(values, [PluginChoiceOptions])
         unused["--load-config-yaml provides the matches"] = given_names
     for reason, flags in unused.items():
-        warn_idle(flags, f", because {reason}")
+        warn_of_idle_flags(flags, f", because {reason}")

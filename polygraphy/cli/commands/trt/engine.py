@@ -26,7 +26,7 @@ from polygraphy.cli.commands.debug.context import (
     iterations_of,
     stop_condition,
 )
-from polygraphy.cli.declare.errors import CommandLineError, inform, warn, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn, warn_of_idle_flags
 from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName
 from polygraphy.cli.declare.option import (
     Options,
@@ -134,7 +134,7 @@ def render_onnx_precision(values: Values) -> Program:
     if path is None:
         raise CommandLineError("missing model: add its path.")
     if kind_of_model(values) != "onnx":
-        raise CommandLineError(f"--onnxrt needs an ONNX model, unlike {path}.")
+        raise CommandLineError(f"--onnxrt requires an ONNX model, and {path} is not one.")
     _warn_about_unused(values)
     values = _with_model_artifact(values)
     golden, data = values[GoldenOptions], values[DataOptions]
@@ -240,7 +240,7 @@ def _warn_about_unused(values: Values) -> None:
         unused.remove("--mode")
     if values[GoldenOptions].golden_outputs is None and not values[CheckOptions].check:
         unused += non_default_flags(values, [CheckOptions, EngineIterationOptions])
-    warn_idle(unused, " with --onnxrt")
+    warn_of_idle_flags(unused, " with --onnxrt")
     if values[CheckOptions].check and values[GoldenOptions].golden_outputs is not None:
         raise CommandLineError(
             "--golden-outputs replaces the check command and cannot be combined with --check."
@@ -283,7 +283,7 @@ class _EngineCommand(Command):
             check_words: the check command that does where none is given.
             asks: whether it only does where no user can be asked.
             results: files that the check writes.
-            network: what the program calls the network before anything is changed in it, if it has
+            network: the name of the unchanged network in the program, if it has
                 a name for that.
         """
         model = _model(values)

@@ -11,7 +11,7 @@ from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.template.onnx import TemplateCommand, TemplateOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn_of_idle_flags
 from polygraphy.cli.declare.option import Values, non_default_flags, non_default_flags_for_calls
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
@@ -70,7 +70,7 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
             *non_default_flags(values, [ModelOptions], besides=["MODEL", "--model-type"]),
             *non_default_flags_for_calls(values, ["CreateConfig"]),
         ]
-        warn_idle(given_names, ", because the configuration decides it")
+        warn_of_idle_flags(given_names, ", because the configuration decides it")
         onnx = onnx_of(values) if parses else OnnxModel()
         network = network_of(values, is_script=is_script, is_empty=model is None)
         path = None if model is None else split_symbol(model)[0]
@@ -108,7 +108,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         used = ["--fp32", *non_default_flags_for_calls(values, CONFIG_CALLS)]
         unused = non_default_flags(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)
-        warn_idle(unused, ", because it belongs to the network or the build")
+        warn_of_idle_flags(unused, ", because it belongs to the network or the build")
         config = config_of(values)
         path = None if model is None or is_script else split_symbol(model)[0]
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)

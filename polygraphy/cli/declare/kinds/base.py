@@ -20,9 +20,9 @@ class Kind:
     """The form of an option's value.
 
     Attributes:
-        nargs: how many words it takes, as argparse counts: None for one, ``?``, ``+``, ``*``, or 0
-            for a flag.
-        metavar: what the words are called in the help.
+        nargs: the number of words it takes, in the notation of argparse: None for one, ``?``,
+            ``+``, ``*``, or 0 for a flag.
+        metavar: the name of the words in the help.
         choices: the words that are allowed, where that is a short list.
         adds_up: whether a second use of the flag adds words, instead of replacing those before.
     """

@@ -583,7 +583,7 @@ class Pair:
 
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
         """Return a function that loads a block and returns its kernel, for one thread."""
-        whole_kernel = self.whole()
+        whole_kernel = self.whole_kernel()
         if whole_kernel is not None:
             return lambda start, stop: whole_kernel
         kernel = self.kernel(scratch)
@@ -595,7 +595,7 @@ class Pair:
 
         return load
 
-    def whole(self) -> Kernel | None:
+    def whole_kernel(self) -> Kernel | None:
         """Return the kernel with all differences, absolute and relative, if the arrays are small
         and not empty; else None."""
         if self._kept is None and self.form is not None:
@@ -608,14 +608,14 @@ class Pair:
             self._kept = kernel
         return self._kept
 
-    def small(self) -> Kernel | None:
-        """Return the kernel of `whole` if the arrays are real; else None."""
+    def small_kernel(self) -> Kernel | None:
+        """Return the kernel of `whole_kernel` if the arrays are real; else None."""
         is_real = self.value.kind in _REAL and self.reference.kind in _REAL
-        return self.whole() if is_real else None
+        return self.whole_kernel() if is_real else None
 
     def differences_at(self, position: int) -> tuple[float, float]:
         """Return the absolute and the relative difference of the elements at a C-order position."""
-        kernel = self.whole()
+        kernel = self.whole_kernel()
         if kernel is not None:
             return kernel.absolute.item(position), kernel.relative().item(position)
         with np.errstate(all="ignore"):

@@ -186,7 +186,7 @@ def survey(
 
     Without a limit no mismatches are looked for, and `rows` is empty.
     """
-    whole_survey = pair.whole()
+    whole_survey = pair.whole_kernel()
     if (
         whole_survey is not None and limit is None
     ):  # Preparing a pass would take longer than it does.

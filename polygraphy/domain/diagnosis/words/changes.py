@@ -21,8 +21,8 @@ def swapped_inputs(op: str) -> str:
 
 @fact
 def thresholds_beyond_features(values: Sequence[float]) -> str:
-    """Return the fact that thresholds of trees are on the other side of features."""
-    return f"thresholds {_shorten(list(values))} are on the other side of features"
+    """Return the fact that thresholds of trees are on the other side of the features."""
+    return f"thresholds {_shorten(list(values))} are on the other side of the features"
 
 
 @fact

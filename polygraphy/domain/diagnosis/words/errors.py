@@ -13,7 +13,7 @@ _OTHER_PROGRAM = "Pass the program from which the model was exported."
 
 def no_data() -> UsageError:
     """Return the error that there are no input data."""
-    return UsageError("There are no input data: the data loader is empty.")
+    return UsageError("There is no input data: the data loader is empty.")
 
 
 def no_backend() -> UsageError:

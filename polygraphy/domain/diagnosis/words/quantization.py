@@ -338,7 +338,7 @@ def keep_in_float(
 
     Args:
         nodes: the nodes.
-        line: what to give to the quantizer.
+        line: the line for the quantizer's settings.
         is_known: whether it is known which quantizer made the model.
         is_unnamed: whether a node has no name, so that no line can exclude it.
         again: the metric after the model was quantized again with that line; None if it was not.

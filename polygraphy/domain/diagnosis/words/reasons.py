@@ -271,7 +271,7 @@ def no_part_refused(messages: str) -> str:
 def invalid_data(message: str) -> str:
     """Return the sentence that generated data break the specification."""
     return (
-        f"The generated data break the ONNX specification: {message} Pass real data"
+        f"The generated data breaks the ONNX specification: {message} Pass real data"
         " (--load-inputs, --input-shapes)."
     )
 

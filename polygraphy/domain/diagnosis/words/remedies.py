@@ -41,7 +41,7 @@ KEEP_THRESHOLDS = constant(
 )
 USE_REAL_DATA = constant(
     "use_real_data",
-    "The input data were generated. Check whether real data give the same result (--load-inputs).",
+    "The input data was generated. Check whether real data gives the same result (--load-inputs).",
 )
 RENAME_NODES = constant("rename_nodes", "Give each node a unique name, or no name.")
 PASS_REFERENCE = constant(

@@ -9,10 +9,10 @@ from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.tensors.naming import count_text, in_percent, input_sets_text, list_some
 
 EXAMPLE_CHANGES_NOTHING = constant(
-    "example_changes_nothing", "The example decides none of the differences."
+    "example_changes_nothing", "The example input determines none of the differences."
 )
 NO_BRANCH_EXPLAINS = constant(
-    "no_branch_explains", "No other branch of the program gives the nodes of the file."
+    "no_branch_explains", "No other branch of the program produces the nodes of the file."
 )
 NO_DIFFERENCE = constant("no_difference", "No tensor differs.")
 NOT_EXPLAINED = constant("not_explained", "No difference between the models explains the outputs.")
@@ -35,7 +35,9 @@ NO_DIVERGENCE = constant("no_divergence", "Equal tensors do not show where the m
 MATCHES = constant("matches", "Matches.")
 MATCHES_FLOAT32 = constant("matches_float32", "Matches float32.")
 NO_NODES = constant("no_nodes", "None.")
-NO_BACKEND_THERE = constant("no_backend_there", "The environments do not have this backend.")
+NO_BACKEND_THERE = constant(
+    "no_backend_there", "This backend is not installed in the environments."
+)
 NO_REWRITE = constant("no_rewrite", "No single rewrite is responsible.")
 CANNOT_CHANGE_VERSION = constant(
     "cannot_change_version", "This backend cannot run in other environments."
@@ -315,13 +317,13 @@ def twin_fails(exporter: str, error: object) -> str:
 def example_changes(constants: int, has_other_nodes: bool) -> str:
     """Return the sentence with the number of constants that the example input decides."""
     addition = " and which nodes exist" if has_other_nodes else ""
-    return f"It decides {count_text(constants, 'constant')}{addition}."
+    return f"It determines {count_text(constants, 'constant')}{addition}."
 
 
 @statement
 def same_nodes(condition: str) -> str:
     """Return the sentence that another decision of Python gives the nodes of the file."""
-    return f"It gives the nodes of the file{f': {condition}' if condition else ''}."
+    return f"It produces the nodes of the file{f': {condition}' if condition else ''}."
 
 
 @statement

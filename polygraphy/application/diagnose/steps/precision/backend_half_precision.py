@@ -44,7 +44,7 @@ def _explain_half_model(case: Case, runs: BackendRuns, half: HalfModel) -> StepO
     """
     request = runs.request
     if is_wrong_in_float32(case, half, request.arbiter):
-        wide = with_data_loader(case.of(open_model(half.wide)), half.feeds)
+        wide = with_data_loader(case.with_model(open_model(half.wide)), half.feeds)
         feeds = choose_feeds_for_parties(wide, half.feeds)
         half_model = runs.diagnose(wide, evolve(request, data_loader=half.feeds, feeds=feeds))
         return Found(half_model.result, case)

@@ -28,10 +28,10 @@ class HalfCast:
 
     Attributes:
         model: the model, an ``onnx.ModelProto``.
-        path: where it is.
+        path: its location.
         dtype: ``fp16`` or ``bf16``.
         trial: the model with rounding at every operator, on all data.
-        simulated: what that finds.
+        simulated: the simulated result.
         request: asks about the cast model in one backend.
     """
 
@@ -64,7 +64,7 @@ def explain_by_backends(case: Case, cast: HalfCast) -> StepOutcome:
         if apart.verdict in (FAULT, ILL_CONDITIONED):
             return Found(_prepend_cast_command(apart, case.path, cast), case)
         return Found(evolve(cast.simulated, verdict=INCONCLUSIVE, reason=why.reason), case)
-    return Skip("all backends compute what rounding explains")
+    return Skip("rounding explains the outputs of all backends")
 
 
 def report_working_cast(case: Case, cast: HalfCast) -> StepOutcome:
@@ -89,7 +89,7 @@ def _compare_backend(case: Case, cast: HalfCast, party: SuspectedParty) -> _Fail
     trial = cast.trial
     with case.attempt(f"{cast.dtype}, {party.name}") as notes:
         try:
-            off = trial.tolerance.worst(trial.exact, map(case.load(party), trial.feeds))
+            off = trial.tolerance.worst_error(trial.exact, map(case.load(party), trial.feeds))
             notes.append(steps.error_of_all(off))
         except UnavailableError:
             raise

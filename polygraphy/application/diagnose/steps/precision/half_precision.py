@@ -82,7 +82,7 @@ def _is_cast_correct(case: Case, comparison: ModelComparison, dtype: str) -> boo
         except PolygraphyException as error:
             notes.append(steps.cannot_run(error))
             return False
-        compared = Oracle(titles.REFERENCE, [comparison.goal], []).beside(case, [values])
+        compared = Oracle(titles.REFERENCE, [comparison.goal], []).compare(case, [values])
         outputs = len(comparison.goal)
         notes.append(deviation_sentence(compared.differences, outputs))
     return compared.most <= OBSERVED * comparison.compared.most
@@ -137,7 +137,7 @@ def _diagnose_widened(
     """Return the differences of two models that were converted to float32."""
     pair = comparison.pair
     with case.attempt(titles.IN_FLOAT32) as notes:
-        wide_case = evolve(case.of(wide), parties=[pair.party])
+        wide_case = evolve(case.with_model(wide), parties=[pair.party])
         wide_pair = pair_models(wide_case, reference, pair.path, pair.arbiter, pair.diagnose)
         feeds = [{name: widen_array(array) for name, array in comparison.feed.items()}]
         try:

@@ -68,7 +68,7 @@ def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering
     for hops in range(_MOST_HOPS + 1) if half.verdict == FAULT else ():
         neighbors = _add_neighbors(case.model.graph, half.kept, opened.built.passes, hops)
         values = (opened.built.run(feed, neighbors) for feed in lowered.feeds)
-        after = lowered.tolerance.worst(lowered.exact, values)
+        after = lowered.tolerance.worst_error(lowered.exact, values)
         if after.is_tolerable:
             return evolve(half, before=lowered.worst, after=after, kept=neighbors)
     return opened.half.result(lowered.feeds, lowered=opened.built)

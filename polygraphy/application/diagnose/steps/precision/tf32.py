@@ -78,7 +78,7 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
     """Return the result of comparing a backend in TF32 with itself in float32, on the same data."""
     lowered = party.compute_precision
     assert lowered is not None
-    judge_party = case.of(case.model, lowered)
+    judge_party = case.with_model(case.model, lowered)
     if judge_party.facts.lowered is None:
         return Found(
             DiagnosisResult(AGREE), case
@@ -90,7 +90,7 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
         expected = [compute(feed) for feed in feeds]
         compute = party.load(case.model.given)
         values = [compute(feed) for feed in feeds]
-        worst, at = _worst(judge_party, values, expected)
+        worst, at = _worst_deviation(judge_party, values, expected)
         if worst is None:
             notes.append(steps.MATCHES_FLOAT32)
             return Found(DiagnosisResult(AGREE), case)
@@ -107,13 +107,13 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
     return Found(_tf32_result(judge_party, party, wide, why, _command(case, wide)), case)
 
 
-def _worst(
+def _worst_deviation(
     case: Case, values: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> tuple[Deviation | None, int]:
     """Return the largest deviation from float32, and the number of its input set."""
     worst: tuple[Deviation | None, int] = None, 0
     for at, (own_values, expected_values) in enumerate(zip(values, expected)):
-        for measured in case.differing(own_values, expected_values).values():
+        for measured in case.find_deviations(own_values, expected_values).values():
             if worst[0] is None or measured.excess > worst[0].excess:
                 worst = measured, at
     return worst

@@ -27,7 +27,7 @@ def measure_again(
 
     Args:
         case: the quantized model.
-        request: what is quantized again: with all nodes, and then without some.
+        request: the model to quantize again: with all nodes, and then without some.
         measure: returns the metric of a model in the backend.
         before: the metric of the quantized model.
     """

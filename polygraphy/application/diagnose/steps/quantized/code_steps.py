@@ -79,7 +79,7 @@ def explain_by_saturated_products(case: Case, runs: BackendRuns) -> StepOutcome:
             values = exact.load(case.model.proto)(feed)
         except REFUSALS:
             continue
-        if not case.differing(values, sets[number]):
+        if not case.find_deviations(values, sets[number]):
             continue  # Products are exact, as on every CPU with VNNI.
         others = [Outputs([one[number]]) for at, one in runs.outputs.items() if at != index]
         before, after = (
@@ -221,14 +221,14 @@ class CodeSearch:
     def compare(self, party: SuspectedParty) -> list[StepDifference]:
         """Return the tensors for which a backend computes different codes from equal codes."""
         values = party.load(self._split)(self._split_feed)
-        self.has_float_differences |= bool(self._case.differing(values, self._values))
+        self.has_float_differences |= bool(self._case.find_deviations(values, self._values))
         return step_differences(self._codes.tensors, self._given, values)
 
     def is_exact(self, party: SuspectedParty, outputs: Values) -> bool:
         """Return whether marking the codes leaves the outputs of a backend unchanged."""
         is_first = party is self._first
         marked = self._values if is_first else party.load(self._codes.with_codes())(self._feed)
-        return not self._case.differing(marked, outputs)
+        return not self._case.find_deviations(marked, outputs)
 
     def culprit(
         self, party: SuspectedParty, step_difference: StepDifference, runs: BackendRuns

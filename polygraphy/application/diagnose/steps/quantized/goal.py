@@ -22,7 +22,7 @@ from polygraphy.application.diagnose.steps.quantized.repair import (
     find_repair,
     wrong_parameters,
 )
-from polygraphy.application.diagnose.steps.quantized.runs import GoalRuns, reduced
+from polygraphy.application.diagnose.steps.quantized.runs import GoalRuns, reduce_metric
 from polygraphy.application.diagnose.steps.quantized.switches import Switches, expect_powers
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -106,7 +106,7 @@ class _GoalSearch:
     Args:
         case: the quantized model.
         comparison: the model and its reference.
-        goal: what it has to reach.
+        goal: the goal of the model.
     """
 
     def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
@@ -148,7 +148,7 @@ class _GoalSearch:
             judge = self._judge(plain)
         except BackendError:
             judge = inf  # Without rewrites, it refuses the model.
-        if judge <= max(goal.within, reduced(before)) and self._is_closer(
+        if judge <= max(goal.within, reduce_metric(before)) and self._is_closer(
             plain, self._comparison.values
         ):
             # A rewrite may rely on parameters that fit together: they may be why.
@@ -183,7 +183,7 @@ class _GoalSearch:
         pair = self._comparison.pair
         with self._case.attempt(titles.WITHOUT_QUANTIZATION) as notes:
             notes.append(words.differs_without_quantization(exact))
-        plain = self._case.of(open_model(model.float_at_sites(range(len(model.sites)))))
+        plain = self._case.with_model(open_model(model.float_at_sites(range(len(model.sites)))))
         besides = pair_models(plain, pair.reference, pair.path, pair.arbiter, pair.diagnose)
         return pair.diagnose(plain, besides, self._feeds)
 
@@ -233,7 +233,7 @@ class _GoalSearch:
         if not kept_names:
             result = DiagnosisResult(FAULT, culprits, reason=notes)
             return Found(self._save_model(result, model), case)
-        off = rules.off(kept_names)
+        off = rules.float_sites(kept_names)
         lost_losses = {number: losses[number].loss for number in off if number in losses}
         for number in sorted(lost_losses, key=lambda index: -lost_losses[index])[:2]:
             site = model.sites[number]
@@ -318,7 +318,7 @@ class _GoalSearch:
             return Skip("products are exact, as on every CPU with VNNI")
         after = self._judge(values)
         is_closer = self._is_closer(values, inexact)
-        if after > max(self._goal.within, reduced(before)) or not is_closer:
+        if after > max(self._goal.within, reduce_metric(before)) or not is_closer:
             return Skip("exact products are as inaccurate")
         weights = {site.name for site in model.sites if site.kind == "weight"}
         products = {site.name for site in model.sites if site.kind == "operator"}
@@ -472,7 +472,7 @@ class _GoalSearch:
             ).result()
             after = search.value
             if search.kept:
-                off = tuple(rules.off(search.kept))
+                off = tuple(rules.float_sites(search.kept))
                 if off not in checked:
                     checked[off] = self._judge(self._run(model.float_at_sites(off)))
                 after = checked[off]

@@ -11,7 +11,7 @@ from math import inf
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.steps.quantized.runs import HELPS, GoalRuns, reduced
+from polygraphy.application.diagnose.steps.quantized.runs import HELPS, GoalRuns, reduce_metric
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
@@ -96,14 +96,18 @@ def find_repair(
         for numbers, by_metric in product((suspects, certain), (True, False)):
             share = _CERTAIN if numbers == certain else HELPS
             first = before if by_metric else whole_loss
-            limit = max(reduced(first, share), target) if by_metric else reduced(first, share)
+            limit = (
+                max(reduce_metric(first, share), target)
+                if by_metric
+                else reduce_metric(first, share)
+            )
             every = remaining_loss(numbers) if numbers else inf
             if every <= limit:
                 suspects = list(numbers)
                 break
         else:
             # Some of them may be as the quantizer wants them, and worse with other values.
-            by_metric, limit = True, max(reduced(before), target)
+            by_metric, limit = True, max(reduce_metric(before), target)
             single = {
                 number: remaining_loss([number])
                 for number in suspects
@@ -117,7 +121,7 @@ def find_repair(
         if every > limit:
             notes.append(words.repair_does_not_help(count, together))
             return None
-        floor = min(target, reduced(before)) if by_metric else 0.0
+        floor = min(target, reduce_metric(before)) if by_metric else 0.0
         enough = min(max(_ALMOST * every, floor), limit)
         chosen, size = list(suspects), 1
         while size < len(suspects) and _can_try(runs, tried):  # The worst ones may be enough.

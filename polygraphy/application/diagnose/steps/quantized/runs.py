@@ -27,7 +27,7 @@ class GoalRuns:
     Args:
         case: the quantized model.
         comparison: the model and its reference.
-        goal: what it has to reach.
+        goal: the goal of the model.
 
     Attributes:
         goal: see there.
@@ -103,7 +103,7 @@ class GoalRuns:
         self._limit = max(self._limit, spent + share * self.allowed)
 
 
-def reduced(value: float, share: float = HELPS) -> float:
+def reduce_metric(value: float, share: float = HELPS) -> float:
     """Return what counts as much better; a metric in dB may be negative."""
     return share * value if value > 0 else value - (1 - share) * abs(value)
 

@@ -100,8 +100,8 @@ def expect_powers(
     Args:
         switches: the model with switches.
         model: the model.
-        rules: which nodes ask for a site.
-        losses: what each site loses of its own tensor.
+        rules: the rules that say which nodes require a site.
+        losses: the loss of each site in its own tensor.
         judge: returns the loss of outputs.
         limit: the runs on all inputs for this, or the seconds.
         is_in_seconds: whether the limit is in seconds.
@@ -148,7 +148,7 @@ def _groups(rules: Rules) -> list[list[int]]:
     order = {node.name: number for number, node in enumerate(rules.nodes)}
     groups: dict[tuple[str, ...], list[int]] = {}
     for number in range(len(rules.sites)):
-        askers = tuple(rules.askers(number)) or (f"//{number}",)
+        askers = tuple(rules.nodes_that_require(number)) or (f"//{number}",)
         groups.setdefault(askers, []).append(number)
     ranked = sorted(groups, key=lambda askers: order.get(askers[0], len(order)))
     return [groups[askers] for askers in ranked]

@@ -34,7 +34,7 @@ def explain_failing_step(
     Args:
         case: the model.
         candidate: the model, as the backend runs it.
-        error: what the backend says.
+        error: the message of the backend.
         reference: the party that may run all steps; None if there is none.
 
     Raises:
@@ -46,7 +46,7 @@ def explain_failing_step(
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     culprit = _diagnose_fixed_length(case, candidate.plan, error)
     if culprit is None and reference is not None:
-        culprit = _failing_alone(case, reference, error)
+        culprit = _culprit_of_failing_step(case, reference, error)
     if culprit is None:
         raise error
     return Found(DiagnosisResult(FAULT, [culprit]), case)
@@ -64,7 +64,7 @@ def _guessed_input(plan: StatePlan) -> str:
     return ""
 
 
-def _failing_alone(case: Case, reference: Party, error: BackendError) -> Culprit | None:
+def _culprit_of_failing_step(case: Case, reference: Party, error: BackendError) -> Culprit | None:
     """Return the fault of a model that fails in a step that the other party can run."""
     if str(error.backend or "") == reference.name:
         return None

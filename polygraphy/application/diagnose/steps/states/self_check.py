@@ -30,12 +30,12 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.graph import Node
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import (
-    at_once,
     first_part,
+    join_steps,
+    join_steps_without_start,
     last_part,
     pad_feeds,
     padding_length,
-    shorter_text,
     slots_in_use,
 )
 from polygraphy.domain.states.pairs import StatePair
@@ -95,9 +95,9 @@ class Disagreement:
     Attributes:
         at: the step.
         output: the judged output.
-        off: how it differs.
+        off: the deviation.
         state: the first state that differs, and the step after which it does; None for none.
-        feeds: what the step before and the step itself were fed with.
+        feeds: the inputs of the step before and of the step itself.
     """
 
     at: int
@@ -173,8 +173,10 @@ def _supports_padding(case: Case, padded: Party) -> bool:
     plan, last, judged = padded.plan, len(padded.feeds) - 1, padded.plan.roles.judged or ""
     compute, judge = padded.load(), Judge.between(case, padded, padded)
     try:
-        whole_value = compute(at_once(plan, padded.feeds, last))[judged]
-        text = compute(shorter_text(plan, padded.feeds, last, padding_length(padded.feeds)))[judged]
+        whole_value = compute(join_steps(plan, padded.feeds, last))[judged]
+        text = compute(
+            join_steps_without_start(plan, padded.feeds, last, padding_length(padded.feeds))
+        )[judged]
     except REFUSALS:
         return False
     part = last_part(text, whole_value)
@@ -216,7 +218,7 @@ def _first_disagreement(
         first = run.values[judged] if at == 0 else first
         if at not in checked:
             continue
-        feed = at_once(plan, party.feeds, at)
+        feed = join_steps(plan, party.feeds, at)
         try:
             whole_values = compute(feed)
         except REFUSALS:
@@ -235,7 +237,7 @@ def _first_disagreement(
         if state is None:
             state = _first_state(judge, run, whole_values, at)
         names = {judged: judged}
-        off = judge.differing_values(at, (run.feed, feed), (run.values, {judged: part}), names)
+        off = judge.find_value_deviations(at, (run.feed, feed), (run.values, {judged: part}), names)
         if off:
             return Disagreement(at, judged, off[judged], state, (fed[0], fed[-1]))
     return None
@@ -255,7 +257,7 @@ def _first_state(judge: Judge, run: Run, whole_values: Values, at: int) -> tuple
         if own_values[pair.output].shape != other_values[pair.output].shape:
             continue
         feeds = run.feed, run.feed
-        if judge.differing_values(
+        if judge.find_value_deviations(
             at, feeds, (own_values, other_values), {pair.output: pair.output}
         ):
             return pair.output, at
@@ -302,9 +304,9 @@ def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Place
     plan, at = party.plan, disagreement.at
     try:
         compute = party.load_marked(tracer)
-        whole_values = compute(at_once(plan, party.feeds, at))
+        whole_values = compute(join_steps(plan, party.feeds, at))
         stepwise, before = compute(disagreement.feeds[1]), compute(disagreement.feeds[0])
-        shorter = compute(at_once(plan, party.feeds, at - 1))
+        shorter = compute(join_steps(plan, party.feeds, at - 1))
     except REFUSALS:
         return None
     finally:
@@ -314,11 +316,11 @@ def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Place
     if plan.is_decoder and at > 1:
         # Later positions must not change earlier ones.
         start = first_part(shorter[judged], whole_values[judged])
-        if start is not None and search.differs(start, shorter[judged]):
-            place = search.first(whole_values, shorter, first_part)
+        if start is not None and search.find_deviation(start, shorter[judged]):
+            place = search.first_difference(whole_values, shorter, first_part)
             if place is not None:
                 return place
-    place = search.first(whole_values, stepwise, last_part)
+    place = search.first_difference(whole_values, stepwise, last_part)
     if place is None:
         return None
     return (
@@ -338,9 +340,9 @@ class _Search:
         self.states = {pair.input: pair for pair in plan.pairs}
         coarse = [plan.inputs[name].dtype for name in self.states]
         self.dtype = next((name for name in coarse if name in ("float16", "bfloat16")), None)
-        self.fresh = self._fresh()
+        self.fresh = self._fresh_tensors()
 
-    def _fresh(self) -> set[str]:
+    def _fresh_tensors(self) -> set[str]:
         """Return the tensors that depend on inputs other than states."""
         fresh = {name for name in self.plan.inputs if name not in self.states}
         for node in self.nodes:
@@ -348,7 +350,7 @@ class _Search:
                 fresh.update(node.makes)
         return fresh
 
-    def differs(self, value: Any, expected: Any) -> Deviation | None:
+    def find_deviation(self, value: Any, expected: Any) -> Deviation | None:
         """Return the deviation of two values; None if rounding explains it."""
         if not is_float(value):
             off = deviation(value, expected)
@@ -357,7 +359,9 @@ class _Search:
         off = deviation(value, expected, 0.0, rounding)
         return off if off.excess > _MORE or off.broken else None
 
-    def first(self, whole_values: Values, other_values: Values, part: Any) -> _Place | None:
+    def first_difference(
+        self, whole_values: Values, other_values: Values, part: Any
+    ) -> _Place | None:
         """Return the first place where a trace differs from the same positions of another."""
         for node in self.nodes:
             for name in node.makes:
@@ -382,7 +386,7 @@ class _Search:
         if value is None or longer is None or not hasattr(value, "ndim"):
             return None
         expected = part(value, longer)
-        return None if expected is None else self.differs(value, expected)
+        return None if expected is None else self.find_deviation(value, expected)
 
     def _find_deciding_node(
         self, node: Node, whole_values: Values, other_values: Values, part: Any
@@ -426,7 +430,7 @@ class _Search:
 
         Args:
             place: the node, which reads a state.
-            feed: what the step was fed with.
+            feed: the inputs of the step.
             before: all tensors of the step before.
             stepwise: all tensors of the step.
             whole_values: all tensors with all inputs at once.
@@ -513,11 +517,11 @@ class _Search:
         """Return whether only this state differs from the previous contents of a tensor."""
         value, longer = feed[pair.input], whole_values[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
-        if expected is None or self.differs(value, expected) is None:
+        if expected is None or self.find_deviation(value, expected) is None:
             return False
         states = [feed[name] for name in self.states if name != pair.input]
         return not any(
-            value.shape == expected.shape and self.differs(value, expected) is None
+            value.shape == expected.shape and self.find_deviation(value, expected) is None
             for value in states
         )
 
