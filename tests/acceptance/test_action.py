@@ -82,7 +82,7 @@ def run_in_a_fork(_, words):
         sys.stderr.flush()
         os._exit(code)
 
-script["Comparing"]._polygraphy = run_in_a_fork
+script["ModelComparison"]._run_polygraphy = run_in_a_fork
 sys.exit(script["main"]())
 """
 """Runs the step with forks for the commands that it starts."""
@@ -171,7 +171,7 @@ def test_the_action_hands_every_input_to_the_step() -> None:
         *action["inputs"]
     }
     script = SCRIPT.read_text(encoding="utf-8")
-    assert all(f'setting("{name.upper()}"' in script for name in action["inputs"])
+    assert all(f'words_of_input("{name.upper()}"' in script for name in action["inputs"])
     # Text of a pull request is never part of what a shell reads.
     assert not any("${{" in each["run"] for each in action["runs"]["steps"])
 
@@ -270,14 +270,14 @@ def test_the_base_runs_with_the_first_backend_and_its_options(
     monkeypatch.setenv("POLYGRAPHY_ACTION_BACKENDS", backends)
     script = runpy.run_path(str(SCRIPT))
     ran: list[list[str]] = []
-    script["Comparing"]._polygraphy = lambda _, words: ran.append(words) or 1
+    script["ModelComparison"]._run_polygraphy = lambda _, words: ran.append(words) or 1
     (tmp_path / "base").mkdir()
     monkeypatch.chdir(tmp_path)
     for name in ("m.onnx", "base/m.onnx"):
         Path(name).touch()
-    script["Comparing"](tmp_path / "base", tmp_path, {"m.onnx"}).row("m.onnx")
+    script["ModelComparison"](tmp_path / "base", tmp_path, {"m.onnx"}).compare("m.onnx")
     assert ran[0][1 : len(first) + 1] == first
-    assert script["Comparing"](None, tmp_path, set())._compares_backends() == compares
+    assert script["ModelComparison"](None, tmp_path, set())._compares_backends() == compares
 
 
 def test_a_changed_model_that_was_not_fetched_does_not_pass(step: Step, repository: Path) -> None:
