@@ -36,7 +36,7 @@ _ANSWERS = {
 
 
 class CheckCommand:
-    """Runs a command, and decides from its end whether the check passed."""
+    """Runs a command, and decides from its exit code and output whether the check passed."""
 
     def __init__(
         self,

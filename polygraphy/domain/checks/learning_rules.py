@@ -143,6 +143,14 @@ def _check_grams(call: OperatorCall) -> Iterator[Violation]:
         yield Violation(call.op, text, f"it has {len(weights)}", ATTRIBUTE)
 
 
+def _check_vectorizer(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation unless a FeatureVectorizer has a number of columns for each input."""
+    columns, inputs = call.attributes.get("inputdimensions"), len(call.inputs)
+    if columns and len(columns) != inputs:
+        text = f"as many inputs as inputdimensions ({len(columns)})"
+        yield Violation(call.op, text, f"it has {inputs}", ATTRIBUTE)
+
+
 _TREES: tuple[Rule, ...] = (
     _equal_lengths_rule("nodes_"),
     attribute_rule("nodes_modes", lambda modes: {*modes} <= {*_MODES}, f"{', '.join(_MODES)}"),
@@ -151,6 +159,7 @@ _TREES: tuple[Rule, ...] = (
 )
 
 LEARNING_RULES: dict[str, tuple[Rule, ...]] = {
+    "FeatureVectorizer": (_check_vectorizer,),
     "LabelEncoder": (_equal_lengths_rule("", pairs=True),),
     "LinearClassifier": (_check_linear,),
     "LinearRegressor": (_check_linear,),

@@ -131,6 +131,7 @@ CASES = [
      "2 elements on its last axis"),
     (MATRIX, "y = ai.onnx.ml.Normalizer<norm=\"L3\">(x)", {}, "one of MAX, L1, L2"),
     (MATRIX, "y = ai.onnx.ml.LinearRegressor<coefficients=[1.0,2.0]>(x)", {}, "3 coefficients"),
+    (MATRIX, "y = ai.onnx.ml.FeatureVectorizer<inputdimensions=[2,1]>(x)", {}, "as many inputs"),
     (MATRIX, "y = ai.onnx.ml.Scaler<scale=[1.0,2.0]>(x)", {}, "1 or 3 numbers"),
     (MATRIX, "y = ai.onnx.ml.ZipMap<classlabels_int64s=[1,2]>(x)", {}, "2 columns"),
     (MATRIX, "y = ai.onnx.ml.SVMRegressor<n_supports=1, support_vectors=[1.0]>(x)", {},

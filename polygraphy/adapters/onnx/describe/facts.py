@@ -616,7 +616,7 @@ _FX_NODE = re.compile(r"%(\w+)\s*:")
 def facts_of(
     model: ModelProto, source: Any = None, lowered: ComputePrecision | None = None
 ) -> ModelFacts:
-    """Return the facts about a model, and its source if that is not the model itself."""
+    """Return the facts about a model, with its source (default: the model itself)."""
     kinds = OutputKinds(model)
     dtypes, compute_precision = compute_dtypes(model, lowered)
     return ModelFacts(

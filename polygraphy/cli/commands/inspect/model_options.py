@@ -127,7 +127,7 @@ class ModelDetailOptions(Options):
     combine_tensor_info: str | None = option(
         "--combine-tensor-info",
         reads="File of inference results",
-        help="Show statistics of these saved outputs beside the layers of an engine.",
+        help="Show statistics of these saved outputs next to the layers of an engine.",
         feeds="inspect_model.tensor_info",
     )
 
