@@ -195,7 +195,12 @@ def entry(level: str, source: str, *nodes: str) -> LintEntry:
 def test_the_requirement_of_an_operator_is_shown_and_not_what_a_backend_says() -> None:
     rule = evolve(entry(EXCEPTION, Source.SHAPES, "b"), is_requirement=True)
     findings = Findings(("b",), (entry(EXCEPTION, Source.RUNTIME, "b"), rule))
-    assert [one.source for one in LintReport.of(findings).entries] == [Source.SHAPES]
+    report = LintReport.of(findings)
+    assert [one.source for one in report.entries] == [Source.SHAPES]
+    assert report.document()["lint_entries"] == [
+        {"level": EXCEPTION, "source": "onnxruntime", "message": "exception by onnxruntime",
+         "requirement": rule.message, "nodes": ["b"]},
+    ]  # fmt: skip
 
 
 def test_one_finding_per_node_is_kept_and_the_most_serious_come_first() -> None:

@@ -91,7 +91,7 @@ class StaysActive(FakeRunner):
     ("make", "promise"),
     [
         (lambda: FakeRunner(twice, INPUTS, name="one"), "unique"),
-        (lambda: FakeRunner(twice), "name the inputs"),
+        (lambda: FakeRunner(twice), "names the inputs"),
         (lambda: FakeRunner({}, INPUTS), "has outputs"),
         (lambda: FakeRunner(twice, INPUTS, runtime=-1.0), "positive"),
         (lambda: Writes(twice, INPUTS), "is not modified|equal outputs"),

@@ -50,6 +50,7 @@ class LintEntry:
         rule: the id of the rule that it breaks, of `RULES`; where it is empty, `source` and `level`
             tell.
         is_requirement: whether the message states what the operator requires.
+        backend_message: what the backend says about the same nodes; documents contain both.
     """
 
     level: str
@@ -59,6 +60,7 @@ class LintEntry:
     op: str = ""
     rule: str = ""
     is_requirement: bool = False
+    backend_message: str = ""
 
 
 def with_rule(entry: LintEntry) -> LintEntry:
@@ -186,16 +188,21 @@ class LintReport:
         """Return the report as JSON values."""
         return {
             "summary": {"passing": list(self.passing), "failing": list(self.failing)},
-            "lint_entries": [
-                {
-                    "level": entry.level,
-                    "source": entry.source,
-                    "message": entry.message,
-                    **({"nodes": list(entry.nodes)} if entry.nodes else {}),
-                }
-                for entry in self.entries
-            ],
+            "lint_entries": [_entry_document(entry) for entry in self.entries],
         }
+
+
+def _entry_document(entry: LintEntry) -> dict[str, Any]:
+    """Return a finding as JSON values; what a backend says is the message, as in files of NVIDIA's
+    tool."""
+    by_backend = bool(entry.backend_message)
+    return {
+        "level": entry.level,
+        "source": Source.RUNTIME if by_backend else entry.source,
+        "message": entry.backend_message if by_backend else entry.message,
+        **({"requirement": entry.message} if by_backend else {}),
+        **({"nodes": list(entry.nodes)} if entry.nodes else {}),
+    }
 
 
 def _downgrade_entry(entry: LintEntry, findings: Findings) -> LintEntry:
@@ -226,8 +233,13 @@ def _most_serious(entries: Sequence[LintEntry], order: Sequence[str]) -> list[Li
             if lint_entry is None or _rank(entry) > _rank(lint_entry):
                 best[entry.nodes] = entry
     positions = {name: index for index, name in reversed(list(enumerate(order)))}
+    messages = {entry.nodes: entry.message for entry in entries if entry.source == Source.RUNTIME}
     most_serious = [
-        entry
+        (
+            evolve(entry, backend_message=messages.get(entry.nodes, ""))
+            if entry.is_requirement
+            else entry
+        )
         for entry in dict.fromkeys(entries)
         if not entry.nodes or entry.source == Source.GRAPH or best[entry.nodes] is entry
     ]

@@ -94,7 +94,7 @@ def test_a_model_too_large_for_a_message_is_a_file_until_it_was_read(
         "neg", [onnx.helper.make_node("Neg", ["x"], ["y"])], [value("x", [1])], [value("y", [1])]
     )
     process.call(pid_of)
-    monkeypatch.setattr(exchange, "loadable", in_a_file)
+    monkeypatch.setattr(exchange, "loadable_form", in_a_file)
     kept = process.begin_to_keep(sorted_late, "ba"), process.keep(dict, {"m": model})
     assert not path.exists()
     begun = process.begin_to_keep(dict, {"m": model})
