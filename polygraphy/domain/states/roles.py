@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
+from polygraphy.domain.catalog.compute import RECURRENT
 from polygraphy.domain.model.graph import Graph, Tensor
 from polygraphy.domain.states.names import is_state_like, words_of
 from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
@@ -100,7 +101,9 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
     tokens = next((tensor for tensor in main if roles[tensor.name] == TOKENS), None)
     table = None if tokens is None else uses.table(tokens.name)
     is_decoder = has_past or tokens is not None
-    axis = _axis_of(main, is_decoder, _time_axis(main, states, uses))
+    axis = _recurrent_axis(main, uses)
+    if axis is None:
+        axis = _axis_of(main, is_decoder, _time_axis(main, states, uses))
     return Roles(
         of=roles,
         judged=None if judged is None else judged.name,
@@ -257,6 +260,28 @@ def _axis_of(main: Sequence[Tensor], is_decoder: bool, fixed: int | None) -> int
 
 
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
+
+
+def _recurrent_axis(main: Sequence[Tensor], uses: Uses) -> int | None:
+    """Return the axis along which a recurrent node reads a chunk, or the batch axis of a single
+    frame whose features a product reads; None if nothing like that reads it."""
+    for tensor in main:
+        shape = tensor.shape or ()
+        for node, at in uses.readers.get(tensor.name, ()):
+            if node.op in RECURRENT and at == 0:
+                return int(node.attribute("layout", 0))
+            if node.op == "Transpose" and len(shape) == 3:
+                order = tuple(node.attribute("perm", (2, 1, 0)))
+                after = uses.readers.get(node.outputs[0], ())
+                if layouts := [
+                    int(reader.attribute("layout", 0))
+                    for reader, position in after
+                    if reader.op in RECURRENT and position == 0
+                ]:
+                    return int(order[layouts[0]])
+            if node.op in ("Gemm", "MatMul") and at == 0 and len(shape) == 2 and shape[0] == 1:
+                return 0
+    return None
 
 
 def _time_axis(main: Sequence[Tensor], states: Collection[str], uses: Uses) -> int | None:
