@@ -221,7 +221,7 @@ class _ModelViewer:
         reports.model(_reduce_detail(description, self._detail), self._detail)
         if self._unbounded:
             reports.show_unbounded_tensors(
-                unbounded_operands(_require_onnx(description, source).graph)
+                unbounded_operands(_require_model(description, source).graph)
             )
         if self._stats:
             if not counts_shown:  # Sizes need shapes that are not shown.
@@ -230,7 +230,7 @@ class _ModelViewer:
                 description = read_model(model_source, detail, model_type, display_as)
             from polygraphy.domain.model.statistics import statistics_of
 
-            reports.statistics(statistics_of(_require_onnx(description, source)))
+            reports.statistics(statistics_of(_require_model(description, source)))
 
     def _show_built(
         self, source: ModelSource, model_type: str | None, display_as: str | None
@@ -243,7 +243,7 @@ class _ModelViewer:
         described = read_model(source, whole_detail, model_type, display_as)
         shown_described = described if detail.layers else evolve(described, layers=())
         if self._unbounded:
-            _require_onnx(described, source)  # which it is not
+            _require_model(described, source)  # which it is not
         reports.model(shown_described, detail)
         reports.statistics(statistics_of_built(described))
 
@@ -274,7 +274,7 @@ def _is_silent(source: ModelSource, model_type: str | None) -> bool:
     return kind != "engine" and technology_of(kind) != "tensorflow"
 
 
-def _require_onnx(description: Any, source: ModelSource) -> Model:
+def _require_model(description: Any, source: ModelSource) -> Model:
     """Return the description of an ONNX model; raise UsageError for another kind."""
     if not isinstance(description, Model):
         raise UsageError(

@@ -48,43 +48,47 @@ def tf32_tensors(
     trace: Trace,
     wrong: Mapping[str, Any],
     compared: Mapping[str, Deviation],
+    dtypes: Mapping[str, str],
 ) -> set[str]:
     """Return the wrong tensors that TF32 explains.
 
     These are the products whose error TF32 reproduces, because libraries choose a kernel for each
     shape, and compute some products in float32. If most products of the model differ, those within
-    the effect of TF32 as well: the kernel may round in another way.
+    the effect of TF32 as well: the kernel may round in another way. So are tensors with several
+    products behind saved ones, of which some may be in TF32, if the file says so.
 
     Args:
         case: the model.
         trace: the saved trace.
         wrong: by tensor, what the backend computed, if it is not what was saved.
         compared: by tensor, its error.
+        dtypes: by tensor, the least precise type in its computation, if the file says it.
     """
-    nodes = case.model.nodes
-    makers = case.model.graph.producers
-    known = trace.held.keys()
-    products = [
-        name
-        for name, error in compared.items()
-        if name in makers
-        and any(_has_product(nodes[at]) for at in region_before(case.model.graph, name, known))
-    ]
-    visible = [name for name in products if compared[name].relative > _VISIBLE]
-    held = trace.held
-    is_tf32 = len(visible) > _MOST * len(products)
+    graph, held = case.model.graph, trace.held
+    makers = {name: case.model.nodes[at] for name, at in graph.producers.items()}
+    visible = [name for name, error in compared.items() if error.relative > _VISIBLE]
+    products = {
+        name for name in compared if name in makers and makers[name].operator in TF32_OPERATORS
+    }
+    is_tf32 = len(products.intersection(visible)) > _MOST * len(products)
     explained = set()
     # What drops digits is asked only where rounding does not explain an error.
     for drops in (False, True):
         for name in visible:
-            if name not in wrong or name in explained:
+            if name not in wrong or name in explained or name not in makers:
+                continue
+            region = region_before(graph, name, held.keys())
+            if not any(_has_product(case.model.nodes[at]) for at in region):
                 continue
             made = _compute_rounded(case, name, held, drops=drops)
             error = rms_ratio(wrong[name], trace.values[name])
             left = error if made is None else rms_ratio(made, trace.values[name])
             effect = 0.0 if made is None else rms_ratio(made, wrong[name])
-            times = _TIMES * (_STATES if nodes[makers[name]].operator in RECURRENT else 1)
-            is_within = is_tf32 and error <= max(times * effect, _LEAST)
+            times = _TIMES * (_STATES if makers[name].operator in RECURRENT else 1)
+            least = _LEAST if is_tf32 and name in products else 0.0
+            is_known = name not in products and dtypes.get(name) == TF32
+            may_differ = least > 0 or is_known
+            is_within = may_differ and error <= max(times * effect, least)
             if is_within or left <= _REPRODUCED * error:
                 explained.add(name)
     return explained

@@ -205,7 +205,9 @@ class _SavedTensors:
                 }
                 if relevant:
                     values = {name: value for name, (_, value) in relevant.items()}
-                    rounded = tf32_tensors(case, trace, values, isolated.compared)
+                    rounded = tf32_tensors(
+                        case, trace, values, isolated.compared, self._comparison.output_dtypes
+                    )
                     self._tf32 |= rounded
                     relevant = {name: off for name, off in relevant.items() if name not in rounded}
                 wrong.append(relevant)
