@@ -291,3 +291,27 @@ def test_products_between_saved_tensors_may_be_in_tf32(
     results.save(golden := str(tmp_path / "golden.json"))
     assert diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
     assert kept.verdict == "agree"
+
+
+@pytest.mark.parametrize("fault", ["strides = [2, 2]", "pads = [0, 0, 0, 0]", "dilations = [2, 2]"])
+def test_tf32_does_not_explain_another_shape(
+    kept: Kept, path: str, tmp_path: Path, fault: str
+) -> None:
+    """The error of a tensor with another shape is infinite, and so is what remains of it."""
+    text = """<ir_version: 8, opset_import: ["": 17]> m (float[1,2,9,9] x) => (float[?,?,?,?] y)
+        { mid = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x, w)  y = Relu(mid) }"""
+    wrong = text.replace(">(x", f", {fault}>(x")
+    if "pads" in fault:
+        wrong = text.replace("pads = [1, 1, 1, 1]", fault)
+    weight = np.random.default_rng(1).standard_normal((3, 2, 3, 3)).astype(np.float32)
+    models = [parser.parse_model(each) for each in (text, wrong)]
+    for each in models:
+        each.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    feed = {"x": np.random.default_rng(2).standard_normal((1, 2, 9, 9)).astype(np.float32)}
+    marked = onnx.ModelProto.FromString(models[0].SerializeToString())
+    marked.graph.output.append(onnx.ValueInfoProto(name="mid"))
+    results = RunResults()
+    results.add([OnnxrtParty().load(marked)(feed)], runner_name="onnxrt")
+    results.save(golden := str(tmp_path / "golden.json"))
+    diagnose(saved(models[1], path), [OnnxrtParty()], [feed], golden=golden)
+    assert [(one["tensor"], one["cause"]) for one in kept.culprits] == [("mid", "attribute")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
@@ -77,11 +78,13 @@ def tf32_tensors(
         for name in visible:
             if name not in wrong or name in explained or name not in makers:
                 continue
+            error = rms_ratio(wrong[name], trace.values[name])
+            if not np.isfinite(error):
+                continue  # Rounding changes neither the shape of a tensor, nor creates NaN.
             region = region_before(graph, name, held.keys())
             if not any(_has_product(case.model.nodes[at]) for at in region):
                 continue
             made = _compute_rounded(case, name, held, drops=drops)
-            error = rms_ratio(wrong[name], trace.values[name])
             left = error if made is None else rms_ratio(made, trace.values[name])
             effect = 0.0 if made is None else rms_ratio(made, wrong[name])
             times = _TIMES * (_STATES if makers[name].operator in RECURRENT else 1)
