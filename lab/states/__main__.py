@@ -100,7 +100,7 @@ class Suite:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self.seconds: list[float] = []
+        self.seconds: dict[str, float] = {}
 
     def planted(self, case: Case) -> None:
         """Diagnose a model with a fault."""
@@ -175,7 +175,7 @@ class Suite:
             words += f" --load-inputs {self.folder}/data.json"
         start = time.perf_counter()
         result = diagnosed(words)
-        self.seconds.append(time.perf_counter() - start)
+        self.seconds[case.name] = time.perf_counter() - start
         return result
 
     def report(self) -> None:
@@ -188,7 +188,9 @@ class Suite:
             self._row(kind, counts)
         for group, counts in total.items():
             self._row(f"ALL {group}", counts)
-        print(f"median {np.median(self.seconds):.2f} s, largest {max(self.seconds):.2f} s")
+        slowest = max(self.seconds, key=self.seconds.__getitem__)
+        median = np.median([*self.seconds.values()])
+        print(f"median {median:.2f} s, slowest {self.seconds[slowest]:.2f} s ({slowest})")
 
     def _row(self, kind: str, counts: Counter[str]) -> None:
         columns = "detected", "step", "named", "static", "unsure"

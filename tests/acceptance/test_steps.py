@@ -84,6 +84,8 @@ def test_steps_that_agree_are_one_line(folder: Path, polygraphy: Callable[..., A
         ("--steps --tokens none.txt", "none.txt"),
         ("--steps --tokens right.onnx", "right.onnx is not a list of tokens."),
         ("--steps --tokens empty.txt", "empty.txt is not a list of tokens."),
+        ("--steps --tokens .", "--tokens: . is a folder."),
+        ("--steps --first-model empty.txt", "--first-model: "),
         ("--steps 0", "0 is less than 1"),
         ("--steps --iterations 3", "--iterations"),
     ],

@@ -14,7 +14,14 @@ from polygraphy.binding import port
 from polygraphy.domain.catalog.steps import DEFAULT_PROMPT, DEFAULT_STEPS
 from polygraphy.domain.data.loading import describe_model, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.errors import (
+    FileError,
+    InputError,
+    MissingFileError,
+    NotFetchedError,
+    UnknownNameError,
+    UsageError,
+)
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.ports import read_config, read_tokens
 from polygraphy.domain.states.aligning import padding
@@ -38,6 +45,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import list_some
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.profile import Profile
+from polygraphy.domain.tensors.shapes import fits
 
 _MOST = 10_000_000
 """Steps, or tokens of a prompt: their tokens take 80 MB."""
@@ -95,6 +103,7 @@ class StepLoader:
         self._tokens_file = tokens
         self._data = DataLoader() if data_loader is None else data_loader
         self.first_model = first_model
+        self._first: Graph | None = None
         for flag, number in (("steps", steps), ("prompt", prompt)):
             if number is not None and number < 1:
                 raise UsageError(
@@ -184,20 +193,53 @@ class StepLoader:
                     hint="Pass the ONNX model with the states.",
                 )
             config = read_config(source) if isinstance(source, str) else None
-            first = None if self.first_model is None else read_graph(self.first_model)
-            if first is None and self.first_model is not None:
-                raise UsageError(f"--first-model: {self.first_model} is not an ONNX model.")
-            plan = StatePlan(graph, config, self._states, first)
+            plan = StatePlan(graph, config, self._states, self._first_graph())
             if not plan.pairs and self._states is None:
                 raise _no_states_error(graph, self._title)
             self._plan = plan
         return self._plan
 
+    def _first_graph(self) -> Graph | None:
+        """Return the graph of the model that runs the first step; None if it is the same model.
+
+        Raises:
+            UsageError: it is not an ONNX model.
+        """
+        if self.first_model is None or self._first is not None:
+            return self._first
+        try:
+            self._first = read_graph(self.first_model)
+        except (MissingFileError, NotFetchedError):
+            raise
+        except FileError as error:
+            raise UsageError(f"--first-model: {error}") from None
+        if self._first is None:
+            raise UsageError(
+                f"--first-model: {self.first_model} is not an ONNX model.",
+                hint="Pass the ONNX model that runs the first step.",
+            )
+        return self._first
+
     def __iter__(self) -> Iterator[StepFeed]:
-        """Yield the feeds from the first step on; the model must be described by then."""
+        """Return the feeds from the first step on; the model must be described before the first
+        is taken.
+        """
+        self._first_graph()  # Before a backend loads it.
+        return self._feeds()
+
+    def _feeds(self) -> Iterator[StepFeed]:
+        """Yield the feeds from the first step on."""
         plan, prompt = self.plan, self._first_length()
-        shapes = _data_loader_shapes(self._data)
+        shapes = self._check_shapes(plan)
         plan.set_batch(shapes)
+        for pair in plan.pairs:
+            if pair.input in shapes and pair.input in plan.at(0).inputs:
+                start = plan.initial(pair).shape
+                if start != tuple(shapes[pair.input]):
+                    self._add_note(
+                        f"The shape of {pair.input!r} is not used: the state starts with shape"
+                        f" {_shape_text(start)}."
+                    )
         first, later = (plan.chunk_length(prompt, at, shapes) for at in (0, 1))
         total = first + later * (self.iterations - 1)
         self._check_capacity(total)
@@ -326,9 +368,43 @@ class StepLoader:
         if self._prompt is not None:
             return self._prompt
         if self._tokens_file is None:
-            return DEFAULT_PROMPT
+            return self._prompt_of_shapes() or DEFAULT_PROMPT
         length = len(read_tokens(self._tokens_file))
         return max(1, min(DEFAULT_PROMPT, length - self.iterations + 1))
+
+    def _prompt_of_shapes(self) -> int | None:
+        """Return the number of tokens in the shape that the user set; None if there is none."""
+        if self._plan is None:
+            return None
+        shapes, roles = _data_loader_shapes(self._data), self._plan.roles
+        for name in roles.inputs_of(TOKENS):
+            if len(shapes.get(name, ())) > roles.axis:
+                return shapes[name][roles.axis]
+        return None
+
+    def _check_shapes(self, plan: StatePlan) -> dict[str, Sequence[int]]:
+        """Return the shapes that the user set; raise an error if the model does not have such an
+        input, or if it has another shape.
+        """
+        shapes = _data_loader_shapes(self._data)
+        names = {*plan.inputs, *plan.at(0).inputs}
+        for name, shape in shapes.items():
+            if name not in names:
+                raise UnknownNameError("Input", name, [*plan.inputs])
+            for tensors in (plan.inputs, plan.at(0).inputs):
+                if name in tensors and not fits(shape, tensors[name].shape):
+                    raise InputError(
+                        f"Shape mismatch: input {name!r} has shape"
+                        f" {_shape_text(tensors[name].shape or ())} in the model, which does not"
+                        f" match {_shape_text(shape)}.",
+                        hint="Set another shape with --input-shapes.",
+                    )
+            if 0 in shape and plan.roles.of.get(name) in (TOKENS, CHUNK):
+                raise InputError(
+                    f"Input {name!r} cannot be empty in a step.",
+                    hint="Set a larger shape with --input-shapes.",
+                )
+        return shapes
 
     def _check_capacity(self, total: int) -> None:
         """Raise InputError if the steps need more positions than the cache has."""
@@ -372,6 +448,7 @@ class StepLoader:
                 rows.append(np.array(tokens[:total], dtype))
             else:
                 drawn = self._generate_inputs(self.plan, {name: [1, total]}, 0)[name]
+                self._check_vocabulary(drawn, "--val-range", f" of input {name!r}")
                 rows.append(self._replace_special_tokens(drawn.reshape(-1)))
         return rows
 
@@ -390,6 +467,16 @@ class StepLoader:
         outside the vocabulary, wrong types or shapes, or more positions than it has.
         """
         self._check_capacity(total)
+        names = {*plan.inputs, *self.plan.inputs}
+        unknown = [name for name in loaded if name not in names]
+        if unknown and len(unknown) == len(loaded) and not self._title:
+            raise InputError(
+                f"Step {index}: the data is for {list_some(unknown)}, which is no input of the"
+                " model.",
+                hint=f"The model has the inputs {list_some([*plan.inputs])}.",
+            )
+        if unknown:
+            self._add_note(f"Not used: {list_some(unknown)}, which is no input of the model.")
         for name, array in loaded.items():
             tensor = plan.inputs.get(name)
             shape = getattr(array, "shape", None)
@@ -411,27 +498,30 @@ class StepLoader:
                     f" {_shape_text(shape)}, but it has type {tensor.dtype} and {wanted}.",
                     hint="Load data of this type and shape, or omit the input.",
                 )
-            count = plan.roles.vocabulary
-            if plan.roles.of.get(name) == TOKENS and np.size(array):
-                wrong = array[(array < 0) | (array >= (np.inf if count is None else count))]
-                if wrong.size:
-                    end = "" if count is None else f" to {count - 1}"
-                    raise InputError(
-                        f"Step {index}: token {wrong.flat[0]} of input {name!r} is outside the"
-                        " vocabulary.",
-                        hint=f"Tokens must be from 0{end}.",
-                    )
+            if plan.roles.of.get(name) == TOKENS:
+                self._check_vocabulary(array, f"Step {index}", f" of input {name!r}")
+
+    def _check_vocabulary(self, tokens: Any, where: str, what: str = "") -> None:
+        """Raise InputError for a token outside the vocabulary.
+
+        Args:
+            tokens: the tokens.
+            where: their file, option or step.
+            what: the input, for the message.
+        """
+        count = self.plan.roles.vocabulary
+        array = np.asarray(tokens)
+        wrong = array[(array < 0) | (array >= (np.inf if count is None else count))]
+        if wrong.size:
+            size = "" if count is None else f", which has {count}"
+            raise InputError(
+                f"{where}: token {wrong.flat[0]}{what} is outside the vocabulary{size}.",
+                hint=f"Tokens must be from 0{'' if count is None else f' to {count - 1}'}.",
+            )
 
     def _check_tokens(self, tokens: Sequence[int], total: int) -> None:
         """Raise InputError for a token outside the vocabulary, or too few tokens."""
-        count = self.plan.roles.vocabulary
-        wrong = [token for token in tokens if token < 0 or (count is not None and token >= count)]
-        if wrong:
-            text = "" if count is None else f", which has {count}"
-            raise InputError(
-                f"{self._tokens_file}: token {wrong[0]} is outside the vocabulary{text}.",
-                hint=f"Tokens must be from 0{'' if count is None else f' to {count - 1}'}.",
-            )
+        self._check_vocabulary(tokens, f"{self._tokens_file}")
         if len(tokens) < total:
             raise InputError(
                 f"{self._tokens_file}: the steps need {total} tokens, not {len(tokens)}.",

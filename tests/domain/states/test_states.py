@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.common import TensorMetadata
 from polygraphy.comparator import DataLoader, StepLoader
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.graph import Graph, Node, Tensor, Weight
@@ -367,6 +368,14 @@ def test_a_state_is_fed_back_per_runner_and_only_new_slots_are_handed_on() -> No
     assert memory.complete(first) == first
 
 
+def shaped(**shapes: tuple[int, ...]) -> DataLoader:
+    """Return a loader of data with these shapes."""
+    metadata = TensorMetadata()
+    for name, shape in shapes.items():
+        metadata.add(name, None, shape)
+    return DataLoader(input_metadata=metadata)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -381,6 +390,11 @@ def test_a_state_is_fed_back_per_runner_and_only_new_slots_are_handed_on() -> No
         ({"tokens": "1 2 3", "steps": 2, "prompt": 4}, "Use at most --prompt 2."),
         ({"tokens": "1 2 3", "steps": 8, "prompt": 4}, "Use at most --steps 3, with --prompt 1."),
         ({"steps": 2, "prompt": 40}, "Use at most --prompt 23"),
+        ({"tokens": "[[1, 2], [3, 4]]"}, "has several lists of tokens"),
+        ({"data_loader": DataLoader(val_range=(30, 90))}, "outside the vocabulary, which has 32"),
+        ({"data_loader": shaped(input_ids=(1, 0))}, "'input_ids' cannot be empty"),
+        ({"data_loader": shaped(input_ids=(2, 4))}, "does not match [2,4]"),
+        ({"data_loader": shaped(ids=(1, 4))}, "Input 'ids' does not exist"),
     ],
 )
 def test_what_cannot_be_run_is_one_line(
@@ -392,7 +406,15 @@ def test_what_cannot_be_run_is_one_line(
     with pytest.raises((UsageError, InputError)) as caught:
         list(StepLoader(decoder(layers=1), **options))
     assert message in str(caught.value)
-    assert caught.value.hint
+    assert caught.value.hint or "Available" in str(caught.value)
+
+
+def test_the_shape_of_the_tokens_is_the_length_of_the_prompt() -> None:
+    loader = StepLoader(
+        decoder(), 2, data_loader=shaped(input_ids=(1, 6), **{"past.0.key": (1, 3, 8)})
+    )
+    assert [feed["input_ids"].shape for feed in loader] == [(1, 6), (1, 1)]
+    assert any("The shape of 'past.0.key' is not used" in note for note in loader.notes)
 
 
 def test_a_text_longer_than_the_slots_and_a_model_without_states_are_refused() -> None:
@@ -655,6 +677,7 @@ def test_profiles_are_the_shapes_that_the_prompt_and_all_later_steps_have(tmp_pa
         ("input_ids", np.full((1, 2), 32), "token 32 of input 'input_ids' is outside.*0 to 31"),
         ("input_ids", np.full((1, 2), -1), "token -1"),
         ("input_ids", np.ones((1, 25), np.int64), "need 25 positions.*has 24.*--steps 21"),
+        ("ids", np.ones((1, 2), np.int64), "the data is for 'ids', which is no input"),
     ],
 )
 def test_loaded_inputs_that_the_model_does_not_accept_are_one_line(

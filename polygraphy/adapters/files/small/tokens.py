@@ -16,6 +16,7 @@ from polygraphy.domain.errors import InputError
 _CONFIG = "genai_config.json"
 _NUMBER = re.compile(rb"[+-]?\d+")
 _SEPARATORS = re.compile(rb"[\s,;\[\]]*")
+_NEXT_LIST = re.compile(rb"\][\s,]*\[")
 _LARGEST = 1 << 26
 """Bytes of a file of tokens; more is another file."""
 
@@ -31,11 +32,17 @@ def read_config(model: str) -> Any:
 
 def read_tokens(path: str) -> list[int]:
     """Return the token IDs in a file."""
+    if Path(path).is_dir():
+        raise InputError(
+            f"--tokens: {path or '.'} is a folder.", hint="Use the path of a file of tokens."
+        )
     with translate_os_errors(path, "read"):
         is_empty = Path(path).is_file() and not Path(path).stat().st_size
         file = Path(path) if is_empty else readable_file(path, "File of tokens")
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
     content = content.removeprefix(codecs.BOM_UTF8)  # Editors of Windows write it.
+    if _NEXT_LIST.search(content) is not None and not str(path).endswith(".npy"):
+        raise _several_lists(path)
     tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)
     if not tokens:
         raise InputError(
@@ -64,4 +71,13 @@ def _array(path: str) -> list[int] | None:
         return None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         return None
+    if array.size != max(array.shape, default=1):
+        raise _several_lists(path)
     return [int(number) for number in array.reshape(-1)]
+
+
+def _several_lists(path: str) -> InputError:
+    """Return the error for a file with more than one list of tokens."""
+    return InputError(
+        f"{path} has several lists of tokens.", hint="Save one list: each row gets the same tokens."
+    )
