@@ -241,16 +241,14 @@ def _find_swapped(
     graph: Graph, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> list[Conflict]:
     """Return pairs of outputs that were swapped: all other states are in input order, and names do
-    not help.
+    not help. Whoever runs such a model can only pair its states by position.
     """
     outputs = [tensor.name for tensor in graph.outputs]
     inputs = [tensor.name for tensor in graph.inputs]
     ordered = sorted(pairs, key=lambda pair: outputs.index(pair.output))
     expected = sorted((pair.input for pair in pairs), key=inputs.index)
     off = [(pair, name) for pair, name in zip(ordered, expected) if pair.input != name]
-    if len(off) != _PAIR or len(pairs) < 2 * _PAIR:
-        return []
-    if pairs_by_name([pair.output for pair, _ in off], inputs):
+    if len(off) != _PAIR or pairs_by_name([pair.output for pair, _ in off], inputs):
         return []
     if not all(is_same_kind(tensors[pair.output], tensors[name], pair.axis) for pair, name in off):
         return []

@@ -107,10 +107,17 @@ def test_outputs_whose_wires_are_crossed_contradict_their_names() -> None:
 
 
 def test_states_without_names_in_another_order_than_the_inputs_are_noted() -> None:
-    model = decoder(names=NAMELESS)
+    model = decoder(names=NAMELESS, layers=2)
     assert "order" not in plan_of(model).lines()[0]
     model.graph.output.extend([model.graph.output.pop(1)])
     assert "do not pair them by position" in plan_of(model).lines()[0]
+
+
+def test_the_only_two_states_without_names_contradict_the_order_if_they_changed_places() -> None:
+    model = decoder(names=NAMELESS, layers=1)
+    assert not plan_of(model).conflicts
+    model.graph.output.extend([model.graph.output.pop(1)])
+    assert [each.source for each in plan_of(model).conflicts] == ["the order"] * 2
 
 
 def test_of_two_outputs_that_continue_one_input_the_one_out_of_order_is_paired_by_order() -> None:

@@ -35,6 +35,10 @@ from polygraphy.ports.editing import OpenModel, open_model
 
 _UNEXPLAINED = 2
 """With more places that no change explains, nothing is proven. Chosen, not measured."""
+_RUNS_FOR_KNOWN = 96
+"""Most runs for a group of places if the node is known already, and only its change is not. Chosen
+so that a large decoder takes seconds.
+"""
 _MANY = 64
 """Most nodes that are named together: the first ones, which are nearest to equal tensors."""
 
@@ -172,9 +176,12 @@ class _GroupSearch:
 
     def explain_each(self, places: Sequence[Divergence], number: int) -> Sequence[_Group]:
         """Return a group with the change that explains it; if there is none, its places as single
-        groups if each has an explanation."""
+        groups if each has an explanation. They are not searched if one different node is known to
+        explain all outputs: several changes would say less.
+        """
         group = self.explain(places, number)
-        if group.is_right or group.reason is not None or len(places) == 1:
+        is_done = group.is_right or group.reason is not None or len(places) == 1
+        if is_done or self._is_node_known:
             return [group]
         single = [self.explain([place], number + 1) for place in places]
         is_explained = all(one.is_right or one.reason is not None for one in single)
@@ -228,9 +235,17 @@ class _GroupSearch:
             self.known
         )
 
+    @property
+    def _is_node_known(self) -> bool:
+        """Return whether restoring a single node is known to make all outputs match."""
+        return len(self.known) == 1 and len(self.known[0].nodes) == 1
+
     def _change(self, found: Divergences, places: Sequence[Divergence]) -> Change:
         """Return the search for one change that explains the places."""
-        return Change(self.case, self.pairing, self.party, found, self.feed, places)
+        change = Change(self.case, self.pairing, self.party, found, self.feed, places)
+        if self._is_node_known:
+            change.budget.runs = min(change.budget.runs, _RUNS_FOR_KNOWN)
+        return change
 
     def _explain_nearer(self) -> Explanation | None:
         """Return the one change that explains all consecutively replaced tensors; None if there is
