@@ -29,7 +29,7 @@ _resolved: dict[tuple[Port, str | None], Any] = {}
 _resolver_module: str | None = None
 
 
-class Unbound(LookupError):
+class UnboundPortError(LookupError):
     """Raised if nothing is bound to a port."""
 
 
@@ -91,7 +91,7 @@ def resolve(port: type[P], key: str | None = None) -> P:
     """Return the adapter that is bound to `port`.
 
     Raises:
-        Unbound: nothing is bound, and the resolver knows nothing either.
+        UnboundPortError: nothing is bound, and the resolver knows nothing either.
     """
     slot = (port, key)
     stack = _bound.get(slot)
@@ -100,7 +100,9 @@ def resolve(port: type[P], key: str | None = None) -> P:
         return adapter
     if slot not in _resolved:
         if _resolver_module is None:
-            raise Unbound(f"Nothing is bound to {port.__name__}{f' for {key!r}' if key else ''}.")
+            raise UnboundPortError(
+                f"Nothing is bound to {port.__name__}{f' for {key!r}' if key else ''}."
+            )
         from importlib import import_module
 
         _resolved[slot] = import_module(_resolver_module).resolve(port, key)

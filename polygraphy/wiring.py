@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from polygraphy.binding import Unbound
+from polygraphy.binding import UnboundPortError
 
 __all__ = ["resolve"]
 
@@ -147,7 +147,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
     },
     "polygraphy.ports.reporting": {
         "Console": "polygraphy.adapters.console.log:LogConsole",
-        "Findings": "polygraphy.adapters.report.unrecorded:Unrecorded",
+        "Findings": "polygraphy.adapters.report.unrecorded:UnrecordedFindings",
         "model_page": "polygraphy.adapters.web.page:model_page",
         "Progress": "polygraphy.adapters.console.progress:TerminalProgress",
         "report_page": "polygraphy.adapters.web.report_page:report_page",
@@ -229,14 +229,14 @@ def resolve(port: Any, key: str | None = None) -> Any:
     """Return the adapter or the function of a port; `key` selects one if a port has several.
 
     Raises:
-        Unbound: no adapter is known.
+        UnboundPortError: no adapter is known.
     """
     slot = port.__name__ if key is None else f"{port.__name__}/{key}"
     adapters = _ADAPTERS.get(port.__module__, {})
     if slot not in adapters and port.__name__ == _DATA_TYPES:
         return _plugin_data_types(slot, key)
     if slot not in adapters:
-        raise Unbound(f"No adapter is bound to {slot}.")
+        raise UnboundPortError(f"No adapter is bound to {slot}.")
     module, _, name = adapters[slot].partition(":")
     adapter = getattr(import_module(module), name)
     if slot in _ARGUMENTS:
@@ -251,4 +251,4 @@ def _plugin_data_types(slot: str, key: str | None) -> Any:
     for plugin in entry_points_of(DATA_TYPES):
         if plugin.name == key:
             return plugin.load()()
-    raise Unbound(f"No adapter is bound to {slot}.")
+    raise UnboundPortError(f"No adapter is bound to {slot}.")

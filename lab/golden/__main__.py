@@ -25,7 +25,7 @@ import onnx
 from exports.command import diagnosed
 from faults.planted_cases import shows
 
-from polygraphy.adapters.onnx.run.half_precision import _Evaluated
+from polygraphy.adapters.onnx.run.half_precision import _WrappedEvaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.comparator import RunResults
 from polygraphy.domain.catalog.compute import TF32_OPERATORS
@@ -91,7 +91,7 @@ def _round_operands(node: Any, version: int, run: Any) -> Any:
 def _saved(model: onnx.ModelProto, feed: dict[str, np.ndarray], how: str) -> dict[str, Any]:
     """Return all tensors of a model as they were saved."""
     if how == "tf32":
-        return dict(_Evaluated(model).with_nodes(_round_operands)(feed))
+        return dict(_WrappedEvaluator(model).with_nodes(_round_operands)(feed))
     tensors = OnnxrtParty().load(model)(feed)
     if how == "float16":
         return {
@@ -105,7 +105,7 @@ def _agree(case: Case) -> bool:
     """Return whether the evaluator, which can round as in TF32, agrees with ONNX Runtime if it does
     not.
     """
-    made = dict(_Evaluated(case.right).with_nodes(lambda node, version, run: run)(case.feed))
+    made = dict(_WrappedEvaluator(case.right).with_nodes(lambda node, version, run: run)(case.feed))
     right = OnnxrtParty().load(case.right)(case.feed)
     pairs = [(np.asarray(made[name], np.float64), right[name]) for name in right]
     return all(np.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs)

@@ -10,13 +10,13 @@ from typing import Any
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.ports import ResultStore, ResultWriter, Stored
+from polygraphy.domain.ports import ResultStore, ResultWriter, StoredItems
 from polygraphy.domain.results.results import RunResults, kind_of_runner
 from polygraphy.ports.reporting import Console
 
 _KINDS: dict[type, str] = {dict: "input data", RunResults: "inference results"}
 
-Source = tuple[str, Stored]
+Source = tuple[str, StoredItems]
 
 
 def concat(paths: Sequence[str], output: str) -> None:
@@ -146,7 +146,7 @@ def _order(first: Source, other_names: Source) -> list[int]:
     )
 
 
-def _tensors_by_run(stored: Stored) -> Iterator[list[dict[str, Any]]]:
+def _tensors_by_run(stored: StoredItems) -> Iterator[list[dict[str, Any]]]:
     """Yield, per iteration, the tensors of each run; input data have one."""
     for step in stored.iterations():
         yield [step] if stored.kind is dict else [value for _, [value] in step]

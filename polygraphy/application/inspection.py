@@ -11,7 +11,7 @@ from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, Detail, IterationReport, RunReport
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.ports import ResultStore, Stored
+from polygraphy.domain.ports import ResultStore, StoredItems
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tactics import TacticReplay, suspicious_tactics
 from polygraphy.ports.reporting import Reports
@@ -61,7 +61,7 @@ def inspect_data(
             reports.data(report, num_items=num_items, line_width=line_width)
 
 
-def _report(path: str, stored: Stored, detail: Detail, *, all_iterations: bool) -> DataReport:
+def _report(path: str, stored: StoredItems, detail: Detail, *, all_iterations: bool) -> DataReport:
     """Return the report on iterations; only one is in memory at a time unless elements are
     shown.
     """

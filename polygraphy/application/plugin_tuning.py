@@ -22,7 +22,7 @@ from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.search.plugin_search import (
     Choice,
     Cost,
-    Found,
+    SearchResult,
     exhaustive_search,
     greedy_search,
 )
@@ -246,7 +246,7 @@ class _Outcome:
     """The result of the tuning as lines of text."""
 
     baseline: Cost
-    found: Found
+    found: SearchResult
     chosen: Sequence[PluginMatch]
     builds: int
     seconds: float

@@ -10,7 +10,7 @@ from polygraphy.cli.backends.built_in import flag_of
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
-from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.kinds import OrderedFlags
 from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import flags_in
 from polygraphy.cli.parser import HelpRequested, parse
@@ -53,14 +53,14 @@ def command_words(command: str, *parts: Part) -> list[str]:
             is_path = row.is_positional and isinstance(value, str)
             try:
                 words = row.kind.unparse(path_word(value) if is_path else value)
-                if not isinstance(row.kind, Ordered):
+                if not isinstance(row.kind, OrderedFlags):
                     words = row.kind.unparse(row.kind.parse(words))  # In the usual spelling.
             except (BadValue, KeyError):  # KeyError: the command line has no such backend.
                 return []
             (arguments if row.is_positional else options).extend(
                 row.kind.command_line(row.flags, words)
             )
-            if isinstance(row.kind, (Ordered, Repeated)):
+            if isinstance(row.kind, (OrderedFlags, Repeated)):
                 expected[name] = [*expected.get(name, ()), *words]
             elif expected.setdefault(name, words) != words:
                 return []

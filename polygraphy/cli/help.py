@@ -69,7 +69,7 @@ def write_descriptions(folder: object) -> None:
 
 def describe(command: Command) -> Description:
     """Return the description of a command's help: name, usage, text, and groups of options."""
-    from polygraphy.cli.declare.kinds import Ordered
+    from polygraphy.cli.declare.kinds import OrderedFlags
 
     groups = []
     positional = ""
@@ -78,7 +78,7 @@ def describe(command: Command) -> Description:
         entries: list[tuple[str, str]] = []
         for option in command.options_of(group):
             metavar = _metavar_text(option.kind.metavar, option.kind.nargs)
-            if isinstance(option.kind, Ordered):
+            if isinstance(option.kind, OrderedFlags):
                 for flag, explained in option.kind.helps.items():
                     used_text = option.kind.texts.get(flag, "")
                     entries.append((f"{flag} {used_text}".rstrip(), explained))

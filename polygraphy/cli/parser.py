@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
-from polygraphy.cli.declare.kinds import Flag, Kind, Ordered
+from polygraphy.cli.declare.kinds import Flag, Kind, OrderedFlags
 from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import Option, Options, Rest, Values, split_rest
 from polygraphy.cli.shared.paths import check_files, check_log_and_program
@@ -41,7 +41,7 @@ class _Help(argparse.Action):
         raise HelpRequested
 
 
-class _Ignored(argparse.Action):
+class _IgnoredOption(argparse.Action):
     """An argparse action that explains why a removed option has no effect."""
 
     def __call__(
@@ -111,7 +111,7 @@ def _build_parser(
             refused.update(dict.fromkeys(row.flags, row.advice))
             continue
         parser.add_argument(
-            *row.flags, action=_Ignored, nargs=row.takes, const=row.advice, dest="removed"
+            *row.flags, action=_IgnoredOption, nargs=row.takes, const=row.advice, dest="removed"
         )
     return parser, refused
 
@@ -154,10 +154,10 @@ def _add_option(parser: argparse.ArgumentParser, dest: str, option: Option) -> N
     kind = option.kind
     if option.is_positional:
         parser.add_argument(dest, action="append", nargs=kind.nargs, metavar=kind.metavar)
-    elif not isinstance(kind, (Flag, Ordered)):
+    elif not isinstance(kind, (Flag, OrderedFlags)):
         parser.add_argument(*option.flags, dest=dest, action="append", nargs=kind.nargs)
-    for flag in option.flags if isinstance(kind, (Flag, Ordered)) else ():
-        if isinstance(kind, Ordered) and flag in kind.texts:
+    for flag in option.flags if isinstance(kind, (Flag, OrderedFlags)) else ():
+        if isinstance(kind, OrderedFlags) and flag in kind.texts:
             parser.add_argument(flag, dest=dest, action="append", type=f"{flag}={{}}".format)
         else:
             parser.add_argument(flag, dest=dest, action="append_const", const=flag)
@@ -167,7 +167,7 @@ def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
     """Return the words of an option from all its uses: the last use counts, unless its words add
     up; single words with a leading dash always do (``--nodes=-a --nodes=-b``), because they can be
     passed in no other way."""
-    if isinstance(kind, (Flag, Ordered)):
+    if isinstance(kind, (Flag, OrderedFlags)):
         return list(given)
     listed = [
         value if isinstance(value, list) else [] if value is None else [value] for value in given
@@ -242,7 +242,7 @@ def _unknown_words_message(
     from polygraphy.domain.catalog.formats import format_named
 
     flags = [flag for option in declared for flag in option.flags]
-    ordered = [option for option in declared if isinstance(option.kind, Ordered)]
+    ordered = [option for option in declared if isinstance(option.kind, OrderedFlags)]
     chosen = [flag for option in ordered for flag in option.flags]
     wrong = [word for word in words if word.startswith("-")]
     if not wrong:
@@ -275,7 +275,7 @@ def _unknown_words_message(
     return " ".join(advice)
 
 
-class Removed(NamedTuple):
+class RemovedOption(NamedTuple):
     """A removed option.
 
     Attributes:
@@ -300,42 +300,44 @@ _NO_DATA = "has no effect: this command does not run the model."
 
 _ROWS = (
     # Of older versions of this command line.
-    Removed(
+    RemovedOption(
         ("--int-min", "--int-max", "--float-min", "--float-max"),
         _DATA,
         "was replaced by --val-range: MIN,MAX for all inputs, INPUT:MIN,MAX for one.",
     ),
-    Removed(
+    RemovedOption(
         ("--explicit-precision", "--explicit-batch"),
         _NETWORKS,
         "has no effect: it is always on.",
         0,
     ),
-    Removed(
+    RemovedOption(
         ("--strict-types", "--obey-precision-constraints"),
         _BUILDS,
         "was replaced by --precision-constraints obey.",
     ),
-    Removed(("--max-workspace-size",), _BUILDS, "was replaced by --pool-limit workspace:SIZE."),
-    Removed(
+    RemovedOption(
+        ("--max-workspace-size",), _BUILDS, "was replaced by --pool-limit workspace:SIZE."
+    ),
+    RemovedOption(
         ("--trt-legacy", "--uff-order", "--caffe-model", "--parser", "--preprocessor"),
         ("run",),
         "refers to a format that TensorRT no longer supports. Convert the model to ONNX and use"
         " --trt.",
     ),
-    Removed(
+    RemovedOption(
         ("--trtexec",),
         ("run",),
         "belonged to an extension. Use --trt, which runs the engine itself.",
     ),
-    Removed(
+    RemovedOption(
         ("--save-timing-cache",),
         ("inspect model",),
         "has no effect: this command builds no engine.",
         1,
     ),
     # Of NVIDIA's Polygraphy, where a command has no use for them.
-    Removed(
+    RemovedOption(
         ("--fp-to-fp16",),
         (
             "inspect model",
@@ -349,12 +351,12 @@ _ROWS = (
         "is an option of convert: run polygraphy convert MODEL --fp-to-fp16 -o fp16.onnx, and"
         " use that model here.",
     ),
-    Removed(
+    RemovedOption(
         ("--ckpt", "--tf-outputs", "--freeze-graph", "--opset"),
         ("template trt-network",),
         "requires a TensorFlow model. Convert it to ONNX first, with polygraphy convert.",
     ),
-    Removed(
+    RemovedOption(
         (
             *("--seed", "--iterations", "--iters", "--data-loader-backend-module"),
             *("--data-loader-script", "--data-loader-func-name"),
@@ -364,10 +366,12 @@ _ROWS = (
         _NO_DATA,
         1,
     ),
-    Removed(("--val-range", "--load-inputs", "--load-input-data"), _PATTERNS, _NO_DATA, "+"),
-    Removed(("--input-shapes", "--inputs"), (*_PATTERNS, "template onnx-gs"), _NO_DATA, "+"),
-    Removed(("--model-type",), _PATTERNS, "has no effect: the models are always of type onnx.", 1),
-    Removed(
+    RemovedOption(("--val-range", "--load-inputs", "--load-input-data"), _PATTERNS, _NO_DATA, "+"),
+    RemovedOption(("--input-shapes", "--inputs"), (*_PATTERNS, "template onnx-gs"), _NO_DATA, "+"),
+    RemovedOption(
+        ("--model-type",), _PATTERNS, "has no effect: the models are always of type onnx.", 1
+    ),
+    RemovedOption(
         (
             "--compare-func-script",
             "--no-shape-check",
@@ -378,7 +382,7 @@ _ROWS = (
         "requires the outputs, which are not saved with the verdicts. Compare saved outputs"
         " instead: polygraphy run --load-outputs A.json B.json.",
     ),
-    Removed(
+    RemovedOption(
         (
             "--save-accuracy-results",
             "--save-heatmaps",
@@ -389,70 +393,72 @@ _ROWS = (
         ("check accuracy",),
         "is an option of polygraphy run.",
     ),
-    Removed(
+    RemovedOption(
         ("--fail-fast",),
         ("check accuracy",),
         "has no effect: all verdicts are already available.",
         0,
     ),
     # As data concat and data merge have it.
-    Removed(
+    RemovedOption(
         ("-o", "--output"),
         ("data convert",),
         "does not exist: put the output last, without a flag, as in data convert inputs.json"
         " inputs.safetensors.",
     ),
     # As other tools call them.
-    Removed(
+    RemovedOption(
         ("--gpu", "--cuda"),
         ("run", "diagnose", "debug reduce"),
         "does not exist: each backend has its own option. For a GPU, use --providers cuda in"
         " ONNX Runtime (onnxruntime-gpu), --torch-device cuda in PyTorch, and --openvino-device"
         " GPU in OpenVINO. TensorRT always uses a GPU.",
     ),
-    Removed(
+    RemovedOption(
         ("--tolerance", "--tol"),
         ("run", "diagnose", "check"),
         "does not exist: use --rtol and --atol.",
     ),
-    Removed(
+    RemovedOption(
         ("--batch-size", "--batch"),
         ("run", "diagnose", "convert", "check lint"),
         "does not exist: --input-shapes INPUT:[8,3,224,224] sets the shape of an input.",
     ),
-    Removed(
+    RemovedOption(
         ("--no-color", "--no-colors", "--no-colour"),
         ("run", "diagnose", "convert", "check", "inspect", "surgeon", "debug", "sweep", "data"),
         "does not exist: set the environment variable NO_COLOR=1, or use --log-format no-colors.",
     ),
-    Removed(
+    RemovedOption(
         ("--layerwise", "--layer-wise", "--all-layers", "--all-tensors"),
         ("run",),
         "does not exist: use --mark-all to compare all tensors, or polygraphy diagnose to find the"
         " first wrong layer.",
     ),
     # Of trtexec.
-    Removed(("--shapes",), ("run", "convert", "debug"), "is called --input-shapes."),
-    Removed(("--minShapes",), _BUILDS, "is called --trt-min-shapes."),
-    Removed(("--optShapes",), _BUILDS, "is called --trt-opt-shapes."),
-    Removed(("--maxShapes",), _BUILDS, "is called --trt-max-shapes."),
-    Removed(
+    RemovedOption(("--shapes",), ("run", "convert", "debug"), "is called --input-shapes."),
+    RemovedOption(("--minShapes",), _BUILDS, "is called --trt-min-shapes."),
+    RemovedOption(("--optShapes",), _BUILDS, "is called --trt-opt-shapes."),
+    RemovedOption(("--maxShapes",), _BUILDS, "is called --trt-max-shapes."),
+    RemovedOption(
         ("--saveEngine",), ("run", "convert"), "is called --save-engine in run, and -o in convert."
     ),
-    Removed(
+    RemovedOption(
         ("--loadEngine",),
         ("run",),
         "does not exist: pass the engine as the model, as in run x.engine.",
     ),
-    Removed(
+    RemovedOption(
         ("--timingCacheFile",), _BUILDS, "is called --load-timing-cache and --save-timing-cache."
     ),
-    Removed(
+    RemovedOption(
         ("--memPoolSize",), _BUILDS, "is called --pool-limit, as in --pool-limit workspace:1G."
     ),
-    Removed(("--builderOptimizationLevel",), _BUILDS, "is called --builder-optimization-level."),
-    Removed(("--best",), _BUILDS, "is called --tf32 --fp16 --int8."),
-    Removed(("--noTF32",), _BUILDS, "has no effect: without --tf32, TF32 is off.", 0),
+    RemovedOption(
+        ("--builderOptimizationLevel",), _BUILDS, "is called --builder-optimization-level."
+    ),
+    RemovedOption(("--best",), _BUILDS, "is called --tf32 --fp16 --int8."),
+    RemovedOption(("--noTF32",), _BUILDS, "has no effect: without --tf32, TF32 is off.", 0),
 )
 """Options that are no longer, or that other tools call so. A row that `takes` words is about
 something that changes no result: it is accepted, and a warning says why it has no effect. Any other
@@ -460,7 +466,7 @@ is refused with its advice.
 """
 
 
-def removed_options(command: str) -> Sequence[Removed]:
+def removed_options(command: str) -> Sequence[RemovedOption]:
     """Return the removed options of a command, such as ``surgeon extract``."""
     group = command.partition(" ")[0]
     return [row for row in _ROWS if command in row.commands or group in row.commands]

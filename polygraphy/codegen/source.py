@@ -262,7 +262,7 @@ class ForeignCall(Expression):
 
 
 @frozen
-class Partial(Expression):
+class TemplateExpression(Expression):
     """An expression that a template of another package writes: its macro `runner` with its
     arguments."""
 

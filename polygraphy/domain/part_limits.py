@@ -129,7 +129,7 @@ class Limits:
         if parts and labels is not None:
             self._labels = np.broadcast_to(labels, shape).reshape(-1)
 
-    def within(self, block: slice) -> tuple[Any, Any]:
+    def limits_of(self, block: slice) -> tuple[Any, Any]:
         """Return the relative and absolute limits for the elements of a block."""
         if self._labels is None:
             return self._whole

@@ -32,7 +32,7 @@ class ResultWriter(Protocol[T_contra]):
         """Append one item."""
 
 
-class Stored(Protocol):
+class StoredItems(Protocol):
     """The contents of a file or folder, inspected without reading its arrays.
 
     Attributes:
@@ -88,7 +88,7 @@ class ResultStore(Protocol):
         error at the call.
         """
 
-    def look_into(self, source: str | Path) -> Stored:
+    def look_into(self, source: str | Path) -> StoredItems:
         """Return the contents of a file or folder; raise FileError if it is missing, damaged, or
         has no arrays or verdicts."""
 

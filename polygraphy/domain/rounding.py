@@ -137,7 +137,7 @@ class Rounding:
         return Rounding(precision.name, round_outward(rtol), round_outward(rtol * scale), origin)
 
     @staticmethod
-    def none(dtype: str) -> Rounding:
+    def exact_limit(dtype: str) -> Rounding:
         """Return the limit of integers, booleans and text, which is zero."""
         return Rounding(dtype, 0.0, 0.0, "whose values are exact")
 
@@ -173,7 +173,7 @@ class Rounding:
         return evolve(self, parts=tuple(parts))
 
     @property
-    def most(self) -> float:
+    def largest_factor(self) -> float:
         """Return the largest factor by which accumulated rounding may raise the limit."""
         return _largest_share(self.rtol)
 
@@ -338,7 +338,7 @@ def rounding_between(
     """
     value, reference = arrays
     if is_exact(value.dtype.name) and is_exact(reference.dtype.name):
-        return Rounding.none(reference.dtype.name)
+        return Rounding.exact_limit(reference.dtype.name)
     precision = coarsest_between(arrays, compute_types)
     if precision is None:
         return None
@@ -511,7 +511,9 @@ def _elementwise_deviation(
         if np.array_equal(flat[part], expected[part]):
             continue
         array = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
-        ratio, error, is_broken = errors_of(flat[part], expected[part], array, limits.within(part))
+        ratio, error, is_broken = errors_of(
+            flat[part], expected[part], array, limits.limits_of(part)
+        )
         limits.note(part, ratio, error)
         at = int(np.argmax(ratio))
         if ratio[at] > worst:

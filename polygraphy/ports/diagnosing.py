@@ -123,7 +123,7 @@ class NarrowModels(Protocol):
             BackendError: the reference evaluator cannot run it.
         """
 
-    def roughly(
+    def perturbed_function(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
         """Return a function that lazily computes two or more perturbed versions of a model, in

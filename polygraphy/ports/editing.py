@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from polygraphy.domain.model.graph import Graph, Node
-    from polygraphy.domain.results.results import Recomputed
+    from polygraphy.domain.results.results import RecomputedTensors
     from polygraphy.domain.search.layers import Layer
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
@@ -185,7 +185,7 @@ class OpenModel(Protocol):
 
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
-    ) -> Recomputed | None:
+    ) -> RecomputedTensors | None:
         """Return a tensor computed from the tensors before it; see
         `polygraphy.domain.results.results`.
         """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.catalog.compute import ComputePrecision
     from polygraphy.domain.profiling.execution import ExecutionProfile, ModelNodes
     from polygraphy.domain.results.results import DeviceTimes
-    from polygraphy.domain.search.check_rules import Finished
+    from polygraphy.domain.search.check_rules import CommandEnd
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
@@ -342,7 +342,7 @@ def observe_tensors(
 class RunningCommand(Protocol):
     """A command that was started."""
 
-    def wait(self) -> Finished:
+    def wait(self) -> CommandEnd:
         """Return the result of the command at its end; it is stopped after its time limit."""
 
     def stop(self) -> None:
@@ -378,7 +378,7 @@ class Commands(Protocol):
             UsageError: there is no such program, or it cannot be run.
         """
 
-    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> CommandEnd:
         """Return the result of a command that is run to its end; see `start`."""
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.sweep.cells import Job, Limits
 
 
-class Launched(Protocol):
+class LaunchedJob(Protocol):
     """A job that runs in a separate process."""
 
     def poll(self, wait: float = 0.0) -> Mapping[str, Any] | None:
@@ -26,7 +26,7 @@ class Launched(Protocol):
 
 
 @port
-def launch(job: Job, limits: Limits, device: str | None, *, shared: bool) -> Launched | None:
+def launch(job: Job, limits: Limits, device: str | None, *, shared: bool) -> LaunchedJob | None:
     """Return a job started in a process on this machine, which ends with this process; None while
     another process runs the same job.
 

@@ -30,7 +30,7 @@ def _plain(name: str) -> str:
     return name
 
 
-class _Built:
+class _BuiltModel:
     """Three layers, and a body, a function or nothing behind them."""
 
     def __init__(self, name: Name = _plain, width: int = 16, seed: int = 0) -> None:
@@ -75,7 +75,7 @@ class _Built:
         )
 
 
-def _changed(built: _Built, kind: str) -> None:
+def _changed(built: _BuiltModel, kind: str) -> None:
     """Change one place of the model that is to be built."""
     if kind == "weight":
         weight = built.weights["w2"]
@@ -157,7 +157,7 @@ def _mends(
 
 
 def _pair(kind: str, *given: object, **options: object) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    wrong, right = (_Built(**options) for _ in range(2))  # type: ignore[arg-type]
+    wrong, right = (_BuiltModel(**options) for _ in range(2))  # type: ignore[arg-type]
     _changed(wrong, kind)
     return wrong.model(*given), right.model(*given)  # type: ignore[arg-type]
 
@@ -230,9 +230,9 @@ def test_models_larger_than_a_message_of_protobuf(polygraphy: Polygraphy, tmp_pa
     _mends(polygraphy, tmp_path, models, external=True)
 
 
-def _with_body(op: str, wrong: bool) -> _Built:
+def _with_body(op: str, wrong: bool) -> _BuiltModel:
     """Something of the graph inside the last node is another."""
-    built = _Built()
+    built = _BuiltModel()
     rng = np.random.default_rng(1)
     scale = rng.standard_normal(16).astype(np.float32)
     scale[3] += 4 * wrong
@@ -291,7 +291,7 @@ def test_graphs_inside_nodes(
 def test_functions(polygraphy: Polygraphy, tmp_path: Path) -> None:
     models = []
     for alpha in (0.9, 0.2):
-        built = _Built()
+        built = _BuiltModel()
         nodes = [
             helper.make_node("LeakyRelu", ["a"], ["b"], "leaky", alpha=alpha),
             helper.make_node("Tanh", ["b"], ["c"], "bounding"),
@@ -324,7 +324,7 @@ def test_what_is_converted_is_verified_whatever_its_size(
     polygraphy: Polygraphy, tmp_path: Path, flag: str
 ) -> None:
     """From 8 MiB on, weights stay in the file while a model is edited."""
-    onnx.save(_Built(width=880).model(), tmp_path / "m.onnx")
+    onnx.save(_BuiltModel(width=880).model(), tmp_path / "m.onnx")
     done = polygraphy(f"polygraphy convert m.onnx {flag} --verify -o n.onnx", cwd=tmp_path)
     assert done.code == 0, done.out + done.err
     assert (tmp_path / "n.onnx").exists()

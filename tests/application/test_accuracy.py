@@ -389,13 +389,13 @@ def test_the_outputs_are_reported_with_the_verdict(console: RecordingConsole) ->
     compare_accuracy(runs)
     ((pair,),) = console.arguments_of("iteration_compared")
     assert pair.outputs == (runs["a"][0], runs["b"][0])
-    assert pair.mismatched == ["y"]
+    assert pair.failed_outputs == ["y"]
 
 
 def test_an_iteration_that_one_run_lacks_is_reported(console: RecordingConsole) -> None:
     compare_accuracy(results(a=[1.0, 2.0], b=[1.0]))
     pair = console.arguments_of("iteration_compared")[-1][0]
-    assert (pair.iteration, pair.mismatched) == (1, ["y"])
+    assert (pair.iteration, pair.failed_outputs) == (1, ["y"])
     assert pair.outputs[1] == IterationResult()
 
 

@@ -27,7 +27,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.search import Outcome
-from polygraphy.domain.search.check_rules import Failure, Finished
+from polygraphy.domain.search.check_rules import CommandEnd, Failure
 from polygraphy.ports.running import Commands, ask, can_ask
 from tests.support.examples import scaled
 
@@ -382,7 +382,7 @@ class _Scripted:
 
     def start(self, command: Sequence[str], **how: Any) -> FinishedCommand:
         code, output = next(self._turns)
-        return FinishedCommand(Finished(code, output))
+        return FinishedCommand(CommandEnd(code, output))
 
 
 def outcomes(check: CheckCommand, count: int) -> list[Outcome]:
@@ -457,13 +457,13 @@ def test_names_and_numbers_do_not_make_another_failure(name: str, number: int) -
 
     def failure(name: str, number: int) -> Failure:
         text = f"[!] Node {name}: the shapes {{{number},3}} and [{number}] do not agree at {number}"
-        return Failure.of(Finished(3, text), is_ours=True)
+        return Failure.of(CommandEnd(3, text), is_ours=True)
 
     assert failure(name, number).is_like(failure("'x'", 0))
 
 
 def failure(code: int = 1, **outputs: float | None) -> Failure:
-    return Failure.of(Finished(code, ""), is_ours=True, outputs=outputs)
+    return Failure.of(CommandEnd(code, ""), is_ours=True, outputs=outputs)
 
 
 NAN = float("nan")

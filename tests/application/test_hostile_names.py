@@ -19,7 +19,7 @@ import pytest
 from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.application.debug.checks import CheckCommand
 from polygraphy.application.debug.iterations import Iterations
-from polygraphy.application.sweep.planning import Planned
+from polygraphy.application.sweep.planning import PlannedSweep
 from polygraphy.binding import bind
 from polygraphy.cli.commands.listing import load_command
 from polygraphy.cli.parser import parse
@@ -46,7 +46,7 @@ def test_a_shell_reads_the_command_of_each_job_of_a_sweep(name: str, tmp_path: P
     onnx.save(model, tmp_path / "-r.onnx")
     reference = {"runner": "onnx", "models": {"*": "-r.onnx"}}
     plan = {"models": [glob.escape(name)], "reference": reference, "runners": {"ort": ["--onnxrt"]}}
-    planned = Planned(
+    planned = PlannedSweep(
         plan_of(plan, ["onnx", "onnxrt"]), str(tmp_path / "-out  it's"), str(tmp_path)
     )
     [cell] = planned.cells

@@ -96,7 +96,7 @@ def allowed(model: onnx.ModelProto, noise: Any, exact: Any, is_bounded: bool) ->
     assert rounding is not None
     found = []
     for each in (model, with_noise(model, noise)):
-        made = OnnxNarrowModels().roughly(each)(FEED)
+        made = OnnxNarrowModels().perturbed_function(each)(FEED)
         found.append(allowance(rounding_between_runs(made, "y", rounding), rounding.rtol))
     return found
 

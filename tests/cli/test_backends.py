@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 import polygraphy
-from polygraphy.cli.backends.built_in import BuiltIn, backends_by_name
+from polygraphy.cli.backends.built_in import BuiltInBackend, backends_by_name
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.commands.listing import load_command
 from polygraphy.codegen.signatures import SIGNATURES
@@ -64,7 +64,7 @@ def test_what_a_backend_declares_can_be_used() -> None:
     for name, each in backends_by_name().items():
         assert each.model_types or each.text, name
         assert set(each.model_types) <= FORMATS.keys(), name
-        assert (each.call is not attrs.fields(BuiltIn).call.default) != (
+        assert (each.call is not attrs.fields(BuiltInBackend).call.default) != (
             each.choose is not None
         ), name
     assert "PytRunner" in SIGNATURES

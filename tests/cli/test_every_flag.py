@@ -19,7 +19,7 @@ import pytest
 
 from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.kinds import Flag, Ordered
+from polygraphy.cli.declare.kinds import Flag, OrderedFlags
 from polygraphy.cli.declare.option import Option, Options, Values
 from polygraphy.cli.main import _without_save_option
 from polygraphy.cli.parser import parse
@@ -133,7 +133,7 @@ def test_every_value_stands_in_the_program(command: str) -> None:
     for key, group, option in options(command):
         skipped = key in _SAVED or key in CHANGES_NOTHING or key in CHANGED_ON_THE_WAY
         skipped |= (command, key) in WITHOUT_EFFECT | REFUSED
-        if skipped or isinstance(option.kind, (Flag, Ordered)):
+        if skipped or isinstance(option.kind, (Flag, OrderedFlags)):
             continue
         values: Any = parsed(command, tuple(lines_of(command, key)[1]))
         given = {repr(leaf) for leaf in _leaves(getattr(values[group], option.name))}
@@ -174,7 +174,7 @@ def test_every_spelling_of_a_flag_is_the_same_flag() -> None:
     seen = set()
     for command in COMMANDS:
         for key, group, option in options(command):
-            if key in seen or isinstance(option.kind, Ordered):
+            if key in seen or isinstance(option.kind, OrderedFlags):
                 continue
             seen.add(key)
             words = lines_of(command, key)[1]

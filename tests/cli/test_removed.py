@@ -11,7 +11,7 @@ from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.commands.trt.engine import PrecisionSearchOptions
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import options_of
-from polygraphy.cli.parser import Removed, parse, removed_options
+from polygraphy.cli.parser import RemovedOption, parse, removed_options
 from tests.cli.flags.words import BASES
 from tests.support.cases import for_each
 
@@ -53,7 +53,7 @@ def test_no_option_is_both_there_and_removed(command: str) -> None:
 @pytest.mark.slow
 @for_each("command, row, flag", ROWS)
 def test_a_row_does_what_it_says(
-    command: str, row: Removed, flag: str, capsys: pytest.CaptureFixture[str]
+    command: str, row: RemovedOption, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = BASES[command].split()
     end = base.index("--check") if "--check" in base else len(base)

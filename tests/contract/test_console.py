@@ -347,7 +347,7 @@ def test_only_verdicts_are_computed_when_only_verdicts_are_shown(
     pair, asked = spied
     G_LOGGER.module_severity = G_LOGGER.ERROR
     LogConsole().iteration_compared(pair)
-    assert ("FAILED" in capsys.readouterr().out) == bool(pair.mismatched)
+    assert ("FAILED" in capsys.readouterr().out) == bool(pair.failed_outputs)
     assert asked == []
 
 
@@ -357,5 +357,7 @@ def test_what_is_shown_is_computed(spied: tuple[PairResult, list[str]]) -> None:
     G_LOGGER.module_severity = G_LOGGER.INFO
     LogConsole().iteration_compared(pair)
     assert "summaries" in asked
-    is_drawn = bool(pair.mismatched) and len(pair.outputs[0]["y"]) >= 20  # Of fewer, all are seen.
+    is_drawn = (
+        bool(pair.failed_outputs) and len(pair.outputs[0]["y"]) >= 20
+    )  # Of fewer, all are seen.
     assert ("absolute_histogram" in asked) == is_drawn

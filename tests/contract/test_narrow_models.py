@@ -48,7 +48,7 @@ def models(request: pytest.FixtureRequest) -> NarrowModels:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "name", ["open", "narrow_nodes", "rounding_emulator", "roughly", "widen_model"]
+    "name", ["open", "narrow_nodes", "rounding_emulator", "perturbed_function", "widen_model"]
 )
 def test_arguments_are_those_of_the_port(kind: str, name: str) -> None:
     wanted, found = getattr(NarrowModels, name), getattr(type(KINDS[kind]()), name)
@@ -117,7 +117,7 @@ def test_models_that_are_narrow_already_are_known(
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_moved_lies_apart_by_about_what_one_operator_explains(kind: str) -> None:
     numbers = FEED["x"] / 3
-    one, other, *_ = KINDS[kind]().roughly(model())({"x": numbers})
+    one, other, *_ = KINDS[kind]().perturbed_function(model())({"x": numbers})
     apart = np.abs(one["y"] - other["y"]) / np.abs(numbers)
     assert 0 < apart.max() < 1e-5
     assert (one["y"] != np.abs(numbers)).any()
@@ -129,7 +129,7 @@ def test_what_cannot_be_moved_is_refused_where_it_is_asked_for() -> None:
     other.graph.node[0].op_type, other.graph.node[0].domain = "Ghost", "not.there"
     other.opset_import.append(onnx.helper.make_opsetid("not.there", 1))
     with pytest.raises(BackendError):
-        OnnxNarrowModels().roughly(other)(FEED)
+        OnnxNarrowModels().perturbed_function(other)(FEED)
 
 
 @pytest.mark.parametrize(

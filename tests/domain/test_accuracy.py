@@ -152,6 +152,6 @@ def test_verdicts_are_saved_and_loaded() -> None:
 def test_a_pair_knows_what_failed() -> None:
     outputs = (IterationResult(), IterationResult())
     pair = PairResult(AB, 3, "simple", {"y": True, "z": False, "w": None}, outputs)
-    assert pair.mismatched == ["z", "w"]
+    assert pair.failed_outputs == ["z", "w"]
     with pytest.raises(AttributeError):
         pair.iteration = 4  # type: ignore[misc]

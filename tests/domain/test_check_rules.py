@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.search import Outcome
-from polygraphy.domain.search.check_rules import CheckRules, Failure, Finished
+from polygraphy.domain.search.check_rules import CheckRules, CommandEnd, Failure
 
 GOOD, BAD, NEITHER = Outcome.GOOD, Outcome.BAD, Outcome.UNRESOLVED
 
@@ -38,11 +38,11 @@ GOOD, BAD, NEITHER = Outcome.GOOD, Outcome.BAD, Outcome.UNRESOLVED
     ],
 )
 def test_codes_and_patterns(rules: CheckRules, code: int, output: str, expected: Outcome) -> None:
-    assert rules.outcome(Finished(code, output)) is expected
+    assert rules.outcome(CommandEnd(code, output)) is expected
 
 
 def test_a_command_that_took_too_long_has_ended_with_124() -> None:
-    stopped = Finished(-9, "", 1.0, timed_out=True)
+    stopped = CommandEnd(-9, "", 1.0, timed_out=True)
     assert CheckRules().outcome(stopped) is BAD
     assert CheckRules(ignored_codes=[124]).outcome(stopped) is GOOD
     assert CheckRules(skip_codes=[124]).outcome(stopped) is NEITHER
@@ -58,7 +58,7 @@ def test_what_is_no_regular_expression_is_named() -> None:
 @given(st.integers(-20, 255), st.text())
 def test_without_rules_only_the_code_counts(code: int, output: str) -> None:
     expected = GOOD if code == 0 else NEITHER if code == 125 else BAD
-    assert CheckRules().outcome(Finished(code, output)) is expected
+    assert CheckRules().outcome(CommandEnd(code, output)) is expected
 
 
 def test_what_is_compared_by_position_alone_counts_only_where_it_did_at_first() -> None:

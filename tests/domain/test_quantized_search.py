@@ -190,6 +190,6 @@ def test_sets_that_reach_nothing_in_common_add_their_effects() -> None:
         if asked.reach(one, powers.linked) & asked.reach(other, powers.linked):
             continue
         apart += 1
-        power = [powers.exact_power(asked.remaining(one_of)) for one_of in (0, one, other)]
-        assert powers.exact_power(asked.remaining(one | other)) == power[1] + power[2] - power[0]
+        power = [powers.power_in_units(asked.remaining(one_of)) for one_of in (0, one, other)]
+        assert powers.power_in_units(asked.remaining(one | other)) == power[1] + power[2] - power[0]
     assert apart > 20

@@ -50,7 +50,7 @@ class _Line:
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
             if stream is not None and stream.isatty():
-                self._redirected[name] = _Above(stream, self)
+                self._redirected[name] = _StreamAbove(stream, self)
                 setattr(sys, name, self._redirected[name])
         self._draw()
         Thread(target=self._redraw, daemon=True).start()
@@ -100,7 +100,7 @@ class _Line:
             self._ended.set()
 
 
-class _Above:
+class _StreamAbove:
     """A terminal stream whose text appears above the progress line."""
 
     def __init__(self, stream: Any, line: _Line) -> None:

@@ -191,7 +191,7 @@ def _log_metrics(result: OutputCompareResult) -> None:
     G_LOGGER.info(f"Error Metrics: {one_line(result.tensor0.name)}")
     with G_LOGGER.indent():
         for statistic in result.tolerance.check_error_stat:
-            absolute, relative = result.required(statistic)
+            absolute, relative = result.required_tolerances(statistic)
             G_LOGGER.info(
                 f"Minimum Required Tolerance: {_statistic_label(statistic, result)} error |"
                 f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
@@ -253,8 +253,8 @@ def log_iteration(pair: PairResult) -> None:
     by = _function_clause(pair.label)
     if not pair.results:
         G_LOGGER.error(f"FAILED{by} | No outputs were compared")
-    elif pair.mismatched:
-        G_LOGGER.error(f"FAILED{by} | Mismatched outputs: {pair.mismatched}")
+    elif pair.failed_outputs:
+        G_LOGGER.error(f"FAILED{by} | Mismatched outputs: {pair.failed_outputs}")
     else:
         G_LOGGER.finish(f"PASSED{by} | All outputs matched | Outputs: {list(pair.results)}")
 
@@ -312,7 +312,7 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
         for name, average in averages.items():
             if isinstance(average, OutputCompareResult):
                 for statistic in average.tolerance.check_error_stat:
-                    absolute, relative = average.required(statistic)
+                    absolute, relative = average.required_tolerances(statistic)
                     G_LOGGER.info(
                         "Average Minimum Required Tolerance:"
                         f" {_statistic_label(statistic, average)} error |"

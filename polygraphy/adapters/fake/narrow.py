@@ -112,7 +112,7 @@ class FakeNarrowModels:
         """Return a function that returns its input with the digits of TF32."""
         return lambda feed: {"y": with_digits(np.float32(feed["x"]), 2.0**-10, drops=drops)}
 
-    def roughly(
+    def perturbed_function(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
         """Return a function that returns its input twice, perturbed."""

@@ -14,7 +14,7 @@ from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile
-from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
+from polygraphy.domain.search.check_rules import TIMED_OUT, CommandEnd
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.running import RunningCommand
@@ -273,12 +273,12 @@ class FunctionCommands:
         """Call the function, and return the finished command; a timeout of 0 stops it."""
         self.commands.append(list(command))
         if timeout == 0:
-            return FinishedCommand(Finished(TIMED_OUT, "", 0.0, True))
+            return FinishedCommand(CommandEnd(TIMED_OUT, "", 0.0, True))
         answer = self._answer(command)
-        process = Finished(answer, "") if isinstance(answer, int) else Finished(0, answer)
+        process = CommandEnd(answer, "") if isinstance(answer, int) else CommandEnd(0, answer)
         return FinishedCommand(process)
 
-    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> CommandEnd:
         """Call the function, and return the finished command."""
         return self.start(command, timeout=timeout).wait()
 
@@ -287,9 +287,9 @@ class FunctionCommands:
 class FinishedCommand:
     """A command that has already ended."""
 
-    done: Finished
+    done: CommandEnd
 
-    def wait(self) -> Finished:
+    def wait(self) -> CommandEnd:
         """Return the end of the command."""
         return self.done
 

@@ -140,13 +140,13 @@ class MemoryResultStore:
             raise FileError(f"{source} contains no iterations.", path=source)
         return (cast("T", deepcopy(item)) for item in items)
 
-    def look_into(self, source: str | PathLike[str]) -> _MemoryStored:
+    def look_into(self, source: str | PathLike[str]) -> _MemoryItems:
         """Return the stored data of a path; raise FileError if there are none, or of no
         known kind.
         """
         value = self._look_up(source)
         items = value.items if isinstance(value, _Folder) else (value,)
-        return _MemoryStored(str(source), deepcopy(items))
+        return _MemoryItems(str(source), deepcopy(items))
 
     def _look_up(self, source: str | PathLike[str]) -> Any:
         """Return the stored value of a path; raise MissingFileError if there is none."""
@@ -173,8 +173,8 @@ class _MemoryWriter(Generic[T]):
         self.items.append(deepcopy(item))
 
 
-class _MemoryStored:
-    """Implements the port `Stored`."""
+class _MemoryItems:
+    """Implements the port `StoredItems`."""
 
     def __init__(self, source: str, items: tuple[Any, ...]) -> None:
         """Set the path for messages, and the stored items."""

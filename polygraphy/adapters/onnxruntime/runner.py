@@ -101,7 +101,7 @@ class BoundRuns:
         self._place = onnxruntime.OrtDevice.make(kind, gpu)._get_c_device()
         self._inputs = {name: _Input(dtype, shape) for name, (dtype, shape) in inputs.items()}
         self._outputs = {tensor.name: _Output(tensor) for tensor in session.get_outputs()}
-        self._idle: list[_Bound] = []
+        self._idle: list[_BoundTensors] = []
         self._device = resolve(Device)
         self._device.require()
         self._whole_device = _WholeDevice(gpu)
@@ -145,7 +145,7 @@ class BoundRuns:
     ) -> dict[str, Any]:
         # Another thread may run at the same time, so a binding is taken for as long as it is used.
         """Run with bound inputs and outputs, and return the outputs on the host or the device."""
-        bound = self._idle.pop() if self._idle else _Bound(self._session.io_binding(), {})
+        bound = self._idle.pop() if self._idle else _BoundTensors(self._session.io_binding(), {})
         native = bound.binding._iobinding
         # Until the run is over, what is bound must stay where it is.
         inputs = [self._bind_input(bound, name, data) for name, data in feed_dict.items()]
@@ -183,7 +183,7 @@ class BoundRuns:
         owner = onnxruntime.OrtValue(value)
         return self._device.view(value.data_ptr(), owner.shape(), output.numpy_dtype, owner=owner)
 
-    def _bind_input(self, bound: _Bound, name: str, data: Any) -> Any:
+    def _bind_input(self, bound: _BoundTensors, name: str, data: Any) -> Any:
         """Bind the data for an input, unless they are at the last address; return the object that
         keeps their memory.
         """
@@ -212,7 +212,12 @@ class BoundRuns:
         return input_shape
 
     def _bind_address(
-        self, bound: _Bound, name: str, expected: _Input, address: int, shape: tuple[int, ...]
+        self,
+        bound: _BoundTensors,
+        name: str,
+        expected: _Input,
+        address: int,
+        shape: tuple[int, ...],
     ) -> None:
         """Bind an input to data at a device address."""
         bound.places[name] = address, shape
@@ -233,7 +238,7 @@ class _WholeDevice:
         """Do nothing, because the device is synchronized anyway."""
 
 
-class _Bound(NamedTuple):
+class _BoundTensors(NamedTuple):
     """A binding, with the addresses and shapes bound in it, by input."""
 
     binding: Any

@@ -257,8 +257,8 @@ def infer_symbolic_shapes(model: Any) -> Any:
             )
     from onnxruntime.tools import symbolic_shape_infer as tool
 
-    if not isinstance(tool.onnx, _WithoutFiles):
-        tool.onnx = _WithoutFiles(tool.onnx)
+    if not isinstance(tool.onnx, _OnnxWithoutFiles):
+        tool.onnx = _OnnxWithoutFiles(tool.onnx)
     try:
         shapes = tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
     except PolygraphyException:
@@ -277,7 +277,7 @@ def infer_symbolic_shapes(model: Any) -> Any:
     return shapes
 
 
-class _WithoutFiles:
+class _OnnxWithoutFiles:
     """A stand-in for the onnx package that does not save models: the tool would leave one in the
     current folder when it fails."""
 

@@ -47,7 +47,7 @@ _LAYERS_THAT_MOVE = frozenset({"Input", "Output", "Const", "Reorder", "Convert"}
 
 
 @frozen
-class Known:
+class KnownFailure:
     """The known facts about a model that this process compiled.
 
     Attributes:
@@ -61,7 +61,7 @@ class Known:
     facts: Facts
 
 
-_known: MutableMapping[CompiledModel, Known] = WeakKeyDictionary()
+_known: MutableMapping[CompiledModel, KnownFailure] = WeakKeyDictionary()
 PROCESS = OneProcess("OpenVINO")
 _core: list[Any] = []
 
@@ -155,7 +155,7 @@ class CompiledModelFromOnnx(BaseLoader):
         products = {op.friendly_name for op in read.get_ops() if op.get_type_name() == "MatMul"}
         lowered = self._low_precision_outputs(compiled, products)
         facts = find_facts(model)
-        _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, lowered))
+        _known[compiled] = KnownFailure(inputs, outputs, _LoweredFacts(facts, lowered))
         return compiled
 
     def with_properties(self, properties: Mapping[str, str]) -> CompiledModelFromOnnx:
@@ -236,12 +236,12 @@ class _LoweredFacts:
         return {**dtypes, **lowered}
 
 
-def read_facts(compiled: CompiledModel) -> Known:
+def read_facts(compiled: CompiledModel) -> KnownFailure:
     """Return the facts about a compiled model; only names if it was compiled elsewhere."""
     if compiled in _known:
         return _known[compiled]
     inputs = [_input_name(port) for port in compiled.inputs]
-    return Known(inputs, [_output_name(port) for port in compiled.outputs], ModelFacts())
+    return KnownFailure(inputs, [_output_name(port) for port in compiled.outputs], ModelFacts())
 
 
 def core_of_process() -> Any:

@@ -19,7 +19,7 @@ from typing import IO, Any
 from weakref import finalize
 
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
+from polygraphy.domain.search.check_rules import TIMED_OUT, CommandEnd
 from polygraphy.lifetime import end_group, forget_group, start_command
 from polygraphy.ports.running import RunningCommand
 from polygraphy.python_command import safe_command
@@ -211,7 +211,7 @@ class WarmCommand:
         self._interpreter, self._number, self._output = interpreter, number, output
         self._start = time.perf_counter()
 
-    def wait(self) -> Finished:
+    def wait(self) -> CommandEnd:
         """Wait for the command, and return its exit code, output and time."""
         with self._output as output:
             answer = self._interpreter.answer_to(self._number)
@@ -220,8 +220,8 @@ class WarmCommand:
             text = output.read().decode("utf-8", errors="replace")
         seconds = time.perf_counter() - self._start
         if answer["timed_out"]:
-            return Finished(TIMED_OUT, text, seconds, True)
-        return Finished(int(answer["code"]), text, seconds)
+            return CommandEnd(TIMED_OUT, text, seconds, True)
+        return CommandEnd(int(answer["code"]), text, seconds)
 
     def stop(self) -> None:
         """Stop the command."""
@@ -291,7 +291,7 @@ class ProcessCommands:
             words = safe_command([_own_path(words[0]), *words[1:]])
         return _ProcessCommand(words, timeout, folder, environment)
 
-    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> CommandEnd:
         """Run a command to its end, and return its exit code, output and time."""
         return self.start(command, timeout=timeout).wait()
 
@@ -320,7 +320,7 @@ class _ProcessCommand:
             self._output.close()
             raise
 
-    def wait(self) -> Finished:
+    def wait(self) -> CommandEnd:
         """Return the finished command; stop it at its timeout."""
         timed_out = False
         try:
@@ -335,7 +335,7 @@ class _ProcessCommand:
         with self._output as output:
             output.seek(0)
             text = output.read().decode("utf-8", errors="replace")
-        return Finished(code, text, time.perf_counter() - self._start, timed_out)
+        return CommandEnd(code, text, time.perf_counter() - self._start, timed_out)
 
     def stop(self) -> None:
         """Kill the command and the processes that it started."""

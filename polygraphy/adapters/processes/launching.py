@@ -93,7 +93,7 @@ def _begin_job(preload: str, job: Job, device: str | None, output: int, lock: _L
 
     def start_new_process() -> _Process:
         """Return a new process for the job."""
-        return _Fresh(job, variables, output, lock)
+        return _FreshProcess(job, variables, output, lock)
 
     def replace_forked_process() -> _Process:
         """Return a new process for the job, because the interpreter cannot be forked."""
@@ -111,7 +111,7 @@ def _begin_job(preload: str, job: Job, device: str | None, output: int, lock: _L
         )
     except (BackendError, OSError, subprocess.SubprocessError):
         return replace_forked_process()
-    return _Forked(waiting, number, replace_forked_process)
+    return _ForkedProcess(waiting, number, replace_forked_process)
 
 
 @cache
@@ -120,7 +120,7 @@ def _machine_facts() -> Mapping[str, Any]:
     return machine_facts()
 
 
-class _Used(NamedTuple):
+class _ProcessUsage(NamedTuple):
     """The end of a process: exit code, CPU seconds, and peak memory in bytes."""
 
     code: int
@@ -128,7 +128,7 @@ class _Used(NamedTuple):
     memory: int
 
 
-class _Fresh:
+class _FreshProcess:
     """A process of a new interpreter, or of another program."""
 
     def __init__(self, job: Job, variables: Mapping[str, str], output: int, lock: _Lock) -> None:
@@ -149,7 +149,7 @@ class _Fresh:
             raise BackendError(f"{job.command[0]} cannot be run: {reason}.") from error
         self.pid: int | None = self._process.pid
         self._descriptor = os.pidfd_open(self._process.pid) if hasattr(os, "pidfd_open") else None
-        self._used: _Used | None = None
+        self._used: _ProcessUsage | None = None
 
     def has_ended(self, wait: float) -> bool:
         """Return whether the process ended, after waiting for up to some seconds."""
@@ -164,22 +164,22 @@ class _Fresh:
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, how) is not None
 
-    def _use_if_ended(self) -> _Used | None:
+    def _use_if_ended(self) -> _ProcessUsage | None:
         """Return the resources of the process if it has ended, on systems where waiting ends it
         (macOS before Python 3.13, and Windows, which does not report them); else None."""
         if not hasattr(os, "wait4"):
             code = self._process.poll()
-            return None if code is None else _Used(code, 0.0, 0)
+            return None if code is None else _ProcessUsage(code, 0.0, 0)
         ended, status, usage = os.wait4(self._process.pid, os.WNOHANG)
         return self._read_usage(status, usage) if ended else None
 
-    def _read_usage(self, status: int, usage: Any) -> _Used:
+    def _read_usage(self, status: int, usage: Any) -> _ProcessUsage:
         """Return the exit code, CPU time and peak memory of the ended process."""
         self._process.returncode = os.waitstatus_to_exitcode(status)
         cpu = usage.ru_utime + usage.ru_stime
-        return _Used(self._process.returncode, cpu, peak_memory(usage))
+        return _ProcessUsage(self._process.returncode, cpu, peak_memory(usage))
 
-    def reap(self) -> _Used:
+    def reap(self) -> _ProcessUsage:
         """Kill what is left of the process group, and return its exit code, CPU time and peak
         memory.
         """
@@ -189,10 +189,10 @@ class _Fresh:
             used = self._read_usage(*os.wait4(self._process.pid, 0)[1:])
         if self._descriptor is not None:
             os.close(self._descriptor)
-        return used or _Used(self._process.wait(), 0.0, 0)
+        return used or _ProcessUsage(self._process.wait(), 0.0, 0)
 
 
-class _Forked:
+class _ForkedProcess:
     """A fork of a waiting interpreter; a new process replaces it if the interpreter ends without an
     answer, for example because an import crashes it."""
 
@@ -220,7 +220,7 @@ class _Forked:
                 self._other = self._instead()
         return self._other.has_ended(wait) if self._other else self._answer is not None
 
-    def reap(self) -> _Used:
+    def reap(self) -> _ProcessUsage:
         """Kill the fork, and return its exit code, CPU time and peak memory."""
         if self._other is not None:
             return self._other.reap()
@@ -228,14 +228,14 @@ class _Forked:
             self._waiting.close()  # It may import for ever.
         answer = self._answer or self._waiting.stop(self._number)
         code = int(answer.get("code", _KILLED))
-        return _Used(code, answer.get("cpu", 0.0), answer.get("memory", 0))
+        return _ProcessUsage(code, answer.get("cpu", 0.0), answer.get("memory", 0))
 
 
-_Process = _Fresh | _Forked
+_Process = _FreshProcess | _ForkedProcess
 
 
 class LaunchedProcess:
-    """Implements the port `Launched`."""
+    """Implements the port `LaunchedJob`."""
 
     def __init__(
         self,

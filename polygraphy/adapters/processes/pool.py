@@ -14,17 +14,17 @@ from polygraphy.adapters.processes.launching import resident_memory
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.ports.machine import cores, free_memory, machine_facts
-from polygraphy.ports.sweeping import Launched, launch
+from polygraphy.ports.sweeping import LaunchedJob, launch
 
 _PATIENCE = 0.02
 """Seconds until processes are looked at again."""
 
 
-class _Running(NamedTuple):
+class _RunningJob(NamedTuple):
     """A job that runs, with its process and GPU."""
 
     job: Job
-    launched: Launched
+    launched: LaunchedJob
     device: str | None
 
 
@@ -49,7 +49,7 @@ class LocalPool:
         memory = limits.memory or free_memory() // 2 // count
         limits = evolve(limits, jobs=count, memory=memory)
         waiting = deque(sorted(jobs, key=lambda job: job.exclusive))
-        running: list[_Running] = []
+        running: list[_RunningJob] = []
         try:
             while waiting or running:
                 used_index = 0
@@ -64,7 +64,7 @@ class LocalPool:
                         waiting.append(job)
                         used_index += 1
                     else:
-                        running.append(_Running(job, launched, device))
+                        running.append(_RunningJob(job, launched, device))
                 if not running:
                     time.sleep(_PATIENCE * 5)
                 for row in list(running):
@@ -77,7 +77,7 @@ class LocalPool:
                 row.launched.stop()
 
 
-def _can_start(job: Job, running: Sequence[_Running], count: int) -> bool:
+def _can_start(job: Job, running: Sequence[_RunningJob], count: int) -> bool:
     """Return whether a job can start in addition to the running ones."""
     if job.exclusive or any(row.job.exclusive for row in running):
         return not running
@@ -92,7 +92,7 @@ def _visible_devices() -> list[str]:
     return [str(number) for number in range(len(machine_facts()["gpus"]))]
 
 
-def _device_for(job: Job, devices: Sequence[str], running: Sequence[_Running]) -> str | None:
+def _device_for(job: Job, devices: Sequence[str], running: Sequence[_RunningJob]) -> str | None:
     """Return the GPU that the fewest jobs use; None for a job that needs none."""
     if not job.gpu:
         return ""

@@ -41,7 +41,7 @@ _CHANGING = frozenset({"PYTEST_CURRENT_TEST"})
 """Variables of the environment that change all the time and are no setting."""
 
 
-class Kept:
+class ObjectHandle:
     """A handle of an object in a persistent process; inside the process, it is that object.
 
     Attributes:
@@ -82,7 +82,7 @@ class WarmProcess:
         self._lock = threading.RLock()
         self._limits: tuple[float | None, bool] = (None, False)
         self._crashes = 0
-        self._begun: tuple[Kept, Message] | None = None
+        self._begun: tuple[ObjectHandle, Message] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -93,20 +93,20 @@ class WarmProcess:
         """Return the result of a function called in the process."""
         return self._request(function, arguments, None)
 
-    def keep(self, function: Callable[..., Any], *arguments: Any) -> Kept:
+    def keep(self, function: Callable[..., Any], *arguments: Any) -> ObjectHandle:
         """Return a handle of the result of a function called in the process, which stores the
         result."""
         number = next(self._numbers)
         self._request(function, arguments, number)
-        return Kept(self, number)
+        return ObjectHandle(self, number)
 
-    def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> Kept:
+    def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> ObjectHandle:
         """Return a handle of a result that the process is still computing."""
         number = next(self._numbers)
         with self._lock:
             self._finish_call()
             message = self._send(function, arguments, number)
-            to_keep = Kept(self, number)
+            to_keep = ObjectHandle(self, number)
             self._begun = to_keep, message
             return to_keep
 
@@ -153,7 +153,7 @@ class WarmProcess:
         """Send a call to the process, which is started if it does not run; return the message,
         which has to stay open until the answer has come.
         """
-        uses_kept = any(isinstance(argument, Kept) for argument in arguments)
+        uses_kept = any(isinstance(argument, ObjectHandle) for argument in arguments)
         self._start(is_setting_up=number is not None and not uses_kept)
         released, self._released = self._released, []
         how = (str(Path.cwd()), G_LOGGER.module_severity, self._limits[1], released, number)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-class Unrecorded:
+class UnrecordedFindings:
     """Implements the port `Findings` without recording anything."""
 
     def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:

@@ -112,7 +112,7 @@ class TrtParty:
             result = add_output_types(result)
         lowered = {} if self._half is None else {self._half: True}
         settings = {**self._settings, **({"tf32": None} if plain else lowered)}
-        return _Built(result, settings, self._layer_names(without), self._timings)
+        return _BuiltModel(result, settings, self._layer_names(without), self._timings)
 
     def runtime_graph(self, model: Any, *, without: Collection[str] = ()) -> None:
         """Return None, because engines do not show their graph."""
@@ -202,7 +202,7 @@ def _contains(ranges: DomainProfile, shapes: Shapes) -> bool:
     return ranges.keys() == shapes.keys() and not ranges.misfits(shapes)
 
 
-class _Built:
+class _BuiltModel:
     """A model, built for the input shapes that it receives."""
 
     def __init__(

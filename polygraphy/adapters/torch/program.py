@@ -140,7 +140,7 @@ _WRITES = re.compile(r"^__(set|i(?!nvert|ndex))|[^_]_$")
 Keep = Callable[[str, Any], None]
 
 
-class Exported:
+class ExportedModule:
     """A `torch.export.ExportedProgram`.
 
     Tensors are called as in the program's graph. The ONNX model that `torch.onnx.export` makes of a
@@ -248,7 +248,7 @@ class Module:
         self.model = model
         self._call: Any = None
         self._in_training: list[Any] = []
-        self._exported: dict[Any, Exported] = {}
+        self._exported: dict[Any, ExportedModule] = {}
 
     def inputs(self) -> TensorMetadata | None:
         """Return the metadata of the required parameters of `forward`, of any data type and shape;
@@ -312,7 +312,7 @@ class Module:
         program.start(None, compiled=False)
         return program.run_all(tensors, keep)
 
-    def export(self, tensors: Sequence[Any]) -> Exported:
+    def export(self, tensors: Sequence[Any]) -> ExportedModule:
         """Return the program that `torch.export` creates from the module, once for data of one
         shape.
 
@@ -338,7 +338,7 @@ class Module:
                     "torch.export does not support the module, so the tensors inside it have no"
                     f" names: {line[:200]}"
                 ) from error
-            self._exported[key] = Exported(result)
+            self._exported[key] = ExportedModule(result)
         return self._exported[key]
 
     def stop(self) -> None:
@@ -413,7 +413,7 @@ def release_cached_memory(device: Any) -> None:
         torch.cuda.empty_cache()
 
 
-Program = Union[Exported, Module]
+Program = Union[ExportedModule, Module]
 """A model that can be run."""
 
 
@@ -483,7 +483,7 @@ def _class_hint(loader: InvokeFromScript) -> str:
 def program_of(model: Any) -> Program:
     """Return a model as a program that can be run; raise UsageError if it is not a model."""
     if isinstance(model, torch.export.ExportedProgram):
-        return Exported(model)
+        return ExportedModule(model)
     if isinstance(model, torch.nn.Module):  # So is TorchScript.
         return Module(model)
     raise UsageError(

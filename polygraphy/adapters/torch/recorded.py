@@ -28,14 +28,14 @@ class Call:
 
 
 @frozen(eq=False)
-class Named:
+class NamedTensor:
     """A tensor among the arguments of an operation."""
 
     name: str
 
 
 @frozen
-class Recording:
+class ModuleRecording:
     """The operations that a module performs.
 
     Attributes:
@@ -57,13 +57,13 @@ class Recording:
         self.calls[name] = call
         if origin is not None:
             self.frames[name] = origin.path, origin.line
-        reads = tuple(leave.name for leave in leaves if isinstance(leave, Named))
+        reads = tuple(leave.name for leave in leaves if isinstance(leave, NamedTensor))
         self.nodes.append(Node(name, op, "", reads, (name,), origin=origin))
 
 
 def record_call(
     module: Any, names: Sequence[str], tensors: Sequence[Any], keep: Keep | None = None
-) -> Recording:
+) -> ModuleRecording:
     """Return a recording of the operations during a call of a module.
 
     Args:
@@ -74,7 +74,7 @@ def record_call(
     """
     from torch.utils._python_dispatch import TorchDispatchMode  # No other name shows operations.
 
-    recording = Recording()
+    recording = ModuleRecording()
     held_names = {
         id(value): name for name, value in (*module.named_parameters(), *module.named_buffers())
     }
@@ -106,7 +106,7 @@ def record_call(
         ) -> Any:
             """Return the result of an operation, and record it."""
             tree_map_only = torch.utils._pytree.tree_map_only(
-                torch.Tensor, lambda value: Named(name_of_tensor(value)), (args, kwargs or {})
+                torch.Tensor, lambda value: NamedTensor(name_of_tensor(value)), (args, kwargs or {})
             )
             torch_dispatch = func(*args, **(kwargs or {}))
             op = str(func._schema.name)
@@ -130,7 +130,7 @@ def record_call(
                     if isinstance(value, torch.Tensor):
                         part = f"{name}.{index}"
                         recording.add(
-                            part, "getitem", Call(getitem, (Named(name), index), {}), None
+                            part, "getitem", Call(getitem, (NamedTensor(name), index), {}), None
                         )
                         set_name(value, part)
             return torch_dispatch
@@ -140,7 +140,7 @@ def record_call(
     return recording
 
 
-def compute_operation(recording: Recording, name: str, value: Callable[[str], Any]) -> Any:
+def compute_operation(recording: ModuleRecording, name: str, value: Callable[[str], Any]) -> Any:
     """Return the result of a recorded operation for other input tensors.
 
     Args:
@@ -150,6 +150,6 @@ def compute_operation(recording: Recording, name: str, value: Callable[[str], An
     """
     call = recording.calls[name]
     args, kwargs = torch.utils._pytree.tree_map_only(
-        Named, lambda array: value(array.name), (call.args, call.kwargs)
+        NamedTensor, lambda array: value(array.name), (call.args, call.kwargs)
     )
     return call.target(*args, **kwargs)

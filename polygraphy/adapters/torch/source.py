@@ -22,7 +22,7 @@ from polygraphy.adapters.torch.caches import FlatCacheModule, cache_entries
 from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
 from polygraphy.adapters.torch.precision import disable_tf32, stored_precision
 from polygraphy.adapters.torch.program import (
-    Exported,
+    ExportedModule,
     Module,
     Program,
     TorchFromPath,
@@ -34,7 +34,7 @@ from polygraphy.adapters.torch.program import (
     release_cached_memory,
     translate_errors,
 )
-from polygraphy.adapters.torch.recorded import Recording, compute_operation, record_call
+from polygraphy.adapters.torch.recorded import ModuleRecording, compute_operation, record_call
 from polygraphy.adapters.torch.runner import tensors_in
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.graph import ARGUMENTS, Attribute, Node, Origin, frames_in
@@ -156,7 +156,7 @@ class TorchProgram:
         model = self._with_flat_inputs(tuple(feed))
         program = program_of(model)
         path = self._given.path if isinstance(self._given, TorchFromPath) else ""
-        if isinstance(program, Exported):
+        if isinstance(program, ExportedModule):
             return OpenedTorch(program, _input_names(program, feed), path)
         assert isinstance(program, Module)
         names = _input_names(program, feed)
@@ -230,7 +230,7 @@ class OpenedTorch:
         self._program = program
         self._names = names
         self._path = path
-        self._exported = program.exported if isinstance(program, Exported) else None
+        self._exported = program.exported if isinstance(program, ExportedModule) else None
         self._graph = (
             {node.name: node for node in self._exported.graph.nodes} if self._exported else {}
         )
@@ -257,7 +257,7 @@ class OpenedTorch:
         tensors = self._start_program(feed)
         try:
             with translate_errors("run"), torch.no_grad(), disable_tf32():
-                if keep is not None and isinstance(self._program, Exported):
+                if keep is not None and isinstance(self._program, ExportedModule):
                     self._program.run_all(
                         tensors, lambda name, value: keep(name, array_from(value))
                     )
@@ -422,7 +422,7 @@ class OpenedModule(OpenedTorch):
         self,
         program: Program,
         names: Mapping[str, str | None],
-        recording: Recording,
+        recording: ModuleRecording,
         notes: Sequence[str],
     ) -> None:
         """Set the recorded module, the names of its inputs, and notes."""
@@ -443,7 +443,7 @@ class OpenedModule(OpenedTorch):
         """
         return OpenedModule(self._program, self._names, self._record_operations(feed), self.notes)
 
-    def _record_operations(self, feed: Mapping[str, Any], keep: Any = None) -> Recording:
+    def _record_operations(self, feed: Mapping[str, Any], keep: Any = None) -> ModuleRecording:
         """Return the recording of the operations on the data."""
         args = self._start_program(feed)
         try:
@@ -608,7 +608,7 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
     named: dict[str, str | None] = {name: name for name in wanted if name in feed}
     names = [name for name in feed if name not in named]
     missing = [name for name in wanted if name not in named]
-    needless = program.unread_inputs() if isinstance(program, Exported) else set()
+    needless = program.unread_inputs() if isinstance(program, ExportedModule) else set()
     # What only few fit first: inputs may be in another order.
     for name in sorted(missing, key=lambda name: sum(_fits(feed[x], wanted[name]) for x in names)):
         fitting = (text for text in names if _fits(feed[text], wanted[name]))
@@ -687,7 +687,7 @@ def _open_dimensions(
     program: Program, names: Mapping[str, str | None]
 ) -> Mapping[str, Mapping[int, str]]:
     """Return the names of dynamic dimensions of a program's inputs, by axis."""
-    if not isinstance(program, Exported):
+    if not isinstance(program, ExportedModule):
         return MappingProxyType({})
     return {
         str(names[name]): {

@@ -115,7 +115,10 @@ def compare_iteration(
         outputs1 = IterationResult() if outputs1 is None else outputs1
     else:
         results = _answers(compare, label, outputs0, outputs1)
-        if shared := outputs0.unmarked and outputs0.unmarked.keys() & outputs1.unmarked.keys():
+        if (
+            shared := outputs0.unmarked_outputs
+            and outputs0.unmarked_outputs.keys() & outputs1.unmarked_outputs.keys()
+        ):
             outputs0, outputs1 = _with_unmarked(outputs0, shared), _with_unmarked(outputs1, shared)
             unmarked = _answers(
                 compare, label, _select_outputs(outputs0, shared), _select_outputs(outputs1, shared)
@@ -149,16 +152,16 @@ def restrict_to_chosen(run: Run, other_names: Run) -> Run:
     """Return a run without the outputs that the other run excludes, because saved results may
     contain more."""
     name, outputs = run
-    if outputs is None or other_names[1] is None or not outputs.unmarked:
+    if outputs is None or other_names[1] is None or not outputs.unmarked_outputs:
         return run
-    return name, _with_unmarked(outputs, outputs.unmarked.keys() & other_names[1].keys())
+    return name, _with_unmarked(outputs, outputs.unmarked_outputs.keys() & other_names[1].keys())
 
 
 def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
     """Return an iteration with the model outputs that were not selected added."""
     if not names:
         return outputs
-    arrays = {name: array for name, array in outputs.unmarked.items() if name in names}
+    arrays = {name: array for name, array in outputs.unmarked_outputs.items() if name in names}
     return outputs.with_outputs({**outputs, **arrays})
 
 
@@ -531,7 +534,7 @@ class _Comparison:
             return any(run is not None and run.part is not None for _, run in (run0, run1))
         # A state counts if an output of a later step differs.
         facts = next((run.step for _, run in (run0, run1) if run is not None and run.step), None)
-        return not {*pair.mismatched} - {*(facts.states if facts is not None else ())}
+        return not {*pair.failed_outputs} - {*(facts.states if facts is not None else ())}
 
     def leave_out_harmless_states(self) -> None:
         """Remove states from the results that differ although all other outputs agree."""
@@ -605,9 +608,9 @@ def _without_unread(run: Run, other: Run) -> Run:
         return run
     from polygraphy.domain.states.aligning import read_part
 
-    shown, rough = outputs.with_outputs(read_part(outputs, facts)), outputs.rough
-    if rough is not None:
-        shown.rough = lambda dtype: [read_part(moved, facts) for moved in rough(dtype)]
+    shown, perturb = outputs.with_outputs(read_part(outputs, facts)), outputs.perturb
+    if perturb is not None:
+        shown.perturb = lambda dtype: [read_part(moved, facts) for moved in perturb(dtype)]
     return name, shown
 
 

@@ -14,7 +14,7 @@ from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
 from polygraphy.domain.compare.result import OutputCompareResult
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.limits import Tolerance, joint_reason
-from polygraphy.domain.ports import ResultStore, Stored
+from polygraphy.domain.ports import ResultStore, StoredItems
 from polygraphy.domain.results.results import IterationResult, RunResults, kind_of_runner
 from polygraphy.domain.tensors.naming import PerOutput, value_for
 from polygraphy.ports.reporting import Console, Reports
@@ -67,7 +67,7 @@ def compare_saved(
     )
 
 
-def _check_kinds(paths: tuple[str, str], stored: tuple[Stored, Stored]) -> None:
+def _check_kinds(paths: tuple[str, str], stored: tuple[StoredItems, StoredItems]) -> None:
     """Raise UsageError unless both files contain inference results, or both contain input data."""
     kinds: dict[type, str] = {dict: "input data", RunResults: "inference results"}
     for path, single_stored in zip(paths, stored):
@@ -116,7 +116,7 @@ def _pairs(
     return [(count + index, index) for index in range(count)]
 
 
-def _label_results(stored: Stored, path: str, names: Container[str]) -> Iterator[RunResults]:
+def _label_results(stored: StoredItems, path: str, names: Container[str]) -> Iterator[RunResults]:
     """Yield results with the name of their file; in the log, runs with ambiguous names are named
     after it."""
     for results in stored.iterations():
@@ -131,7 +131,7 @@ def _label_results(stored: Stored, path: str, names: Container[str]) -> Iterator
         yield results
 
 
-def _as_results(stored: Stored, path: str) -> Iterator[RunResults]:
+def _as_results(stored: StoredItems, path: str) -> Iterator[RunResults]:
     """Yield input data as the outputs of a runner with the name of the file."""
     for feed in stored.iterations():
         yield RunResults([(path, [IterationResult(feed, runner_name=path)])])

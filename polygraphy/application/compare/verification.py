@@ -144,7 +144,7 @@ class _Pair:
     ) -> Sequence[Mapping[str, Any]]:
         """Return outputs of the original model with perturbed rounding."""
         try:
-            return resolve(NarrowModels).roughly(self.original, dtype)(feed_dict)
+            return resolve(NarrowModels).perturbed_function(self.original, dtype)(feed_dict)
         except PolygraphyException as error:
             G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
             return []
@@ -166,7 +166,7 @@ class _Pair:
                 chosen = {name: values[name] for name in outputs}
                 result = IterationResult(chosen, runner_name=runner, facts=fact)
                 if self.compute is None:
-                    result.rough = partial(self._rough_outputs, feed_dict)
+                    result.perturb = partial(self._rough_outputs, feed_dict)
                 runs.append((runner, [result]))
             yield runs
 

@@ -15,10 +15,10 @@ from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import (
     CANNOT_START,
     SKIP_CODE,
-    Checked,
+    CheckResult,
     CheckRules,
+    CommandEnd,
     Failure,
-    Finished,
     critical_line,
     reason_of,
 )
@@ -155,7 +155,7 @@ class CheckCommand:
             afresh=afresh,
         )
 
-    def judge(self, finished: Finished, outputs: Mapping[str, float | None]) -> Checked:
+    def judge(self, finished: CommandEnd, outputs: Mapping[str, float | None]) -> CheckResult:
         """Return the answer for a finished command.
 
         Args:
@@ -182,9 +182,9 @@ class CheckCommand:
         G_LOGGER.verbose(f"The check {self._ending(finished)}")
         if outcome is Outcome.BAD and self._may_be_others:
             self._warn_of_other_code(finished.code)
-        return Checked(outcome, reason, finished.output)
+        return CheckResult(outcome, reason, finished.output)
 
-    def _stop_or_unresolved(self, finished: Finished) -> Checked:
+    def _stop_or_unresolved(self, finished: CommandEnd) -> CheckResult:
         """Raise an error if no check ever worked; else return "unresolved"."""
         reason = (
             f": {_end_sentence(critical_line(finished.output))}" if finished.output.strip() else "."
@@ -193,7 +193,7 @@ class CheckCommand:
         if self._has_run and finished.code not in CANNOT_START:
             G_LOGGER.verbose(f"{text}{reason}")
             words = f"it cannot be checked{reason}".rstrip(".")
-            return Checked(Outcome.UNRESOLVED, words, finished.output)
+            return CheckResult(Outcome.UNRESOLVED, words, finished.output)
         raise UsageError(
             f"{text}{reason}",
             hint="Fix the command, or count this exit code as a failure with --fail-code"
@@ -220,7 +220,7 @@ class CheckCommand:
                 " be a different failure. Choose with --fail-code or --fail-regex."
             )
 
-    def _ending(self, finished: Finished) -> str:
+    def _ending(self, finished: CommandEnd) -> str:
         """Return the clause on how a command ended."""
         if finished.timed_out:
             return f"took longer than {self._timeout:g} s and was stopped."
@@ -240,7 +240,7 @@ class RunningCheck:
         self._afresh = afresh
         self._running, self._faults = self._start()
 
-    def wait(self) -> Checked:
+    def wait(self) -> CheckResult:
         """Wait for the end and return the answer; a passing check that fails intermittently is
         repeated.
 
@@ -272,7 +272,7 @@ class RunningCheck:
             raise
         return running, path
 
-    def _judge(self) -> Checked:
+    def _judge(self) -> CheckResult:
         """Wait for the command, and return the result of the check."""
         try:
             finished = self._running.wait()
@@ -317,11 +317,11 @@ class AskUser:
         """
         self._otherwise = otherwise
 
-    def check(self) -> Checked:
+    def check(self) -> CheckResult:
         """Return the answer of the user, or of the replacement program."""
         if self._otherwise is not None and not can_ask():
             return self._otherwise.start().wait()
-        return Checked(self())
+        return CheckResult(self())
 
     def __call__(self) -> Outcome:
         """Ask until the answer is valid, and return the outcome.

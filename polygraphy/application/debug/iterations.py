@@ -12,13 +12,13 @@ from pathlib import PurePath
 from typing import Any, Literal, Union
 
 from polygraphy.application.debug.checks import AskUser, CheckCommand
-from polygraphy.application.debug.side_by_side import Candidate, Jobs, Place, Started
+from polygraphy.application.debug.side_by_side import Candidate, Jobs, Place, StartedCheck
 from polygraphy.binding import resolve
 from polygraphy.domain.calling import optional_method
 from polygraphy.domain.errors import InconclusiveError, PolygraphyException, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
-from polygraphy.domain.search.check_rules import Checked
+from polygraphy.domain.search.check_rules import CheckResult
 from polygraphy.domain.search.debug_replay import DEFAULT_PATH, DebugReplay, IterationRecord
 from polygraphy.domain.tensors.naming import count_text, escape_command, path_word
 from polygraphy.logger import G_LOGGER
@@ -235,7 +235,7 @@ class Iterations:
         G_LOGGER.verbose(f"{_WORDS[checked.outcome]} | {title} | Duration {seconds:.3f}s")
         return checked.outcome
 
-    def _record(self, found: Checked, number: int, state: Mapping[str, Any]) -> IterationRecord:
+    def _record(self, found: CheckResult, number: int, state: Mapping[str, Any]) -> IterationRecord:
         """Return the replay record of an iteration; it contains the first failure, if it is the
         first with one.
         """
@@ -371,7 +371,7 @@ class Iterations:
             check_writable(path)
         self._known = debug_replay
 
-    def _look_up_answer(self, key: str, state: Mapping[str, Any]) -> Checked | None:
+    def _look_up_answer(self, key: str, state: Mapping[str, Any]) -> CheckResult | None:
         """Return the answer recorded for the same iteration; None if there is none."""
         record = self._known.get(key) if self._known else None
         if record is None:
@@ -386,21 +386,21 @@ class Iterations:
         if self._command is not None and first is not None:
             self._command.hold_to_first_failure(first)
         G_LOGGER.verbose(f"From the debug replay: {_WORDS[record.outcome]}")
-        return Checked(record.outcome, "from the debug replay")
+        return CheckResult(record.outcome, "from the debug replay")
 
-    def _finish_check(self, started: Started, unmade: Outcome) -> Checked:
+    def _finish_check(self, started: StartedCheck, unmade: Outcome) -> CheckResult:
         """Wait for a check and return its answer."""
         if started.error is not None:
             G_LOGGER.verbose(str(started.error))
             self.unmade.append(started.error)
-            return Checked(unmade, f"cannot be created: {started.error}", str(started.error))
+            return CheckResult(unmade, f"cannot be created: {started.error}", str(started.error))
         if started.running is not None:
             return started.running.wait()
         checked = optional_method(self._check, AskUser.check)
-        return Checked(self._check()) if checked is None else checked()
+        return CheckResult(self._check()) if checked is None else checked()
 
     def _report_iteration(
-        self, found: Checked, state: Mapping[str, Any], key: str, seconds: float
+        self, found: CheckResult, state: Mapping[str, Any], key: str, seconds: float
     ) -> None:
         """Count, show, save and report an iteration."""
         number = self.count
@@ -411,7 +411,7 @@ class Iterations:
         facts = {"name": key, "outcome": found.outcome, "seconds": seconds, "state": state}
         resolve(Findings).report_finding("iteration", facts)
 
-    def _log(self, name: str, found: Checked) -> str:
+    def _log(self, name: str, found: CheckResult) -> str:
         """Save the output of a check and return the path."""
         path = str(PurePath(self._logs) / f"{name}.log")
         if found.output is not None:

@@ -23,7 +23,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.ports import ResultStore
 from polygraphy.domain.search import (
-    GraphFound,
+    BadPart,
     Outcome,
     ddmin,
     first_bad_part,
@@ -38,7 +38,7 @@ from polygraphy.ports.editing import ReducibleModel, open_reducible, samples_of,
 from polygraphy.ports.models import load_onnx
 from polygraphy.ports.reporting import Findings
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 Nodes = tuple[int, ...]
 Ends = Union[Nodes, None]
@@ -75,11 +75,11 @@ class Parts:
 
     def run_search(
         self,
-        search: Callable[[Callable[[Sequence[int]], Outcome]], Found],
+        search: Callable[[Callable[[Sequence[int]], Outcome]], Result],
         part: Callable[[Sequence[int]], Part],
         suffix: str,
         total: int | None,
-    ) -> Found:
+    ) -> Result:
         """Return the result of a search over parts.
 
         Args:
@@ -164,7 +164,7 @@ def _digest(part: Part) -> str:
 
 
 def reduce_end(
-    parts: Parts, remaining_part: Part, search: Callable[..., GraphFound], suffix: str = "outputs"
+    parts: Parts, remaining_part: Part, search: Callable[..., BadPart], suffix: str = "outputs"
 ) -> Part:
     """Return the smallest failing part after removing nodes at the end."""
     place = {node: index for index, node in enumerate(remaining_part.nodes)}
@@ -190,7 +190,7 @@ def reduce_end(
 
 
 def reduce_start(
-    parts: Parts, remaining_part: Part, search: Callable[..., GraphFound], suffix: str = "inputs"
+    parts: Parts, remaining_part: Part, search: Callable[..., BadPart], suffix: str = "inputs"
 ) -> Part:
     """Return the smallest failing part after removing nodes at the start."""
     turned = Part(
@@ -234,7 +234,7 @@ def reduce_middle(parts: Parts, part: Part) -> Part:
     return part if nodes == part.nodes else Part(nodes)
 
 
-_SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
+_SEARCHES: Mapping[str, Callable[..., BadPart]] = {
     "bisect": first_bad_part,
     "linear": first_bad_part_in_order,
     "ddmin": first_bad_part,
@@ -267,7 +267,7 @@ class Reduction:
     save_inputs: str | None = None
     others: Sequence[Reduction] = ()
 
-    def numbered(self) -> Iterator[tuple[int, Reduction]]:
+    def numbered_reductions(self) -> Iterator[tuple[int, Reduction]]:
         """Yield all reductions with their numbers, number 1 last, because its data must be the last
         saved for the check.
         """
@@ -276,7 +276,7 @@ class Reduction:
 
 
 @frozen
-class _Way:
+class _SearchSettings:
     """The settings of a search for failing parts; see `reduce_model`."""
 
     mode: str
@@ -285,7 +285,7 @@ class _Way:
     save_inputs: str | None
 
     @property
-    def search(self) -> Callable[..., GraphFound]:
+    def search(self) -> Callable[..., BadPart]:
         """Return the search function of the mode."""
         return _SEARCHES[self.mode]
 
@@ -336,7 +336,7 @@ def reduce_model(
         raise UsageError("Nothing to reduce: both the inputs and the outputs are kept.")
     if mode == "ddmin" and not (reduce_outputs and reduce_inputs):
         raise UsageError("Mode ddmin removes nodes anywhere, so it cannot keep inputs or outputs.")
-    way = _Way(mode, reduce_outputs, reduce_inputs, save_inputs)
+    way = _SearchSettings(mode, reduce_outputs, reduce_inputs, save_inputs)
     try:
         parts = _prepare_failing_model(model, iterations, data_loader, save_inputs)
         reduction, part = _reduce_failing(model, parts, way)
@@ -415,7 +415,7 @@ def _prepare_failing_model(
     )
 
 
-def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
+def _reduce_failing(model: Any, parts: Parts, way: _SearchSettings) -> tuple[Reduction, Part]:
     """Return the reduction of a failing model, and the part that remains."""
     opened, iterations = parts.opened, parts.iterations
     whole_indices = tuple(range(len(opened.dependencies)))
@@ -451,7 +451,7 @@ def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Par
     return Reduction(bad, value, names, feed, way.save_inputs), part
 
 
-def _try_in_order(parts: Parts, part: Part, way: _Way) -> Part:
+def _try_in_order(parts: Parts, part: Part, way: _SearchSettings) -> Part:
     """Return the smallest failing part when each of a few nodes is tried as the last and as the
     first.
     """
@@ -485,7 +485,7 @@ def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
     return model, inner
 
 
-def _reduce_rest(parts: Parts, part: Part, way: _Way) -> list[Reduction]:
+def _reduce_rest(parts: Parts, part: Part, way: _SearchSettings) -> list[Reduction]:
     """Return further reductions from the rest of the model, until it passes."""
     iterations = parts.iterations
     reductions: list[Reduction] = []
@@ -555,7 +555,7 @@ def _show(parts: Parts, part: Part, *, checks: int) -> None:
     findings.conclude(summary=f"{summary}.")
 
 
-def _suggest_mode(count: int, total: int, way: _Way) -> None:
+def _suggest_mode(count: int, total: int, way: _SearchSettings) -> None:
     """Log that another --mode may find a smaller part, if many nodes remain."""
     may_be_smaller = way.mode == "bisect" and way.reduce_inputs and way.reduce_outputs
     if may_be_smaller and count > 1 and count * _MANY >= total:

@@ -107,7 +107,7 @@ class Candidate:
 
 
 @frozen
-class Started:
+class StartedCheck:
     """A created artifact with its running check.
 
     Attributes:
@@ -148,7 +148,7 @@ class Jobs:
         self._count = 1 if command is None or artifact is None else count
         self._here = Place()
         self._places: Places | None = None
-        self._ahead: dict[Hashable, Started] = {}
+        self._ahead: dict[Hashable, StartedCheck] = {}
 
     def place_file(self, path: str) -> str:
         """Return the current path of a file that each check has a copy of."""
@@ -159,7 +159,7 @@ class Jobs:
 
     def start_check(
         self, wanted_candidate: Candidate, ahead: Callable[[int], Sequence[Candidate]] | None
-    ) -> Started:
+    ) -> StartedCheck:
         """Return the requested check, started now or earlier; start likely next ones, and stop
         others.
         """
@@ -184,7 +184,7 @@ class Jobs:
         assert started_job is not None
         return started_job
 
-    def release_folder(self, started: Started, new_names: Sequence[str]) -> None:
+    def release_folder(self, started: StartedCheck, new_names: Sequence[str]) -> None:
         """Release the folder of a check, without the files created there."""
         if self._places is not None and started.place.folder is not None:
             for path in new_names:
@@ -201,13 +201,13 @@ class Jobs:
             self._places.close()
             self._places = None
 
-    def _stop(self, started: Started) -> None:
+    def _stop(self, started: StartedCheck) -> None:
         """Stop a check that was started early and is not needed."""
         if started.running is not None:
             started.running.stop()
         self.release_folder(started, self._own)
 
-    def _start(self, candidate: Candidate, place: Place) -> Started:
+    def _start(self, candidate: Candidate, place: Place) -> StartedCheck:
         """Create an artifact and start its check."""
         self._here = place
         try:
@@ -215,13 +215,13 @@ class Jobs:
                 assert self._artifact is not None
                 candidate.make(place.path(self._artifact))
             if self._command is None:
-                return Started(place)
+                return StartedCheck(place)
             running = self._command.start(folder=place.folder, places=place.text_replacements())
-            return Started(place, running)
+            return StartedCheck(place, running)
         except PolygraphyException as error:
             if _ends_the_search(error):
                 raise
-            return Started(place, error=error)
+            return StartedCheck(place, error=error)
         finally:
             self._here = Place()
 

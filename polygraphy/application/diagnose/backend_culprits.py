@@ -265,7 +265,7 @@ def _find_experiment(
     case: Case, party: SuspectedParty, place: Place, trace: Trace
 ) -> Experiment | None:
     """Return the smallest part around a region that the backend computes incorrectly."""
-    experiment = trace.held
+    experiment = trace.all_values
     nodes = case.model.nodes
     size = 0
     for hops in _HOPS:

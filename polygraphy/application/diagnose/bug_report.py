@@ -160,7 +160,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
             continue
     if tensors is None:
         return
-    values = tensors.held
+    values = tensors.all_values
     repaired = None if case.repaired is None else case.repaired()
     places = [i for i, node in enumerate(case.model.nodes) if node.label in set(culprit.nodes)]
     size = 0

@@ -339,7 +339,11 @@ class Case:
         moved = self._memo.moved
         if moved is None or moved[0] is not feed or moved[1] != dtype:
             try:
-                moved = feed, dtype, resolve(NarrowModels).roughly(self.model.proto, dtype)(feed)
+                moved = (
+                    feed,
+                    dtype,
+                    resolve(NarrowModels).perturbed_function(self.model.proto, dtype)(feed),
+                )
             except PolygraphyException:
                 moved = feed, dtype, []
             self._memo.moved = moved

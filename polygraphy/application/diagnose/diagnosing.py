@@ -205,7 +205,7 @@ def diagnose_once(case: Case, request: Request) -> Found:
         once = answer
     except (BackendError, ModelError) as error:
         invalid = diagnose_invalid_model(case, error, request.feeds)
-        if invalid is None:
+        if not isinstance(invalid, Found):
             raise
         once = invalid
     for ending in ENDINGS_ON_DATA:

@@ -58,7 +58,7 @@ class SavedRun:
 
 
 @frozen
-class Fitted:
+class MatchedResults:
     """Saved results by the tensor names of a model.
 
     Attributes:
@@ -112,7 +112,9 @@ class Fitted:
         return ""
 
 
-def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
+def fit_results(
+    model: OpenModel, saved: Sequence[Values], values: Sequence[Values]
+) -> MatchedResults:
     """Return saved results in the names and shapes of a model.
 
     Args:
@@ -147,7 +149,7 @@ def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Valu
         (values, "") if inner else replace_lost_numbers(values, pair)
         for values, (_, pair) in zip(fitted, pairs)
     ]
-    return Fitted(
+    return MatchedResults(
         [values for values, _ in kept_results],
         common,
         inner,

@@ -79,13 +79,13 @@ class Oracle:
     sets: Sequence[Values]
     left_out: Sequence[str] = ()
 
-    def compare(self, case: Case, values: Sequence[Values]) -> Compared:
+    def compare(self, case: Case, values: Sequence[Values]) -> TensorDifferences:
         """Return the comparison of a backend's outputs with the oracle."""
-        return Compared([case.find_deviations(*pair) for pair in zip(values, self.sets)])
+        return TensorDifferences([case.find_deviations(*pair) for pair in zip(values, self.sets)])
 
 
 @frozen
-class Compared:
+class TensorDifferences:
     """The tensors that differ by more than rounding, for each input set."""
 
     sets: Sequence[Differing] = field(factory=list)
@@ -110,7 +110,7 @@ class Compared:
         return self.sets[self.number] if self.sets else {}
 
     @property
-    def most(self) -> float:
+    def largest_error(self) -> float:
         """Return the largest relative error for that input set."""
         return _largest_deviation(self.differences)
 
@@ -119,10 +119,10 @@ class Compared:
         """Return the names of tensors that differ for any input set."""
         return {name for deviations in self.sets for name in deviations}
 
-    def merge_worst(self, other_loss: Compared) -> Compared:
+    def merge_worst(self, other_loss: TensorDifferences) -> TensorDifferences:
         """Return, for each input set, the larger difference of two comparisons on the same data."""
         pairs = zip(self.sets, other_loss.sets)
-        return Compared([max(pair, key=_largest_deviation) for pair in pairs])
+        return TensorDifferences([max(pair, key=_largest_deviation) for pair in pairs])
 
 
 def _largest_deviation(found: Differing) -> float:

@@ -150,7 +150,7 @@ def find_refused_nodes(
         message: the message of the party.
         others: further data, on which a remedy has to work as well.
     """
-    refused_nodes = known.held
+    refused_nodes = known.all_values
     nodes = case.model.nodes
 
     def part_of(chosen: Sequence[int]) -> Part | None:
@@ -273,7 +273,7 @@ def _wrong_node_before(
     """Return the first of some nodes that a backend computes incorrectly in isolation, which may
     cause a later refusal; None if there is none.
     """
-    held = known.held
+    held = known.all_values
     for index in chosen:
         part = compute_part(case.model, [index], held, party)
         for name in case.model.nodes[index].makes:

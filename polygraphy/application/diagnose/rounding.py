@@ -62,7 +62,7 @@ def rounding_accumulates(
                 first[number], other_outputs[number]
             ).items():
                 rounding = case.rounding(name, first[number][name], other_outputs[number][name])
-                if rounding is None or difference.excess > rounding.most:
+                if rounding is None or difference.excess > rounding.largest_factor:
                     return False
                 excesses += [
                     (number, (name, part), limits, excess)

@@ -302,12 +302,12 @@ def run_in_subprocess(
 
     Args:
         function: the function to call.
-        who: the party that it calls, or its name.
+        party: the party that the function calls, or its name.
         timeout: time limit in seconds.
-        is_silent: whether what it writes to standard error is of no interest.
+        is_silent: whether to discard its standard error.
 
     Raises:
-        BackendError: it crashed, or took longer than so many seconds.
+        BackendError: it crashed, or exceeded the time limit.
     """
     if isinstance(party, WarmParty):
         return function()
@@ -357,7 +357,7 @@ def try_in_subprocess(
 
     Args:
         function: the function to call.
-        who: the party that it calls, or its name.
+        party: the party that the function calls, or its name.
         usual: a run that is known to end.
         runs: the number of runs that the function needs.
     """
@@ -379,7 +379,7 @@ def filter_in_subprocess(
     Args:
         guesses: the guesses to test.
         is_right: whether a guess is correct.
-        who: the party that it calls, or its name.
+        party: the party that the function calls, or its name.
         usual: a run that is known to end, and takes about as long as the test of a guess.
     """
     if isinstance(party, WarmParty):

@@ -47,7 +47,7 @@ class Trace:
     party: SuspectedParty
 
     @property
-    def held(self) -> MutableMapping[str, Any]:
+    def all_values(self) -> MutableMapping[str, Any]:
         """Return the values together with the inputs; additions stay separate from the trace."""
         return ChainMap({}, *(each for each in (self.feed, self.values)))  # type: ignore[arg-type]
 
@@ -130,7 +130,7 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     opened = open_model(case.model.with_all_outputs())
     trace = Trace(tensor_store(case), feed, party)
     for window in windows:
-        computed = cut_part(opened, window, trace.held).run(party, plain=True)
+        computed = cut_part(opened, window, trace.all_values).run(party, plain=True)
         release_memory()
         for name, value in _tensors(computed).items():
             trace.values[name] = value  # type: ignore[index]
@@ -165,7 +165,7 @@ def run_isolated_nodes(
     Raises:
         BackendError: the party cannot run a model that is cut so.
     """
-    cut, names = model.isolate_nodes(trace.held, checked=model is not case.model)
+    cut, names = model.isolate_nodes(trace.all_values, checked=model is not case.model)
     for part in _split_nodes(case, cut, names, trace):
         compute = part.load(party, plain=True)
         values = compute(part.feed)
@@ -221,7 +221,7 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
     sizes = known.sizes()
     most = case.memory // _ISOLATED
     if 2 * sum(sizes.values()) <= most:
-        yield feed_part(cut, known.held)
+        yield feed_part(cut, known.all_values)
         return
     opened = open_model(cut)
     sizes.update({result: sizes[name] for name, result in names.items()})
@@ -236,9 +236,9 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
     windows = plan_windows(layers, most, sizes, joined)
     for window in windows:
         if len(windows) == 1:
-            yield feed_part(cut, known.held)
+            yield feed_part(cut, known.all_values)
         elif any(set(opened.nodes[index].makes) - {*opened.constants} for index in window):
-            yield cut_part(opened, window, known.held)
+            yield cut_part(opened, window, known.all_values)
 
 
 def _tensors(result: Mapping[str, Any]) -> dict[str, Any]:

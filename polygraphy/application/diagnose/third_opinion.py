@@ -51,7 +51,7 @@ class Vote:
 def vote(case: Case, place: Place, party: SuspectedParty, trace: Trace) -> Vote:
     """Return a third backend's vote on the result of some nodes for traced values."""
     try:
-        part = cut_part(case.model, place.region, trace.held)
+        part = cut_part(case.model, place.region, trace.all_values)
         computed_value = part.run(party, plain=True)[place.tensor]
     except (PolygraphyException, KeyError):
         return Vote()
@@ -170,7 +170,7 @@ def _explains_outputs(
     compared = set(tensors)
     try:
         own_tensors = trace_tensors(case, party, trace.feed)
-        reference_values, held_values = own_tensors.values, own_tensors.held
+        reference_values, held_values = own_tensors.values, own_tensors.all_values
         other_indices = [
             i for i, node in enumerate(case.model.nodes) if not compared.intersection(node.makes)
         ]

@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplained
-from polygraphy.binding import Unbound, function_for, resolve
+from polygraphy.binding import UnboundPortError, function_for, resolve
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -82,7 +82,7 @@ def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
     problems = dict.fromkeys(paths, "")
     errors: list[PolygraphyException] = []
     for party in case.parties:
-        with suppress(Unbound):
+        with suppress(UnboundPortError):
             open_ = function_for(open_environment, party.backend)
             opened = [(_open_environment(case, open_, path), path) for path in paths]
             environments = [

@@ -267,7 +267,7 @@ def _compute_run(
     """
     last = case.model.nodes[run[-1]]
     tensor = last.makes[0]
-    value = compute_part(case.model, run, trace.held, party, plain=plain).get(tensor)
+    value = compute_part(case.model, run, trace.all_values, party, plain=plain).get(tensor)
     if value is None or tensor not in trace.values:
         return None
     return judge_tensor(value, trace.values[tensor], 0.0, last.operator), value
@@ -313,7 +313,7 @@ def _find_between_steps(
     names = {name for index in place.region for name in nodes[index].makes}
     outside = {name for index in place.region for name in nodes[index].reads} - names
     places: list[Place] = []
-    values = trace.held
+    values = trace.all_values
     own_values: dict[str, Any] = {}
     for name in sorted({*ends, place.tensor}, key=graph.producers.__getitem__):
         region = region_before(graph, name, (ends | outside) - {name})
@@ -473,7 +473,7 @@ def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
         return False
     if any(nodes[index].operator != "QuantizeLinear" for index in readers):
         return False
-    values = trace.held
+    values = trace.all_values
     values[tensor] = value
     part = compute_part(case.model, readers, values, trace.party)
     return bool(part) and not any(
@@ -530,7 +530,7 @@ def compute_with_noise(
     """Return some tensors, computed node by node with inputs moved by about an ulp; loaded nodes
     are reused.
     """
-    values, nodes = trace.held, case.model.nodes
+    values, nodes = trace.all_values, case.model.nodes
     last = {name: index for index in region for name in nodes[index].reads}
     for index in region:
         names = nodes[index].makes
@@ -544,7 +544,7 @@ def compute_with_noise(
             loaded[index] = part.load(trace.party, plain=True)
         own_values = loaded[index](moved_inputs)
         values.update({name: v for name, v in own_values.items() if name in wanted or name in last})
-        for name in moved_inputs:  # What is put into `held` stands in front of the trace.
+        for name in moved_inputs:  # What is put into `all_values` stands in front of the trace.
             if last[name] == index and name not in wanted:
                 values.pop(name, None)
     return values
@@ -553,7 +553,7 @@ def compute_with_noise(
 def first_non_finite(case: Case, trace: Trace) -> Culprit | None:
     """Return the culprit for the first infinity that becomes NaN, or else the first NaN, such as a
     mask that excludes everything; None if there is neither."""
-    values = trace.held
+    values = trace.all_values
     first = None
     for index, node in enumerate(case.model.nodes):
         bad = [name for name in node.makes if is_broken(values.get(name))]

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.models.linting import lint
 from polygraphy.application.run.feeding import Feeds, InputAdapter
-from polygraphy.binding import Unbound, function_for, resolve
+from polygraphy.binding import UnboundPortError, function_for, resolve
 from polygraphy.domain.checks.capability import (
     Compatibility,
     ModelNode,
@@ -281,7 +281,7 @@ def _find_unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     """
     try:
         problems_of = function_for(support_problems, backend)
-    except Unbound:
+    except UnboundPortError:
         return _nodes_refused_at_run_time(model, backend)
     try:
         problems = problems_of(load_onnx(model))
@@ -298,7 +298,7 @@ def _nodes_refused_at_run_time(model: str, backend: str) -> tuple[UnsupportedNod
     """Return the valid nodes that a backend refuses at run time."""
     try:
         trial = resolve(ModelTrial, backend)
-    except Unbound:
+    except UnboundPortError:
         return ()
     try:
         report = lint(ModelSource(model), trial)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from polygraphy.application.models.quantized_tensors import show_quantization
-from polygraphy.binding import Unbound, function_for, resolve
+from polygraphy.binding import UnboundPortError, function_for, resolve
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import EVERYTHING, Detail, Model, ModelSource
 from polygraphy.domain.model.description import select_tensors, tensor_uses, unbounded_operands
@@ -189,7 +189,7 @@ def read_model(
     technology = technology_of(kind) if display_as is None else "tensorrt"
     try:
         describe = function_for(describe_file, technology)
-    except Unbound:
+    except UnboundPortError:
         raise UsageError(f"{source.path}: models of type {kind} cannot be read here.") from None
     return describe(evolve(source, kind=kind), detail)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.binding import Unbound, resolve
+from polygraphy.binding import UnboundPortError, resolve
 from polygraphy.domain.calling import optional_method
 from polygraphy.domain.data.loading import (
     ONLY_FIRST,
@@ -156,7 +156,7 @@ def _as_array(data: Any) -> Any:
         return data
     try:
         tensors = resolve(Tensors, library)
-    except Unbound:
+    except UnboundPortError:
         return data
     return tensors.to_array(data)
 

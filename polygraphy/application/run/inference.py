@@ -172,10 +172,10 @@ class _RunnerState:
         if isinstance(feed, StepFeed):
             iteration_result.step = feed.step
         if self.is_streaming:
-            iteration_result.rough = partial(self._perturb, fed, facts)
-        unmarked = getattr(outputs, "unmarked", None)
+            iteration_result.perturb = partial(self._perturb, fed, facts)
+        unmarked = getattr(outputs, "unmarked_outputs", None)
         if unmarked:
-            iteration_result.unmarked = self._copy_outputs(unmarked)
+            iteration_result.unmarked_outputs = self._copy_outputs(unmarked)
         if marked := getattr(outputs, "marked", None):
             iteration_result.marked_outputs = self._select_changed(marked, outputs)
         return iteration_result
@@ -199,7 +199,7 @@ class _RunnerState:
             self._moved = feed, dtype, []
             try:
                 if source is not None and narrow is None:
-                    narrow = resolve(NarrowModels).roughly(source, dtype)
+                    narrow = resolve(NarrowModels).perturbed_function(source, dtype)
                     self._roughly = {(id(facts), dtype): narrow}
                 if narrow is not None:
                     self._moved = feed, dtype, narrow(self.part_of(feed)[0](feed))
@@ -413,7 +413,7 @@ _Events = list[tuple[str, tuple[Any, ...]]]
 """Methods of a console, and their arguments."""
 
 
-class _Recording:
+class _EventConsole:
     """A console that records events in a process without a terminal."""
 
     def __init__(self) -> None:
@@ -429,7 +429,7 @@ def _record_turn(
     runner: Runner, feeds: Feeds, cached: list[Feed], warm_up: int
 ) -> tuple[_Turn, _Events]:
     """Return the results of one runner, and its events for the console of the parent process."""
-    recording = _Recording()
+    recording = _EventConsole()
     console = cast("Console", recording)
     with feeds.report_to(console):
         turn = _one_turn(runner, feeds, cached, console, warm_up)

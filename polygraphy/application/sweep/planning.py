@@ -10,7 +10,7 @@ from pathlib import PurePath
 from attrs import evolve, frozen
 
 from polygraphy.domain.errors import BackendError, FileError, MissingFileError, UsageError
-from polygraphy.domain.sweep.cells import Asked, Cell, Job, cells_of, key_of, step_flags
+from polygraphy.domain.sweep.cells import Cell, Job, ReferenceRequest, cells_of, key_of, step_flags
 from polygraphy.domain.sweep.plan import WRITING_FLAGS, EnvironmentRow, Plan, Words
 from polygraphy.domain.tensors.naming import escape_command, path_word
 from polygraphy.ports.models import find_quantized_tensors
@@ -42,7 +42,7 @@ class PlannedCell:
     interpreter: Interpreter
 
 
-class Planned:
+class PlannedSweep:
     """The cells of a plan with what they need: keys, interpreters and command lines.
 
     Attributes:
@@ -135,7 +135,7 @@ class Planned:
         )
         return PlannedCell(cell, key, shared, interpreter)
 
-    def _reference_key(self, asked: Asked) -> str:
+    def _reference_key(self, asked: ReferenceRequest) -> str:
         """Return the key of a reference, which cells share."""
         if asked.outputs:
             return key_of("given", self._digest(asked.outputs), self._digest(asked.inputs))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from polygraphy.application.sweep.planning import Planned, PlannedCell
+from polygraphy.application.sweep.planning import PlannedCell, PlannedSweep
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import (
     BackendError,
@@ -147,7 +147,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
 
         check_runs(profile)
     _claim_folder(folder, may_continue=bool(resume or shard or dry_run))
-    planned = Planned(checked, folder, root)
+    planned = PlannedSweep(checked, folder, root)
     before = None if baseline is None else _rows_in(baseline)
     chosen = _select_cells(planned, shard, times, [only] if isinstance(only, str) else only)
     if dry_run:
@@ -178,7 +178,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     return _report_outcome(outcome)
 
 
-def _labels(planned: Planned) -> list[str]:
+def _labels(planned: PlannedSweep) -> list[str]:
     """Return the names of all cells."""
     return [
         f"{cell.cell.model} {label}" for cell in planned.cells for label in cell.cell.axes.labels
@@ -254,7 +254,7 @@ def _rows_in(path: str) -> dict[str, Mapping[str, Any]]:
 
 
 def _select_cells(
-    planned: Planned, shard: str | None, times: str | None, only: Sequence[str] | None
+    planned: PlannedSweep, shard: str | None, times: str | None, only: Sequence[str] | None
 ) -> list[PlannedCell]:
     """Return the cells that this sweep runs."""
     cells = planned.cells
@@ -303,7 +303,9 @@ def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -
 class _Sweep:
     """The records of a plan's cells: existing ones and new ones."""
 
-    def __init__(self, planned: Planned, machine: Mapping[str, Any], same_machine: bool) -> None:
+    def __init__(
+        self, planned: PlannedSweep, machine: Mapping[str, Any], same_machine: bool
+    ) -> None:
         """Set the planned cells, and the machine whose records are valid."""
         self._planned = planned
         self._machine = machine

@@ -87,19 +87,19 @@ class RunnerModel:
 
 
 @frozen(kw_only=True)
-class Chosen:
+class BackendUsage:
     """The statements and calls with which one program uses a backend.
 
     Attributes:
-        runner: returns the call that makes a runner of a model.
+        runner: returns the call that creates a runner for a model.
         steps: returns statements that come before the runners.
         needs_data: whether these need `data_loader`.
-        builds: whether something is built of the model, which takes its time.
-        excluded: names and patterns of tensors that it does not make outputs.
+        builds: whether the backend builds an engine from the model, which takes time.
+        excluded: names and patterns of tensors that it does not mark as outputs.
         marks: whether it marks tensors as outputs itself.
-        unmarked: the same with no tensor marked as an output; None where that would tell nothing.
-        of_parts: the same for parts of a model, of which every tensor is an output; None where it
-            cannot run any.
+        unmarked_usage: the usage with no tensor marked as an output; None if it would not differ.
+        of_parts: the usage for parts of a model, with every tensor as an output; None if the
+            backend cannot run parts.
     """
 
     runner: Callable[[RunnerModel], Expression]
@@ -108,8 +108,8 @@ class Chosen:
     builds: bool = False
     excluded: Sequence[str] = ()
     marks: bool = False
-    unmarked: Chosen | None = None
-    of_parts: Chosen | None = None
+    unmarked_usage: BackendUsage | None = None
+    of_parts: BackendUsage | None = None
 
 
 @frozen
@@ -149,7 +149,7 @@ class Conversion:
 
 
 @frozen
-class Inspected:
+class InspectedModel:
     """The description of a model for `inspect model`, after a backend has built it.
 
     Attributes:
@@ -176,12 +176,12 @@ class Inspection:
 
     groups: tuple[type[Options], ...]
     besides: tuple[str, ...]
-    make: Callable[[Values, ModelOptions, bool], Inspected]
+    make: Callable[[Values, ModelOptions, bool], InspectedModel]
     warn: Callable[[Values, Sequence[str]], None]
 
 
 @frozen(kw_only=True)
-class BuiltIn(Backend):
+class BuiltInBackend(Backend):
     """A backend of this package, declared by a module of `polygraphy.cli.backends`.
 
     Attributes:
@@ -226,14 +226,14 @@ class BuiltIn(Backend):
     warn: Callable[[Values, Collection[str], str], None] = lambda _values, _chosen, _kind: None
     conversion: Callable[[], Conversion] | None = None
     inspection: Callable[[], Inspection] | None = None
-    choose: Callable[[Values, str], Chosen] | None = None
+    choose: Callable[[Values, str], BackendUsage] | None = None
 
     @property
     def exclusive_groups(self) -> Groups:
         """Return the groups of options that belong to this backend only."""
         return tuple(group for group in self.groups() if group not in self.shared)
 
-    def usage(self, values: Values, kind: str) -> Chosen:
+    def usage(self, values: Values, kind: str) -> BackendUsage:
         """Return how a program uses the backend: its runner, its party and their statements.
 
         Args:
@@ -246,10 +246,10 @@ class BuiltIn(Backend):
         if self.choose is not None:
             return self.choose(values, kind)
         assert self.call is not None, "a backend has one or the other"
-        plain = Chosen(runner=partial(self.call, values))
+        plain = BackendUsage(runner=partial(self.call, values))
         return evolve(
             plain,
-            unmarked=plain if self.rewrites else None,
+            unmarked_usage=plain if self.rewrites else None,
             of_parts=plain if self.runs_parts else None,
         )
 
@@ -266,7 +266,7 @@ _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy
 
 
 @lru_cache(maxsize=1)
-def backends_by_name() -> dict[str, BuiltIn]:
+def backends_by_name() -> dict[str, BuiltInBackend]:
     """Return the built-in backends by name."""
     return {backend.name: backend for name in _MODULES for backend in _backends_of_module(name)}
 
@@ -280,11 +280,11 @@ def modules_for(words: Iterable[str]) -> list[str]:
     return [*_NEEDED_BY_ALL, *(module for backend in backends for module in backend.modules)]
 
 
-def _backends_of_module(name: str) -> Sequence[BuiltIn]:
+def _backends_of_module(name: str) -> Sequence[BuiltInBackend]:
     """Return the backends that a module in this package declares; empty if it does not exist."""
     module = f"{__package__}.{name}"
     try:
-        declared: tuple[BuiltIn, ...] = import_module(module).BACKENDS
+        declared: tuple[BuiltInBackend, ...] = import_module(module).BACKENDS
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
@@ -292,7 +292,7 @@ def _backends_of_module(name: str) -> Sequence[BuiltIn]:
     return declared
 
 
-def backends_named_by(runners: Iterable[str]) -> dict[str, BuiltIn]:
+def backends_named_by(runners: Iterable[str]) -> dict[str, BuiltInBackend]:
     """Return the built-in backend of each runner text: the name of a backend, optionally with a
     colon and options."""
     names = {runner.partition(":")[0] for runner in runners}

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from polygraphy.cli.backends.built_in import Backend, Chosen, RunnerModel, flag_of
+from polygraphy.cli.backends.built_in import Backend, BackendUsage, RunnerModel, flag_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.kinds import Kind
 from polygraphy.cli.declare.option import Options, Values, options_of
-from polygraphy.codegen.source import Expression, ForeignCall, Partial
+from polygraphy.codegen.source import Expression, ForeignCall, TemplateExpression
 from polygraphy.mod.plugins import BACKENDS, OTHERS_BACKENDS, entry_points_of, package_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class PluggedBackend:
         """Return the name of its template among the templates of a program."""
         return f"runners/{self.name}.py.j2"
 
-    def usage(self, values: Values) -> Chosen:
+    def usage(self, values: Values) -> BackendUsage:
         """Return how a program uses the backend of another package."""
         declared = self.declared
         options = values[declared.options] if declared.options else None
@@ -63,11 +63,11 @@ class PluggedBackend:
             is_path = model.is_path or "onnx" not in declared.model_types
             source = model.path if is_path else model.source
             if not declared.runner:
-                return Partial(self.template, (options, source, is_path))
+                return TemplateExpression(self.template, (options, source, is_path))
             module, _, name = declared.runner.partition(":")
             return ForeignCall(module, name, [source], _non_default_options(options))
 
-        return Chosen(runner=runner)
+        return BackendUsage(runner=runner)
 
     @property
     def option_flags(self) -> list[str]:

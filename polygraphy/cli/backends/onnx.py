@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
+from polygraphy.cli.backends.built_in import BuiltInBackend, RunnerModel
 from polygraphy.cli.declare.option import Values
 from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
@@ -15,7 +15,7 @@ def _runner_call(values: Values, model: RunnerModel) -> Call:
 
 
 BACKENDS = (
-    BuiltIn(
+    BuiltInBackend(
         name="onnx",
         title="the ONNX reference evaluator",
         help=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
+from polygraphy.cli.backends.built_in import BuiltInBackend, RunnerModel
 from polygraphy.cli.declare.kinds import (
     Choice,
     Integer,
@@ -71,7 +71,7 @@ def _party_call(values: Values) -> Call:
 
 
 BACKENDS = (
-    BuiltIn(
+    BuiltInBackend(
         name="onnxrt",
         title="ONNX Runtime",
         help="Run the model in ONNX Runtime.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
+from polygraphy.cli.backends.built_in import BuiltInBackend, RunnerModel
 from polygraphy.cli.declare.kinds import Assignments, Choice, Integer, Text, Texts
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.codegen.source import Call
@@ -80,7 +80,7 @@ def _party_call(values: Values) -> Call:
 
 
 BACKENDS = (
-    BuiltIn(
+    BuiltInBackend(
         name="openvino",
         title="OpenVINO",
         help="Run the model in OpenVINO.",

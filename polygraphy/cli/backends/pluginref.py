@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
+from polygraphy.cli.backends.built_in import BuiltInBackend, RunnerModel
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.codegen.source import Call
@@ -30,7 +30,7 @@ def _runner_call(values: Values, model: RunnerModel) -> Call:
 
 
 BACKENDS = (
-    BuiltIn(
+    BuiltInBackend(
         name="pluginref",
         title="the plugin references",
         help="Run the model in NumPy, with reference implementations of plugins.",

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel, backends_by_name
+from polygraphy.cli.backends.built_in import (
+    BackendUsage,
+    BuiltInBackend,
+    RunnerModel,
+    backends_by_name,
+)
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Integer, Number, Text
 from polygraphy.cli.declare.option import (
@@ -112,10 +117,10 @@ def _tensorrt_conversion(values: Values) -> Call:
     return call_of("UseTfTrt", values, **workspace)
 
 
-def _choose(values: Values, kind: str) -> Chosen:
+def _choose(values: Values, kind: str) -> BackendUsage:
     """Return how a program uses TensorFlow, after checking the options."""
     _check_tensorrt(values)
-    return Chosen(runner=partial(_runner_call, values))
+    return BackendUsage(runner=partial(_runner_call, values))
 
 
 def _check_tensorrt(values: Values) -> None:
@@ -130,7 +135,7 @@ def _check_tensorrt(values: Values) -> None:
 
 
 BACKENDS = (
-    BuiltIn(
+    BuiltInBackend(
         name="tf",
         title="TensorFlow",
         help="Run the model in TensorFlow.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
+from polygraphy.cli.backends.built_in import BuiltInBackend, RunnerModel
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.onnx import OutputOptions
@@ -54,7 +54,7 @@ def _program_call(text: str, device: str | None) -> Call:
 
 
 BACKENDS = (
-    BuiltIn(
+    BuiltInBackend(
         name="torch",
         title="PyTorch",
         help=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from polygraphy.cli.backends.built_in import BuiltIn, Groups, RunnerModel
+from polygraphy.cli.backends.built_in import BuiltInBackend, Groups, RunnerModel
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.diagnose_half import HalfOptions, half_of, render_half
 from polygraphy.cli.commands.diagnose_options import (
@@ -53,7 +53,7 @@ class DiagnoseCommand(Command):
 
     name = "diagnose"
 
-    def __init__(self, backends: Collection[BuiltIn] | None = None) -> None:
+    def __init__(self, backends: Collection[BuiltInBackend] | None = None) -> None:
         """Set the backends with options, by default all."""
         self.backends = PARTIES.values() if backends is None else backends
 

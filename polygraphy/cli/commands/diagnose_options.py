@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polygraphy.cli.backends.built_in import BuiltIn, Groups, backends_by_name
+from polygraphy.cli.backends.built_in import BuiltInBackend, Groups, backends_by_name
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, parse_named, select_runners
 from polygraphy.cli.declare.errors import BadValue, warn_of_idle_flags
@@ -58,7 +58,7 @@ def default_party() -> str:
     return next(name for name in able if all(map(has_mod, PARTIES[name].modules[:1])))
 
 
-def groups_of(backend: BuiltIn) -> Groups:
+def groups_of(backend: BuiltInBackend) -> Groups:
     """Return the groups of options of a backend in a diagnosis."""
     return (backend.party_groups or backend.groups)()
 

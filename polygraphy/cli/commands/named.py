@@ -15,7 +15,7 @@ from attrs import frozen
 from polygraphy.cli.backends.built_in import Groups, backends_by_name
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
-from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.kinds import OrderedFlags
 from polygraphy.cli.declare.option import (
     NAMED_RUNNER,
     Option,
@@ -36,7 +36,7 @@ _TAKEN = ("exporter", "formulas", "model", "package", "reference")
 """Names of parties in a diagnosis that are not backends."""
 
 
-class RunnerFlags(Ordered):
+class RunnerFlags(OrderedFlags):
     """The flags of backends, and the flag of a named runner: ``runner:NAME=FLAGS``."""
 
     def __init__(
@@ -45,7 +45,7 @@ class RunnerFlags(Ordered):
         helps: Mapping[str, str],
         texts: Mapping[str, str] | None = None,
     ) -> None:
-        """Set the flags of backends, and add that of a named runner; see `Ordered`."""
+        """Set the flags of backends, and add that of a named runner; see `OrderedFlags`."""
         super().__init__(
             {**names, NAMED_RUNNER: _ENTRY},
             {
@@ -58,7 +58,7 @@ class RunnerFlags(Ordered):
         )
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the names; see `Ordered`.
+        """Return the names; see `OrderedFlags`.
 
         Raises:
             BadValue: a named runner has no name, one that is not valid, or one that another has.
@@ -137,10 +137,10 @@ class _OneRunner(Command):
         if self._choice not in rows:
             return rows
         kind = self._choice.kind
-        assert isinstance(kind, Ordered)
+        assert isinstance(kind, OrderedFlags)
         flags = [flag for flag in kind.names if flag != NAMED_RUNNER]
         texts = {flag: text for flag, text in kind.texts.items() if flag != NAMED_RUNNER}
-        plain = Ordered({flag: kind.names[flag] for flag in flags}, kind.helps, texts)
+        plain = OrderedFlags({flag: kind.names[flag] for flag in flags}, kind.helps, texts)
         option = Option(tuple(flags), plain, self._choice.help, ())
         option.name = self._choice.name
         return [option if row is self._choice else row for row in rows]
@@ -195,7 +195,7 @@ def _parse_runner(
     from polygraphy.cli.parser import HelpRequested, parse
 
     (row,) = command.options_of(choice)
-    assert isinstance(row.kind, Ordered)
+    assert isinstance(row.kind, OrderedFlags)
     backends = {flag: name for flag, name in row.kind.names.items() if flag != NAMED_RUNNER}
     chosen = [flag for word in words if (flag := word.partition("=")[0]) in backends]
     where = f"{NAMED_RUNNER} {name}"

@@ -22,10 +22,10 @@ _LIBRARY = "Library"
 _DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
 """Names in whose presence the text of a script does not tell what it defines."""
 
-Named = Iterable[tuple[str, str | None]]
+NamedPaths = Iterable[tuple[str, str | None]]
 
 
-def check_paths(read: Named, written: Named) -> None:
+def check_paths(read: NamedPaths, written: NamedPaths) -> None:
     """Raise CommandLineError if an input would be overwritten, or two outputs have the same path.
 
     Args:
@@ -46,7 +46,7 @@ def check_paths(read: Named, written: Named) -> None:
             )
 
 
-def check_files(values: Values, *, written: Named = ()) -> None:
+def check_files(values: Values, *, written: NamedPaths = ()) -> None:
     """Raise CommandLineError if options name an input as an output, or the same output twice.
 
     Args:

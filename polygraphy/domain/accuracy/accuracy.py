@@ -45,7 +45,7 @@ class PairResult:
     origins: tuple[str, str] = ("", "")
 
     @property
-    def mismatched(self) -> list[str]:
+    def failed_outputs(self) -> list[str]:
         """The names of the outputs that failed."""
         return [name for name, result in self.results.items() if not result]
 

@@ -500,7 +500,7 @@ def _sufficient_tolerances(answer: OutputCompareResult) -> frozenset[str]:
     """Return which of the two tolerances would each be sufficient by itself."""
     limits, sufficient_tolerances = answer.tolerance, {"abs", "rel"}
     for statistic in limits.check_error_stat:
-        absolute, relative = answer.required(statistic)
+        absolute, relative = answer.required_tolerances(statistic)
         if absolute is None or not absolute <= limits.atol:
             sufficient_tolerances.discard("abs")
         if relative is None or not relative <= limits.rtol:

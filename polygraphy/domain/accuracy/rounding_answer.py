@@ -55,7 +55,7 @@ def explain_by_rounding(row: OutputRow, failing: Sequence[OutputRow]) -> Roundin
     is_measured = any(
         getattr(output_row.limit, "is_rounding_limit", False) for output_row in failing
     )
-    is_accumulation = float(f"{ratio:.2g}") <= rounding.most and not is_measured
+    is_accumulation = float(f"{ratio:.2g}") <= rounding.largest_factor and not is_measured
     return RoundingAnswer(rounding, ratio=ratio, is_accumulation=is_accumulation)
 
 

@@ -36,7 +36,7 @@ from polygraphy.domain.arithmetic.passes.together import FormedRow
 from polygraphy.domain.arithmetic.summary import (
     LONGEST,
     QUANTILES,
-    Ordered,
+    OrderStatistics,
     Summary,
     Watch,
     check_quantiles,
@@ -114,7 +114,7 @@ def _keep_medians(differences: Sequence[tuple[Difference, Channel]], rows: Float
         rows: a matrix without NaN.
     """
     for (each, channel), median in zip(differences, row_medians(rows)):
-        each._ordered[channel] = Ordered(rows.shape[1], median, {})
+        each._ordered[channel] = OrderStatistics(rows.shape[1], median, {})
 
 
 def _mean(vector: Floats) -> float:
@@ -204,7 +204,7 @@ class Difference:
         )
         self._mismatches: dict[tuple[float, float, Formula], Mismatches] = {}
         self._summaries: dict[Channel, Summary] = {}
-        self._ordered: dict[Channel, Ordered] = {}
+        self._ordered: dict[Channel, OrderStatistics] = {}
         self._operands: tuple[Summary, Summary] | None = None
 
     @staticmethod
@@ -482,7 +482,7 @@ class Difference:
 
     def _order_statistics(
         self, channel: Channel, quantiles: Iterable[float], *, median: bool
-    ) -> Ordered:
+    ) -> OrderStatistics:
         """Return all known order statistics of a channel, at least the requested ones."""
         statistics = self._ordered.get(channel)
         lacking = tuple(q for q in quantiles if statistics is None or q not in statistics.quantiles)
@@ -491,7 +491,7 @@ class Difference:
             stream = DifferenceStream(self._pair, channel)
             ordered = order_statistics(stream, lacking, self.threads, median=median)[0]
             if statistics is not None:
-                ordered = Ordered(
+                ordered = OrderStatistics(
                     ordered.valid,
                     ordered.median if median else statistics.median,
                     {**statistics.quantiles, **ordered.quantiles},
@@ -523,7 +523,7 @@ class Difference:
         for channel, summary in zip(channels, summaries, strict=True):
             self._summaries[channel] = summary
             self._extents[channel] = Extent.of(summary)
-            self._ordered[channel] = Ordered(
+            self._ordered[channel] = OrderStatistics(
                 summary.size - summary.nan, summary.median, summary.quantiles
             )
 

@@ -27,7 +27,7 @@ from polygraphy.domain.arithmetic.passes.blocks import (
     Kind,
     Reals,
     Scratch,
-    borrowed,
+    borrowed_scratch,
     unravel,
 )
 from polygraphy.domain.arithmetic.passes.selection import (
@@ -133,7 +133,7 @@ SORTED = 1 << 15
 
 
 @frozen
-class Ordered:
+class OrderStatistics:
     """Order statistics of a channel: of the elements that are not NaN, which `valid` counts."""
 
     valid: int
@@ -149,13 +149,13 @@ def fits(size: int) -> bool:
 
 def order_statistics(
     stream: Stream[Reader], quantiles: Sequence[float], threads: int = 1, *, median: bool = True
-) -> list[Ordered]:
+) -> list[OrderStatistics]:
     """Return the order statistics of each channel of a stream, exact for every probability.
 
     The stream must not be empty.
     """
     if fits(stream.size):
-        with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
+        with np.errstate(all="ignore"), borrowed_scratch(blocks.BLOCK) as scratch:
             channels = stream.reader(scratch).load(0, stream.size)
             ordered = scratch.floats()[: stream.size]
             return [sort_channel(channel, quantiles, ordered) for channel in channels]
@@ -164,7 +164,7 @@ def order_statistics(
     return [collect_order_statistics(search, quantiles, median=median) for search in searches]
 
 
-def sort_channel(channel: Reals, quantiles: Sequence[float], ordered: Floats) -> Ordered:
+def sort_channel(channel: Reals, quantiles: Sequence[float], ordered: Floats) -> OrderStatistics:
     """Return all order statistics of a channel of one block, shape ``(n,)`` with n > 0.
 
     Fills `ordered`, of the same shape, with the sorted elements, NaN last.
@@ -202,7 +202,7 @@ def finish_searches(
 
 def collect_order_statistics(
     search: Search, quantiles: Sequence[float], *, median: bool = True
-) -> Ordered:
+) -> OrderStatistics:
     """Return the order statistics of a finished search."""
     return _interpolate(search.element, search.valid, quantiles, median=median)
 
@@ -239,9 +239,9 @@ def _counter(
 
 def _interpolate(
     element: Callable[[int], float], valid: int, quantiles: Sequence[float], *, median: bool
-) -> Ordered:
+) -> OrderStatistics:
     """Return the median, NaN unless requested, and the quantiles, interpolated between elements."""
-    return Ordered(
+    return OrderStatistics(
         valid,
         median_of(element, valid) if median else math.nan,
         {probability: quantile_of(element, valid, probability) for probability in quantiles},
@@ -344,7 +344,7 @@ def summarize_stream(
         if not search.settle([block[i][1] for block in passed], valid):
             pending.append(i)
     finish_searches(stream, searches, pending, threads)
-    with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
+    with np.errstate(all="ignore"), borrowed_scratch(blocks.BLOCK) as scratch:
         reader = stream.reader(scratch)
         return [
             _assemble(stream, reader, i, rows[i], collect_order_statistics(search, quantiles))
@@ -356,7 +356,7 @@ def _summarize_block(
     stream: Stream[AnyReader], quantiles: Sequence[float], watch: Watch[AnyReader] | None
 ) -> list[Summary]:
     """Return a summary of each channel of a stream that fits in one block."""
-    with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
+    with np.errstate(all="ignore"), borrowed_scratch(blocks.BLOCK) as scratch:
         reader = stream.reader(scratch)
         channels = reader.load(0, stream.size)
         summaries = None
@@ -443,7 +443,7 @@ def _assemble(
     reader: Reader,
     channel: int,
     rows: Sequence[Row],
-    ordered: Ordered,
+    ordered: OrderStatistics,
     *,
     reload: bool = True,
 ) -> Summary:

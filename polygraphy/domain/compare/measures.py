@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from polygraphy.binding import Unbound, resolve
+from polygraphy.binding import UnboundPortError, resolve
 from polygraphy.domain.arithmetic import Difference, similarity
 from polygraphy.domain.arithmetic.passes.blocks import Kind, kind_of
 from polygraphy.domain.arithmetic.similarity import (
@@ -85,7 +85,7 @@ class _Perceptual(MetricCompareFunc):
         try:
             self._distance = resolve(PerceptualDistance)
             self._distance.prepare()
-        except Unbound:
+        except UnboundPortError:
             raise BackendError(
                 "The comparison function perceptual_metrics is not available: it needs LPIPS, and"
                 " nothing that computes it is installed.",

@@ -53,12 +53,12 @@ class Side:
         """Return the tensors from which the outputs were computed; None if unknown."""
         return self.outputs.lineage if isinstance(self.outputs, IterationResult) else None
 
-    def rough(self, dtype: str) -> Sequence[Mapping[str, Any]]:
+    def perturbed_outputs(self, dtype: str) -> Sequence[Mapping[str, Any]]:
         """Return two perturbed computations of the outputs, rounded to a data type; empty if not
         possible.
         """
-        iteration = self.outputs.rough if isinstance(self.outputs, IterationResult) else None
-        return () if iteration is None else iteration(dtype)
+        perturb = self.outputs.perturb if isinstance(self.outputs, IterationResult) else None
+        return () if perturb is None else perturb(dtype)
 
     @property
     def name(self) -> str:

@@ -401,7 +401,7 @@ class OutputCompareResult(CompareResult):
         mismatches = self.mismatches
         return mismatches is not None and mismatches.count == 0
 
-    def required(self, statistic: str) -> tuple[float | None, float | None]:
+    def required_tolerances(self, statistic: str) -> tuple[float | None, float | None]:
         """Return the absolute and the relative tolerance, either of which would make this statistic
         pass.
         """
@@ -431,7 +431,7 @@ class OutputCompareResult(CompareResult):
     def _excess_bound(self, statistic: str) -> float:
         """Return the excess of a statistic; for single elements an upper bound, because the maxima
         may belong to different ones."""
-        return self._ratio(*self.required(statistic))
+        return self._ratio(*self.required_tolerances(statistic))
 
     def _ratio(self, absolute: float | None, relative: float | None) -> float:
         """Return the error as a multiple of the tolerance: the smaller of both ratios."""
@@ -463,7 +463,7 @@ class OutputCompareResult(CompareResult):
             return not deviation(*self.arrays, rounding=rounding).is_wrong
         if statistic == "elemwise" and self.difference is not None:
             return self.difference.mismatches(rounding.atol, rounding.rtol).count == 0
-        absolute, relative = self.required(statistic)
+        absolute, relative = self.required_tolerances(statistic)
         return (absolute is not None and absolute <= rounding.atol) or (
             relative is not None and relative <= rounding.rtol
         )

@@ -94,7 +94,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             bool(show_error_metrics_plot),
         )
         for name in self.named_outputs() | {""}:
-            self.tolerance_for(name, Rounding.none("any"))
+            self.tolerance_for(name, Rounding.exact_limit("any"))
             self.quantile_for(name)
 
     def tolerance_for(self, name: str, rounding: Rounding | None = None) -> Tolerance:
@@ -168,7 +168,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
         checked = self.check_error_stat
         names = list(checked) if isinstance(checked, Mapping) else [""]
-        exact = Rounding.none("any")
+        exact = Rounding.exact_limit("any")
         if any("elemwise" in self.tolerance_for(name, exact).check_error_stat for name in names):
             raise UsageError(
                 "The average over iterations cannot be checked element by element.",

@@ -33,7 +33,7 @@ from polygraphy.domain.compare.result import (
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.part_limits import are_near
 from polygraphy.domain.ports import Plots
-from polygraphy.domain.results.results import Recomputed
+from polygraphy.domain.results.results import RecomputedTensors
 from polygraphy.domain.rounding import (
     GROWTH,
     Rounding,
@@ -152,7 +152,7 @@ def add_inherited_differences(
     )
 
 
-def _explains(recomputed: Recomputed, arrays: list[Array], rounding: Rounding) -> bool:
+def _explains(recomputed: RecomputedTensors, arrays: list[Array], rounding: Rounding) -> bool:
     """Return whether rounding explains the error that two backends add to a difference of their
     inputs.
     """
@@ -323,13 +323,13 @@ def _with_accumulated_rounding(sides: tuple[Side, Side], rounding: Rounding) -> 
         )
         if precision is None or precision.name != rounding.dtype:
             continue  # Nothing adds up of what is finer.
-        rough = side.rough(rounding.dtype)
-        if not rough:
+        perturbed = side.perturbed_outputs(rounding.dtype)
+        if not perturbed:
             continue
         value, reference = (side.array for side in sides)
         measured = deviation(value, reference, rounding=rounding)
         adding_up = [
-            rounding_between_runs(rough, side.name, rounding.for_part(part), excess)
+            rounding_between_runs(perturbed, side.name, rounding.for_part(part), excess)
             for part, excess in enumerate(measured.excesses or (measured.excess,))
         ]
         if max(adding_up):

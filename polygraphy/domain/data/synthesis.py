@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.binding import Unbound, resolve
+from polygraphy.binding import UnboundPortError, resolve
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.ports import Tensors
 from polygraphy.domain.tensors.aliases import Array
@@ -482,7 +482,7 @@ def _tensors_of(library: str | None) -> Tensors | None:
         return None
     try:
         tensors = resolve(Tensors, library)
-    except Unbound:
+    except UnboundPortError:
         raise UsageError(
             f"Data cannot be generated with {library!r}.", hint="Available: numpy, torch."
         ) from None

@@ -290,9 +290,9 @@ class SameTensors:
         Args:
             name: its name.
             array: its contents.
-            taken: tensors that belong to others.
-            is_moved: whether that is only what another tensor holds elsewhere. Then it may be moved
-                wrongly, and still to where the other model has it for another reason.
+            used_names: tensors that correspond to other tensors.
+            is_moved: whether `array` has the values of another tensor in a different order. A wrong
+                order can match a tensor of the other model by chance.
         """
         if not is_informative(array):
             return None
@@ -369,9 +369,9 @@ class Borders:
         although all tensors before them match.
 
         Args:
-            computed: by tensor of the model, what it holds.
-            same: tensors of the model, and those of the reference that hold the same.
-            refused: tensors that are something else in the reference.
+            computed: the values of the model's tensors.
+            equal_tensors: tensors of the model, with the reference tensors of equal values.
+            refused: tensors with another meaning in the reference.
         """
         used_names, right = set(equal_tensors.values()), self.makers_of(equal_tensors)
         left = {

@@ -33,7 +33,7 @@ def region(model: Graph, tensor: str, kept_names: Iterable[str]) -> tuple[int, .
     waiting = [tensor]
     while waiting:
         name = waiting.pop()
-        index = model.computed.get(name)
+        index = model.operation_producers.get(name)
         if index is not None and index not in nodes and name not in known_names:
             nodes.add(index)
             waiting += filter(None, model.nodes[index].inputs)
@@ -44,12 +44,12 @@ def nodes_behind_fused(model: Graph, fused: Graph, index: int) -> tuple[int, ...
     """Return the model nodes that a node of the optimized graph replaces; if its output was renamed
     there, those that read it.
     """
-    producer = fused.computed.keys()
+    producer = fused.operation_producers.keys()
     waiting, visited, nodes = [index], {index}, set[int]()
     while waiting:
         node = fused.nodes[waiting.pop()]
         for name in filter(None, node.outputs):
-            if name in model.computed:
+            if name in model.operation_producers:
                 nodes.update(region(model, name, producer))
                 continue
             new = {reader for reader, _ in fused.readers.get(name, ())} - visited
@@ -105,7 +105,9 @@ def _trace_suspect(
         return _attribute(suspect, pairing, model, indices)
     if suspect.change.kind == "missing_node" and len(suspect.nodes) == 1:
         # What is missing stands behind the last of the nodes that were fused.
-        outputs = (model.computed.get(name) for name in fused.nodes[suspect.nodes[0]].outputs)
+        outputs = (
+            model.operation_producers.get(name) for name in fused.nodes[suspect.nodes[0]].outputs
+        )
         last = tuple(index for index in outputs if index in indices)
         if last and model.nodes[last[0]].op != fused.nodes[suspect.nodes[0]].op:
             fact = changes.missing_node(suspect.change.values["op"], [model.nodes[last[0]].op])
@@ -200,12 +202,12 @@ def expand_replacement(suspect: Suspect, pairing: Pairing) -> Suspect:
     tensor = next(filter(None, model.nodes[index].outputs))
     if (
         not read
-        or not all(names.get(name) in model.computed for name in read)
+        or not all(names.get(name) in model.operation_producers for name in read)
         or tensor in kept_names
     ):
         return suspect
     nodes = region(model, tensor, kept_names)
-    makers = {model.computed[name] for name in kept_names}
+    makers = {model.operation_producers[name] for name in kept_names}
     is_between = not makers & {*nodes} and _reads_only(model, nodes, kept_names)
     return evolve(suspect, nodes=nodes) if is_between and len(nodes) > 1 else suspect
 

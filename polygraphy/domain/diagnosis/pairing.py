@@ -117,7 +117,9 @@ def _pair_crossed_outputs(pairing: Pairing) -> None:
     model, reference = pairing.model, pairing.reference
     crossed: list[tuple[str, str, int, int]] = []
     for kind, tensor, twin in pair_interfaces(model, reference):
-        index, other_index = model.computed.get(tensor.name), reference.computed.get(twin.name)
+        index, other_index = model.operation_producers.get(
+            tensor.name
+        ), reference.operation_producers.get(twin.name)
         if kind != "output" or index is None or other_index is None:
             continue
         if index in pairing.nodes and pairing.tensors.get(tensor.name) != twin.name:
@@ -133,13 +135,15 @@ def _pair_crossed_outputs(pairing: Pairing) -> None:
 def _pair_by_names(pairing: Pairing) -> None:
     """Pair the nodes that have the same outputs and operator in both models."""
     model, reference = pairing.model, pairing.reference
-    common = model.computed.keys() & reference.computed.keys()
-    if len(common) < _MOST * min(len(model.computed), len(reference.computed)):
+    common = model.operation_producers.keys() & reference.operation_producers.keys()
+    if len(common) < _MOST * min(
+        len(model.operation_producers), len(reference.operation_producers)
+    ):
         return
-    for name in model.computed:
+    for name in model.operation_producers:
         if name not in common:
             continue
-        index, other_index = model.computed[name], reference.computed[name]
+        index, other_index = model.operation_producers[name], reference.operation_producers[name]
         node, twin = model.nodes[index], reference.nodes[other_index]
         # A name that a program made up may be that of another tensor in the other model.
         if index in pairing.nodes or not set(node.inputs) & set(twin.inputs):
@@ -208,7 +212,9 @@ def _pair_backward(pairing: Pairing, key: Callable[[Graph, Node], Key]) -> bool:
     votes: dict[int, set[int]] = defaultdict(set)
     for index, node in pairing.nodes.items():
         for a, b in zip(pairing.model.nodes[index].inputs, pairing.reference.nodes[node].inputs):
-            first, two = pairing.model.computed.get(a), pairing.reference.computed.get(b)
+            first, two = pairing.model.operation_producers.get(
+                a
+            ), pairing.reference.operation_producers.get(b)
             if (
                 first is not None
                 and two is not None
@@ -217,8 +223,8 @@ def _pair_backward(pairing: Pairing, key: Callable[[Graph, Node], Key]) -> bool:
             ):
                 votes[first].add(two)
     for name, their_name in list(pairing.tensors.items()):
-        first = pairing.model.computed.get(name)
-        two = pairing.reference.computed.get(their_name)
+        first = pairing.model.operation_producers.get(name)
+        two = pairing.reference.operation_producers.get(their_name)
         if (
             first is not None
             and two is not None

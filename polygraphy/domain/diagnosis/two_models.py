@@ -384,7 +384,7 @@ def _output_suspects(pairing: Pairing) -> Iterator[Suspect]:
 
 def _are_computed_alike(side: Graph, name: str, reference_name: str) -> bool:
     """Return whether two tensors are computed in the same way from the same inputs."""
-    first, second = side.computed.get(name), side.computed.get(reference_name)
+    first, second = side.operation_producers.get(name), side.operation_producers.get(reference_name)
     if first is None or second is None:
         return False
     nodes = side.nodes[first], side.nodes[second]
@@ -419,7 +419,9 @@ def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
         if twin_index in back or node.op in _LAYOUT:
             continue
         before = {
-            model.computed[names[name]] for name in node.inputs if names.get(name) in model.computed
+            model.operation_producers[names[name]]
+            for name in node.inputs
+            if names.get(name) in model.operation_producers
         }
         after = {
             back[reader]
@@ -444,7 +446,7 @@ def _replacements(pairing: Pairing) -> dict[int, int]:
         if twin_index not in nodes:
             read = {at for name in node.outputs for at in pairing.reference.readers.get(name, ())}
             places.setdefault(frozenset(read), []).append(twin_index)
-    makers = pairing.reference.computed
+    makers = pairing.reference.operation_producers
     replacements = {}
     for index, node in pairing.model.operations.items():
         if index in pairing.nodes:
@@ -524,7 +526,10 @@ def copies_more(pairing: Pairing, chosen: Sequence[Suspect]) -> bool:
         if suspect.cause != "structure" or not suspect.twins:
             continue
         new = [copy for copy in plan_copies(pairing, [suspect]).nodes if copy.replaces is None]
-        nodes = [pairing.reference.nodes[pairing.reference.computed[copy.twin]] for copy in new]
+        nodes = [
+            pairing.reference.nodes[pairing.reference.operation_producers[copy.twin]]
+            for copy in new
+        ]
         with_weights = [node for node in nodes if any(name in constants for name in node.inputs)]
         if len(with_weights) > (suspect.change.kind == "missing_node"):
             return True
@@ -556,7 +561,7 @@ class _Plan:
         self.weights: dict[str, str] = {}
         self._names = {tensor: name for name, tensor in pairing.tensors.items()}
         self._taken = {
-            *pairing.model.computed,
+            *pairing.model.operation_producers,
             *pairing.model.constants,
             *(tensor.name for tensor in pairing.model.inputs),
         }
@@ -606,7 +611,7 @@ class _Plan:
             if not is_same:
                 self.weights.setdefault(name, self._free(name))
             return own_name if is_same else self.weights[name]
-        producer = sides[1].computed.get(name)
+        producer = sides[1].operation_producers.get(name)
         if producer is None:
             if name not in self._taken:
                 raise errors.missing_input_to_copy(name)

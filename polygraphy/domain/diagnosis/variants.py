@@ -571,7 +571,7 @@ def _partners(side: Graph, index: int) -> Iterator[Variant]:
     node = side.nodes[index]
     if node.op not in QUANTIZING:
         return
-    near = [side.computed.get(node.inputs[0])]
+    near = [side.operation_producers.get(node.inputs[0])]
     near += [reader for name in node.outputs for reader, _ in side.readers.get(name, ())]
     for partner_index in near:
         if partner_index is None or side.nodes[partner_index].op not in QUANTIZING - {node.op}:

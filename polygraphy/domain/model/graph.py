@@ -314,7 +314,7 @@ class Graph:
         }
 
     @cached_property
-    def computed(self) -> dict[str, int]:
+    def operation_producers(self) -> dict[str, int]:
         """Return, by tensor, the position of the operation that computes it."""
         return {name: index for index, node in self.operations.items() for name in node.makes}
 

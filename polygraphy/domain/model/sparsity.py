@@ -25,7 +25,7 @@ _NARROW = np.uint16(0x7FFF)
 
 
 @frozen
-class Prunable:
+class PrunableWeight:
     """A weight that may be sparse.
 
     Attributes:
@@ -92,13 +92,13 @@ def _count_dense_groups(block: np.ndarray[Any, Any]) -> int:
     return int(np.count_nonzero(counts > _MOST_NONZERO))
 
 
-def prunable_weights(graph: Graph) -> list[Prunable]:
+def prunable_weights(graph: Graph) -> list[PrunableWeight]:
     """Return the weights, including those in subgraphs, that products sum over in groups of four.
 
     Args:
         graph: a graph that was read with its layers and attributes.
     """
-    prunables: dict[tuple[str, int], Prunable] = {}
+    prunables: dict[tuple[str, int], PrunableWeight] = {}
     for level in graph.walk():
         weights = {weight.name: weight for weight in level.all_weights}
         producers = {name: node for node in level.nodes for name in node.outputs if name}
@@ -108,7 +108,8 @@ def prunable_weights(graph: Graph) -> list[Prunable]:
                 if weight is not None and _is_prunable(weight, original_axis):
                     position = original_axis % len(weight.shape)
                     prunables.setdefault(
-                        (weight.name, position), Prunable(weight, position, node.name or node.op)
+                        (weight.name, position),
+                        PrunableWeight(weight, position, node.name or node.op),
                     )
     return list(prunables.values())
 

@@ -77,7 +77,7 @@ class ModelNodes:
         """Return the position of the node that computes each tensor."""
         return Graph(nodes=tuple(self.nodes)).producers
 
-    def computed(self) -> set[int]:
+    def dependent_nodes(self) -> set[int]:
         """Return the positions of the nodes that depend on an input; others can be folded."""
         return nodes_after_inputs(Graph(nodes=tuple(self.nodes)), self.inputs)
 

@@ -78,11 +78,11 @@ class Join:
 
 def join_profile(model: ModelNodes, profile: ExecutionProfile) -> Join:
     """Return which executed nodes of a profile belong to which nodes of a model."""
-    return _Joining(model, profile).run()
+    return _ProfileJoin(model, profile).run()
 
 
 @define
-class _Joining:
+class _ProfileJoin:
     """Assigns executed nodes to nodes of the model."""
 
     model: ModelNodes
@@ -338,7 +338,7 @@ class _Joining:
     ) -> Join:
         """Return the join in which each model node is in exactly one group, or was removed."""
         surviving = {name for names in produced for name in names if name in self.makers}
-        computed = self.model.computed()
+        dependent_nodes = self.model.dependent_nodes()
         owner: dict[int, int] = {}
         groups: list[Group] = []
         inserted: list[int] = []
@@ -374,7 +374,7 @@ class _Joining:
         ]
         reason = UNMATCHED if unmatched else REMOVED
         reasons = {
-            index: reason if index in computed else FOLDED
+            index: reason if index in dependent_nodes else FOLDED
             for index in range(len(self.nodes))
             if index not in owner
         }

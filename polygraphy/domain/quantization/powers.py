@@ -112,18 +112,19 @@ class PowerSum:
             1 << weight | before | behind for weight, (before, behind, _) in self._again.items()
         ]
 
-    def __call__(self, on: int) -> float:
-        """Return the expected power of some sites, as bits."""
-        return self.exact_power(on) / POWER_UNIT
+    def __call__(self, sites: int) -> float:
+        """Return the expected power of a set of sites, given as bits."""
+        return self.power_in_units(sites) / POWER_UNIT
 
-    def exact_power(self, on: int) -> int:
-        """Return the expected power of some sites, as bits, in multiples of 1 / `POWER_UNIT`."""
-        on &= self._every
-        sites = on.to_bytes(len(self._by_byte), "little")
-        remaining_power = sum(map(getitem, self._by_byte, sites))
-        for weight in numbers_of(self._weights & ~on):
+    def power_in_units(self, sites: int) -> int:
+        """Return the expected power of a set of sites, given as bits, in multiples of
+        1 / `POWER_UNIT`."""
+        sites &= self._every
+        site_bytes = sites.to_bytes(len(self._by_byte), "little")
+        remaining_power = sum(map(getitem, self._by_byte, site_bytes))
+        for weight in numbers_of(self._weights & ~sites):
             before, behind, power = self._again[weight]
-            if on & before and on & behind:
+            if sites & before and sites & behind:
                 remaining_power += power
         return remaining_power
 

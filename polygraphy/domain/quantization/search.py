@@ -136,9 +136,9 @@ class SetSearch:
 
     def predict(self, without: int) -> float:
         """Return the predicted square of the remaining loss."""
-        return self._exact_power(without, 0) / POWER_UNIT
+        return self._power_in_units(without, 0) / POWER_UNIT
 
-    def _exact_power(self, base: int, added: int) -> int:
+    def _power_in_units(self, base: int, added: int) -> int:
         """Return the predicted square of the loss that remains without two sets of nodes, in
         multiples of 1 / `POWER_UNIT`.
 
@@ -149,16 +149,16 @@ class SetSearch:
         without = base | added
         power = self._predicted.get(without)
         if power is None:
-            if base and added and not self._reached(base) & self._reached(added):
-                power = self._exact_power(base, 0) + self._exact_power(added, 0)
-                power -= self._exact_power(0, 0)
+            if base and added and not self._affected_sites(base) & self._affected_sites(added):
+                power = self._power_in_units(base, 0) + self._power_in_units(added, 0)
+                power -= self._power_in_units(0, 0)
             else:
                 asked = self._rules.site_requests
-                power = self._powers.exact_power(asked.remaining(without, base if added else 0))
+                power = self._powers.power_in_units(asked.remaining(without, base if added else 0))
             self._predicted[without] = power
         return power
 
-    def _reached(self, nodes: int) -> int:
+    def _affected_sites(self, nodes: int) -> int:
         """Return what the exclusion of some nodes has an effect on, as bits."""
         if nodes not in self._reach:
             self._reach[nodes] = self._rules.site_requests.reach(nodes, self._powers.linked)
@@ -243,7 +243,7 @@ class SetSearch:
             extra_bits = (group & ~base).bit_count()
             if not extra_bits:
                 return 0.0
-            power = self._exact_power(base, 0) - self._exact_power(base, group & ~base)
+            power = self._power_in_units(base, 0) - self._power_in_units(base, group & ~base)
             return power / POWER_UNIT / extra_bits
 
         ranked = [(-gain(group), group) for group in self._groups]
@@ -326,13 +326,13 @@ class SetSearch:
         """Return sets of a size sorted by predicted loss, and whether these are all."""
         if comb(len(self._names), size) > _ENUMERATED:
             return (
-                sorted((self._exact_power(nodes, 0), nodes) for nodes in self._grow_sets(size)),
+                sorted((self._power_in_units(nodes, 0), nodes) for nodes in self._grow_sets(size)),
                 False,
             )
         ranked = []
         for *nodes, last in combinations(self._bits, size):
             base = sum(nodes)
-            ranked.append((self._exact_power(base, last), base | last))
+            ranked.append((self._power_in_units(base, last), base | last))
         return sorted(ranked), True
 
     def _grow_sets(self, size: int) -> list[int]:
@@ -361,22 +361,22 @@ class SetSearch:
             size: the number of nodes.
             powers: gets the powers, by set.
         """
-        power, reached = self._exact_power(base, 0), self._reached(base)
+        power, reached = self._power_in_units(base, 0), self._affected_sites(base)
         for group, own_power, own_reached in self._powers_alone:
             added = group & ~base
             if added.bit_count() != size or base | group in powers:
                 continue
             if added == group and not reached & own_reached:
-                powers[base | group] = power - own_power  # As `_exact_power` has it.
+                powers[base | group] = power - own_power  # As `_power_in_units` has it.
             else:
-                powers[base | group] = self._exact_power(base, added)
+                powers[base | group] = self._power_in_units(base, added)
 
     @cached_property
     def _powers_alone(self) -> list[tuple[int, int, int]]:
         """Return, by group, what the exclusion of it alone takes away, and what it reaches."""
-        every = self._exact_power(0, 0)
+        every = self._power_in_units(0, 0)
         return [
-            (group, every - self._exact_power(group, 0), self._reached(group))
+            (group, every - self._power_in_units(group, 0), self._affected_sites(group))
             for group in self._groups
         ]
 

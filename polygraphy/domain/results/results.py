@@ -42,9 +42,9 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
 
     def __init__(self, lst: Iterable[tuple[K, Iterable[V]]] | None = None) -> None:
         """Create a list from entries ``(key, values)``, by default without any."""
-        super().__init__((key, self.listed(key, values)) for key, values in lst or ())
+        super().__init__((key, self.stored_list(key, values)) for key, values in lst or ())
 
-    def listed(self, key: K, values: Iterable[V]) -> list[V]:
+    def stored_list(self, key: K, values: Iterable[V]) -> list[V]:
         """Return the values of an entry as the list that is stored."""
         return list(values)
 
@@ -76,9 +76,9 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         if _is_position(key):
             super().__setitem__(key, value)
         elif key in self:
-            super().__setitem__(self.index_of(key), (key, self.listed(key, value)))
+            super().__setitem__(self.index_of(key), (key, self.stored_list(key, value)))
         else:
-            self.append((key, self.listed(key, value)))
+            self.append((key, self.stored_list(key, value)))
 
     def __contains__(self, key: object) -> bool:
         """Return whether there is an entry with a key."""
@@ -134,7 +134,7 @@ def _is_position(key: Any) -> bool:
 
 
 @frozen
-class Recomputed:
+class RecomputedTensors:
     """The tensors that one implementation computes from the inputs of an output.
 
     Attributes:
@@ -146,7 +146,7 @@ class Recomputed:
     spread: Array
 
 
-Recompute = Callable[[str, Sequence[Mapping[str, Any]], float], Recomputed | None]
+Recompute = Callable[[str, Sequence[Mapping[str, Any]], float], RecomputedTensors | None]
 """Computes a tensor, given by its name, from the tensors of several runs by name, each with the
 same operators; the tensor itself is not looked at. The last argument is how coarsely operands are
 rounded, as a part of their value; 0 where the tensor holds exact values, which have no spread. None
@@ -206,21 +206,21 @@ class IterationResult(dict[str, Any]):
         runner_name: the name of the runner that produced it.
         facts: facts about the model, such as the data types in which outputs are computed.
         part: the part of the iteration's outputs that these are; None for all of them.
-        unmarked: outputs of the model that are not among these, because other tensors were chosen;
-            they are not saved, but have to match where both sides of a comparison have them.
+        unmarked_outputs: outputs of the model that are not among these, because other tensors were
+            chosen. They are not saved, but must match if both sides of a comparison have them.
         marked_outputs: outputs of the run with marked tensors, if they differ from those
             here, which come from a run of the unmodified model.
-        lineage: the inputs they were computed from, as long as the run lasts; not kept elsewhere.
-        rough: makes all outputs twice, as rounding to a data type may move them, or once so and
-            once without; as long as the run goes on.
+        lineage: the inputs they were computed from; only during the run.
+        perturb: returns all outputs twice, perturbed by rounding to a data type, or once perturbed
+            and once exact; only during the run.
         origin: the file that they were read from; empty for none.
         step: the step of a model with states; None for none.
     """
 
-    unmarked: Mapping[str, Any] = MappingProxyType({})
+    unmarked_outputs: Mapping[str, Any] = MappingProxyType({})
     marked_outputs: Mapping[str, Any] = MappingProxyType({})
     lineage: Lineage | None = None
-    rough: Callable[[str], Sequence[Mapping[str, Any]]] | None = None
+    perturb: Callable[[str], Sequence[Mapping[str, Any]]] | None = None
     origin = ""
     step: Any = None
 
@@ -244,7 +244,7 @@ class IterationResult(dict[str, Any]):
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes to pickle in addition to the outputs."""
         dict_items = vars(self).items()
-        return {name: value for name, value in dict_items if name not in ("lineage", "rough")}
+        return {name: value for name, value in dict_items if name not in ("lineage", "perturb")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore pickled attributes, including those that NVIDIA's Polygraphy saves."""
@@ -350,9 +350,9 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         """Add a run: the name of its runner, and its iterations."""
         name, iterations = elem
         has_plain = any(map(_is_plain, iterations))
-        super().append((name, self.listed(name, iterations)) if has_plain else elem)
+        super().append((name, self.stored_list(name, iterations)) if has_plain else elem)
 
-    def listed(self, key: str, values: Iterable[IterationResult]) -> list[IterationResult]:
+    def stored_list(self, key: str, values: Iterable[IterationResult]) -> list[IterationResult]:
         """Return iterations in the form that is stored: plain dictionaries become
         `IterationResult`.
         """

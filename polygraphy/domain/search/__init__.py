@@ -4,12 +4,12 @@ A test answers `Outcome.GOOD`, `Outcome.BAD`, or `Outcome.UNRESOLVED` where it c
 asks the same question twice.
 """
 
-from polygraphy.domain.search.graph import GraphFound, first_bad_part, first_bad_part_in_order
+from polygraphy.domain.search.graph import BadPart, first_bad_part, first_bad_part_in_order
 from polygraphy.domain.search.numbers import first_good, first_good_in_order
 from polygraphy.domain.search.subsets import Outcome, ddmin, next_questions, smallest_good_set
 
 __all__ = [
-    "GraphFound",
+    "BadPart",
     "Outcome",
     "ddmin",
     "first_bad_part",

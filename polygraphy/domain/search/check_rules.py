@@ -33,7 +33,7 @@ TIMED_OUT = 124
 
 
 @frozen
-class Finished:
+class CommandEnd:
     """The end of a command: exit code, output and time.
 
     Attributes:
@@ -96,7 +96,7 @@ class Failure:
     @classmethod
     def of(
         cls,
-        finished: Finished,
+        finished: CommandEnd,
         *,
         is_ours: bool,
         outputs: Mapping[str, float | None] | None = None,
@@ -171,7 +171,7 @@ class Failure:
 
 
 @frozen
-class Checked:
+class CheckResult:
     """The result of a check.
 
     Attributes:
@@ -185,7 +185,7 @@ class Checked:
     output: str | None = None
 
 
-def reason_of(finished: Finished, failure: Failure) -> str:
+def reason_of(finished: CommandEnd, failure: Failure) -> str:
     """Return a few lines on how a command failed: the output that differs most, or the error."""
     failing = failure.failed_outputs
     failing = {name: most for name, most in failing.items() if GUESSED not in name} or failing
@@ -248,7 +248,7 @@ class CheckRules:
         if self.fail_codes and self.ignored_codes:
             raise UsageError("Exit codes that fail and exit codes to ignore cannot be combined.")
 
-    def outcome(self, finished: Finished) -> Outcome:
+    def outcome(self, finished: CommandEnd) -> Outcome:
         """Return the outcome of a finished command."""
         code = TIMED_OUT if finished.timed_out else finished.code
         if code in self.fail_codes:
@@ -263,7 +263,7 @@ class CheckRules:
             return self._outcome_of(self._matches(finished.output))
         return self._outcome_of(code != 0)
 
-    def is_broken(self, finished: Finished) -> bool:
+    def is_broken(self, finished: CommandEnd) -> bool:
         """Return whether a command could not check anything: it did not start, or its arguments
         were invalid. Such an end is no outcome, unless its exit code or output is listed.
         """

@@ -20,7 +20,7 @@ Test = Callable[[Sequence[int]], Outcome]
 
 
 @frozen
-class GraphFound:
+class BadPart:
     """A bad part of a graph.
 
     Attributes:
@@ -60,7 +60,7 @@ def dependency_sets(dependencies: Sequence[Iterable[int]]) -> list[int]:
     return reached
 
 
-def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
+def first_bad_part(reach: Sequence[int], test: Test) -> BadPart:
     """Return, by bisection, a bad part of which all smaller parts are good.
 
     That is what is found where a part is bad as soon as it holds a node that is to blame. It takes
@@ -80,7 +80,7 @@ def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
         search.learn(ends, test(ends))
 
 
-def first_bad_part_in_order(reach: Sequence[int], test: Test) -> GraphFound:
+def first_bad_part_in_order(reach: Sequence[int], test: Test) -> BadPart:
     """Return a bad part of which all smaller parts are good, by testing each node's part from the
     last one; no result is inferred from another."""
     search = _Search(reach)
@@ -100,9 +100,9 @@ class _Search:
         self._ends: tuple[int, ...] = ()
         self._tested: set[tuple[int, ...]] = set()
 
-    def smallest_bad_part(self) -> GraphFound:
+    def smallest_bad_part(self) -> BadPart:
         """Return the smallest part known to be bad."""
-        return GraphFound(self._ends, self._part, self._suspects & self._part)
+        return BadPart(self._ends, self._part, self._suspects & self._part)
 
     def is_smaller(self, node: int) -> bool:
         """Return whether a node's part is within the smallest bad part."""

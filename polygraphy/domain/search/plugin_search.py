@@ -38,7 +38,7 @@ class Cost:
 
 
 @frozen
-class Found:
+class SearchResult:
     """The result of a search.
 
     Attributes:
@@ -56,7 +56,7 @@ Measure = Callable[[Choice], "Cost | None"]
 """Returns what a choice costs; None for one that does not work."""
 
 
-def greedy_search(count: int, baseline: Cost, measure: Measure) -> Found:
+def greedy_search(count: int, baseline: Cost, measure: Measure) -> SearchResult:
     """Return the best combination found by adding one replacement at a time, if it lowers the cost.
 
     Args:
@@ -64,19 +64,19 @@ def greedy_search(count: int, baseline: Cost, measure: Measure) -> Found:
         baseline: the cost without any.
         measure: is asked once per replacement.
     """
-    best = Found((), baseline)
+    best = SearchResult((), baseline)
     for position in range(count):
         chosen = (*best.chosen, position)
         cost = measure(chosen)
         is_better = cost is not None and cost.is_below(best.cost)
         kept_pairs = (chosen, cost) if is_better and cost is not None else (best.chosen, best.cost)
-        best = Found(*kept_pairs, tried=position + 1)
+        best = SearchResult(*kept_pairs, tried=position + 1)
     return best
 
 
 def exhaustive_search(
     count: int, baseline: Cost, measure: Measure, *, most: int, enough: float
-) -> Found:
+) -> SearchResult:
     """Return the best of all combinations, tested starting with the first replacements.
 
     Args:
@@ -86,13 +86,13 @@ def exhaustive_search(
         most: number of combinations tried at most.
         enough: the search ends when the latency is less by more than this share of the baseline's.
     """
-    best = Found((), baseline)
+    best = SearchResult((), baseline)
     for bits in range(1, min(1 << count, most + 1)):
         chosen = tuple(position for position in range(count) if bits >> position & 1)
         cost = measure(chosen)
         if cost is not None and cost.is_below(best.cost):
-            best = Found(chosen, cost)
-        best = Found(best.chosen, best.cost, tried=bits)
+            best = SearchResult(chosen, cost)
+        best = SearchResult(best.chosen, best.cost, tried=bits)
         if baseline.latency - best.cost.latency > enough * baseline.latency:
             break
     return best

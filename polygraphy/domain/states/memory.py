@@ -138,14 +138,14 @@ class StateMemory:
         their new slots.
 
         Args:
-            feed: the inputs, as they came.
-            fed: the same with states.
+            feed: the inputs without states.
+            fed: the inputs with states.
             outputs: the outputs of the step.
-            who: the party that computed it, for messages.
+            name: the party that computed it, for messages.
 
         Returns:
-            The outputs, and of states that grow or are written into the new slots alone; all of
-            them in the last step.
+            The outputs. States that grow, or that are written in slots, contain only the new
+            slots, except in the last step.
 
         Raises:
             BackendError: an output that is a state is missing, or cannot be fed back.

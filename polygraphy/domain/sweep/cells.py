@@ -17,7 +17,7 @@ from polygraphy.domain.sweep.plan import ChoiceRow, EnvironmentRow, Plan, Runner
 
 
 @frozen
-class Asked:
+class ReferenceRequest:
     """The inputs and reference outputs that several cells share.
 
     Attributes:
@@ -93,7 +93,7 @@ class Cell:
     party: Words
     runner: RunnerRow
     environment: EnvironmentRow | None
-    asked: Asked
+    asked: ReferenceRequest
     axes: Axes
 
     @property
@@ -160,19 +160,19 @@ def _applicable_rows(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Wo
     return [(title, flags) for title, flags in rows_found if flags is not None] or [("", ())]
 
 
-def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> Asked:
+def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> ReferenceRequest:
     """Return the request for the reference of a cell: saved outputs and inputs, or a model and the
     flags of the command that runs it.
     """
     row = plan.reference
     if row.outputs:
-        return Asked("", (), row.outputs, row.inputs)
+        return ReferenceRequest("", (), row.outputs, row.inputs)
     steps = step_flags(plan.flags)
     repeated: Words = ("--iterations", str(plan.iterations))
     if any(word.partition("=")[0] == "--steps" for word in (*row.flags, *steps)):
         repeated = ()
     flags = (*row.flags, *steps, *shaped, "--seed", str(seed), *repeated)
-    return Asked(row.model_for(model), flags)
+    return ReferenceRequest(row.model_for(model), flags)
 
 
 _STEP_FLAGS = frozenset({"--steps", "--prompt", "--state", "--tokens", "--first-model"})

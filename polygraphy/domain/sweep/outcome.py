@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 
 from polygraphy.domain.quantization.causes import PARAMETER_CAUSES
 from polygraphy.domain.sweep.cells import matching_cells
-from polygraphy.domain.sweep.plan import Known
+from polygraphy.domain.sweep.plan import KnownFailure
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.naming import count_text, join_words
 
@@ -185,7 +185,10 @@ def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def mark_known_failures(
-    rows: Sequence[Row], knowns: Sequence[Known], today: str, names: Sequence[str] | None = None
+    rows: Sequence[Row],
+    knowns: Sequence[KnownFailure],
+    today: str,
+    names: Sequence[str] | None = None,
 ) -> tuple[list[Row], list[str]]:
     """Return rows with the reasons of known failures, and sentences on those that are expired, pass
     now, or match no cell.

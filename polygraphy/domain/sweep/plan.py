@@ -98,7 +98,7 @@ class Plan:
 
 
 @frozen
-class Known:
+class KnownFailure:
     """A known failure.
 
     Attributes:
@@ -258,7 +258,7 @@ def _check_reference_flags(flags: Words) -> None:
             raise _entry_error("reference", why, "remove it")
 
 
-def read_known_failures(data: Mapping[str, Any]) -> list[Known]:
+def read_known_failures(data: Mapping[str, Any]) -> list[KnownFailure]:
     """Return the known failures that a mapping, such as a parsed TOML file, lists.
 
     Raises:
@@ -271,7 +271,7 @@ def read_known_failures(data: Mapping[str, Any]) -> list[Known]:
     return [_read_known_failure(number, row) for number, row in enumerate(rows, 1)]
 
 
-def _read_known_failure(number: int, row: Mapping[str, Any]) -> Known:
+def _read_known_failure(number: int, row: Mapping[str, Any]) -> KnownFailure:
     """Return the known failure that a row describes; raise UsageError if the row is not valid."""
     text = f"known failure {number}"
     _check_keys(text, row, ("cell", "reason", "until"))
@@ -286,7 +286,7 @@ def _read_known_failure(number: int, row: Mapping[str, Any]) -> Known:
             raise _entry_error(
                 text, f"has an invalid date {until!r}", "as in until = 2026-12-31"
             ) from None
-    return Known(row["cell"], row["reason"], until)
+    return KnownFailure(row["cell"], row["reason"], until)
 
 
 def _entry_error(name: str, why: str, hint: str) -> UsageError:

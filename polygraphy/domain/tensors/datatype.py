@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import field, frozen
 
-from polygraphy.binding import Unbound, resolve
+from polygraphy.binding import UnboundPortError, resolve
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.pickling import pickle_as
@@ -305,7 +305,7 @@ def _converter(module: str) -> DataTypeConverter:
     """Return the converter for a library; raise DataTypeConversionException if it has none."""
     try:
         return resolve(DataTypeConverter, module)
-    except Unbound:
+    except UnboundPortError:
         raise DataTypeConversionException(
             f"Data types of {module!r} are unknown.",
             hint="Known: numpy, onnx, onnxruntime, tensorflow, tensorrt, torch.",

@@ -310,7 +310,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             with weights.translate_os_errors("/tmp", "store weights in the temporary folder"):
                 raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(weights, "_Temporary", Full)
+    monkeypatch.setattr(weights, "_TemporaryFile", Full)
     monkeypatch.setattr(weights, "_temporary", [])
     with pytest.raises(FileError, match="No space left"):
         prune_weights(onnx_from_path(path, map_weights=True))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.application.diagnose.oracle import Compared
+from polygraphy.application.diagnose.oracle import TensorDifferences
 from polygraphy.domain.rounding import Deviation, deviation
 
 
@@ -27,10 +27,10 @@ def sizes(sets: Sequence[dict[str, Deviation]]) -> list[float]:
 
 @given(SETS)
 def test_the_worst_set_is_the_one_that_is_furthest_off(sets: list[dict[str, Deviation]]) -> None:
-    made = Compared(sets)
+    made = TensorDifferences(sets)
     assert made.differs == any(sets)
     assert made.names == {name for found in sets for name in found}
-    assert made.most == max(sizes(sets))
+    assert made.largest_error == max(sizes(sets))
     assert made.differences == sets[made.number]
 
 
@@ -38,11 +38,11 @@ def test_the_worst_set_is_the_one_that_is_furthest_off(sets: list[dict[str, Devi
 def test_of_two_comparisons_each_set_is_the_one_that_differs_more(
     one: list[dict[str, Deviation]], other: list[dict[str, Deviation]]
 ) -> None:
-    made = Compared(one).merge_worst(Compared(other))
+    made = TensorDifferences(one).merge_worst(TensorDifferences(other))
     assert sizes(made.sets) == [max(pair) for pair in zip(sizes(one), sizes(other))]
 
 
 def test_nothing_compared_is_nothing_that_differs() -> None:
-    made = Compared()
+    made = TensorDifferences()
     assert not made.differs
     assert (made.number, made.differences, made.names) == (0, {}, set())

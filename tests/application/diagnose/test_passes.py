@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import FakeNarrowModels
-from polygraphy.application.diagnose.precision.half import Lowered, Tolerance, Trial
+from polygraphy.application.diagnose.precision.half import LoweredModel, Tolerance, Trial
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import ModelFacts
@@ -21,7 +21,7 @@ SETS = st.sets(st.sampled_from(NODES), max_size=4)
 FEEDS = [{"x": np.array([1.0, -2.0], np.float32)}]
 
 
-def trial(losing: Collection[str], lowered: Lowered | None = None) -> Trial:
+def trial(losing: Collection[str], lowered: LoweredModel | None = None) -> Trial:
     model = FakeNarrowModels(NODES, losing, DataType.FLOAT16).open(None, DataType.FLOAT16)
     return Trial(model, Tolerance(DataType.FLOAT16, ModelFacts()), FEEDS, lowered=lowered)
 
@@ -48,7 +48,7 @@ def test_a_party_is_searched_by_what_it_computes_whatever_nodes_lose_elsewhere(
 
         return compute
 
-    found = trial(losing, Lowered(NODES, load)).result()
+    found = trial(losing, LoweredModel(NODES, load)).result()
     assert bool(found) == (not needed)
     assert set(found.kept) == needed
 
@@ -60,7 +60,7 @@ def test_what_was_loaded_last_is_not_loaded_again_and_without_any_pass_it_is_pla
         loads.append("plain" if plain else tuple(without))
         return dict
 
-    lowered = Lowered(["a", "b"], load)
+    lowered = LoweredModel(["a", "b"], load)
     for without in ([], [], ["b"], ["b", "other"], ["b", "a"], ["a", "b"], []):
         lowered.run({"x": 1}, without)
     assert loads == [(), ("b",), "plain", ()]

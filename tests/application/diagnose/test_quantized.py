@@ -207,7 +207,7 @@ def test_a_quantized_reference_of_another_structure_blames_nobody(
     operators = ["Sin", "Cos", "Tanh", "Sigmoid", "Softsign", "Atan", "Erf", "Exp", "Softplus"]
     others = [*operators[1:], operators[0]]
 
-    class Quantized:
+    class QuantizedPair:
         """What could not be quantized as the model is."""
 
         places, is_whole = (0,), True
@@ -219,7 +219,9 @@ def test_a_quantized_reference_of_another_structure_blames_nobody(
         def quantize_reference(self) -> onnx.ModelProto:
             return chain(others, quantized=True)
 
-    monkeypatch.setattr("polygraphy.application.diagnose.steps.quantization.Quantized", Quantized)
+    monkeypatch.setattr(
+        "polygraphy.application.diagnose.steps.quantization.QuantizedPair", QuantizedPair
+    )
     feed = {"x": np.random.default_rng(0).normal(size=32).astype(np.float32)}
     model, reference = chain(operators, quantized=True), chain(others, quantized=False)
     kept = Kept()

@@ -248,7 +248,7 @@ def _ending(values: Any, right: Any) -> float:
     raise SystemExit(7)
 
 
-class _Rewriting(OnnxrtParty):
+class _MessageCopier(OnnxrtParty):
     """Leaves out a Relu, unless it may not rewrite the graph."""
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
@@ -264,7 +264,7 @@ class _Rewriting(OnnxrtParty):
 def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
-        diagnose(build_quantized(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
+        diagnose(build_quantized(), [_MessageCopier()], FEEDS, reference=plain(), within=0.1)
     assert [one for one in kept.culprits if one["party"] == "model"] == []
     assert "match with all rewrites of onnxrt disabled" in kept.summary
 

@@ -78,8 +78,8 @@ class Counted(OnnxNarrowModels):
     def __init__(self) -> None:
         self.computed: list[Any] = []
 
-    def roughly(self, model: Any, dtype: str = "float32") -> Any:
-        compute = super().roughly(model, dtype)
+    def perturbed_function(self, model: Any, dtype: str = "float32") -> Any:
+        compute = super().perturbed_function(model, dtype)
 
         def counted(feed: Any) -> Any:
             self.computed.append(feed)
@@ -130,6 +130,6 @@ def test_rounding_moves_no_whole_numbers_of_which_a_model_makes_sizes() -> None:
     ]
     model = make("sized", nodes, [value("x", shape)], [value("y", [*"abcdef"])], weights=weights)
     feed = {"x": np.random.default_rng(7).standard_normal(shape).astype(np.float32)}
-    one, other, *_ = OnnxNarrowModels().roughly(model)(feed)
+    one, other, *_ = OnnxNarrowModels().perturbed_function(model)(feed)
     assert one["y"].shape == other["y"].shape == tuple(shape)
     assert (one["y"] != other["y"]).any()

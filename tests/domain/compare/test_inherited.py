@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.compare import SimpleCompareFunc
-from polygraphy.domain.results.results import IterationResult, Lineage, Recomputed, RunResults
+from polygraphy.domain.results.results import (
+    IterationResult,
+    Lineage,
+    RecomputedTensors,
+    RunResults,
+)
 from tests.support.examples import scaled
 
 AUTO = SimpleCompareFunc(rtol="auto", atol="auto")
@@ -28,14 +33,14 @@ class Subtraction:
 
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
-    ) -> Recomputed | None:
+    ) -> RecomputedTensors | None:
         assert (epsilon == 0) == (name == "index")
         if name == "unknown":
             return None
         if name == "index":
-            return Recomputed([np.argmax(run["x"]) for run in runs], np.zeros(()))
+            return RecomputedTensors([np.argmax(run["x"]) for run in runs], np.zeros(()))
         values = [run["x"].astype(np.float64) - 1 for run in runs]
-        return Recomputed(values, np.full(values[0].shape, self.spread))
+        return RecomputedTensors(values, np.full(values[0].shape, self.spread))
 
 
 def sides(

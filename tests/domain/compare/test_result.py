@@ -281,8 +281,8 @@ def test_excess_is_never_nan() -> None:
 
 def test_what_would_be_required() -> None:
     result = judge([1.0, 3.0], [1.0, 2.0], Tolerance(["elemwise", "mean"]))
-    assert result.required("elemwise") == (1.0, 0.5)
-    assert result.required("mean") == (0.5, 0.25)
+    assert result.required_tolerances("elemwise") == (1.0, 0.5)
+    assert result.required_tolerances("mean") == (0.5, 0.25)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)

@@ -21,7 +21,7 @@ from polygraphy.domain.sweep.outcome import (
     mark_known_failures,
     row_of,
 )
-from polygraphy.domain.sweep.plan import Known, plan_of
+from polygraphy.domain.sweep.plan import KnownFailure, plan_of
 
 ROW = Row("m a", "m", "a", "k")
 
@@ -94,7 +94,12 @@ def test_known_failures_do_not_count_until_they_expire() -> None:
         evolve(ROW, name="n a", state="passed"),
         evolve(ROW, name="o a", state="failed"),
     ]
-    known = [Known("m*", "r"), Known("n*", "s"), Known("o*", "t", "2026-01-01"), Known("x", "u")]
+    known = [
+        KnownFailure("m*", "r"),
+        KnownFailure("n*", "s"),
+        KnownFailure("o*", "t", "2026-01-01"),
+        KnownFailure("x", "u"),
+    ]
     made, notes = mark_known_failures(rows, known, "2026-01-02")
     assert [row.known for row in made] == ["r", "", ""]
     assert len(notes) == 3
@@ -253,7 +258,7 @@ def test_nothing_old_is_new_when_an_axis_grows(keys_changed: bool) -> None:
     plan: dict[str, Any] = _SMALL
     before = rows_of(plan)
     assert len(before) == 200
-    known = [Known(row.name, "Reason") for row in before]
+    known = [KnownFailure(row.name, "Reason") for row in before]
     for grown in _GROWN.values():
         plan = {**plan, **grown}
         baseline = {row.name: {"state": "failed", "key": row.key, "model": row.model}

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import ModelProto
 
-from polygraphy.adapters.onnx.run.half_precision import _Evaluated
+from polygraphy.adapters.onnx.run.half_precision import _WrappedEvaluator
 from polygraphy.adapters.onnx.run.tf32_products import compute_in_tf32
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.domain.catalog.compute import TF32_OPERATORS, ComputePrecision
@@ -37,4 +37,4 @@ class Tf32Party(OnnxrtParty):
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         if not isinstance(model, ModelProto):
             model = onnx.load(model) if isinstance(model, str) else model()
-        return _Evaluated(model).with_nodes(self._round_operands)
+        return _WrappedEvaluator(model).with_nodes(self._round_operands)

@@ -122,7 +122,7 @@ def _value_lines(weight: Weight) -> list[str]:
     return str(values).splitlines() or [""]
 
 
-class _Inner:
+class _SubgraphTexts:
     """The texts about tensors in a subgraph, with those of the outer graph as a fallback."""
 
     def __init__(self, texts: Mapping[str, str], outer: _Texts) -> None:
@@ -135,7 +135,7 @@ class _Inner:
         return self._texts.get(name) or self._outer.get(name, unknown)
 
 
-_Texts = Union[Mapping[str, str], _Inner]
+_Texts = Union[Mapping[str, str], _SubgraphTexts]
 """Texts about tensors, by name."""
 
 
@@ -144,7 +144,7 @@ def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | Non
     texts = {name: tensor_text(tensor) for name, tensor in graph.tensors.items()}
     for weight, text in zip(graph.weights, weight_texts):
         texts[weight.name] = f"Initializer | {text}"
-    return texts if outer is None else _Inner(texts, outer)
+    return texts if outer is None else _SubgraphTexts(texts, outer)
 
 
 def _node_texts(nodes: Iterable[Node], detail: Detail, texts: _Texts) -> list[str]:

@@ -29,7 +29,7 @@ import ml_dtypes
 import numpy as np
 from attrs import frozen
 
-from polygraphy.adapters.files.formats.lazy import Unread
+from polygraphy.adapters.files.formats.lazy import UnreadArray
 from polygraphy.adapters.files.formats.npy import (
     check_unpacked,
     trailing_nuls,
@@ -323,15 +323,15 @@ def parse_binary(path: Path) -> Any:
 
 def _array_fields(array: MappedTensor | _Npy | _NpzMember, path: Path) -> dict[str, Any]:
     """Return the JSON fields that stand for an array, which is read later."""
-    unread = Unread(array.read, path) if isinstance(array, MappedTensor) else array
+    unread = UnreadArray(array.read, path) if isinstance(array, MappedTensor) else array
     return {"array": unread, TYPE_MARKER: _LEAF}
 
 
 @Decoder.register(_LEAF)
 def _decode_leaf(fields: dict[str, Any]) -> Any:
     """Return a placeholder for a tensor that is read on demand; other arrays unchanged."""
-    array: Unread | _Npy | _NpzMember = fields["array"]
-    return array if isinstance(array, Unread) else array.read()
+    array: UnreadArray | _Npy | _NpzMember = fields["array"]
+    return array if isinstance(array, UnreadArray) else array.read()
 
 
 def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], Any]:

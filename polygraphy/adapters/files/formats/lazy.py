@@ -15,7 +15,7 @@ from polygraphy.domain.results.results import IterationResult
 
 
 @frozen(eq=False)
-class Unread:
+class UnreadArray:
     """A placeholder for an array in a file; `content` reads it, and raises ContentError if it is
     damaged."""
 
@@ -42,7 +42,7 @@ class StoredArrays(dict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         """Return an array."""
         value = super().__getitem__(name)
-        if isinstance(value, Unread):
+        if isinstance(value, UnreadArray):
             value = value.read()
             self[name] = value
         return value
@@ -124,7 +124,7 @@ class StoredIteration(StoredArrays, IterationResult):
 
 def is_unread(arrays: Mapping[str, Any]) -> bool:
     """Return whether a decoded dictionary contains arrays that are still in a file."""
-    return any(isinstance(value, Unread) for value in arrays.values())
+    return any(isinstance(value, UnreadArray) for value in arrays.values())
 
 
 def make_lists_lazy(decoded: Any) -> Any:

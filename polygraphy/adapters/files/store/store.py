@@ -59,8 +59,8 @@ _WHAT = "saved data"
 
 
 class StoredData:
-    """Implements the port `Stored`: keeps the structure of a single file, and nothing of the files
-    in a folder."""
+    """Implements the port `StoredItems`: keeps the structure of a single file, and nothing of the
+    files in a folder."""
 
     def __init__(self, path: Path) -> None:
         """Read the structure of a file, or of all files in a folder.
@@ -278,7 +278,7 @@ def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
 
 
 class StoredDataSets:
-    """Implements the port `Stored` for folders of input sets; each contains one iteration."""
+    """Implements the port `StoredItems` for folders of input sets; each contains one iteration."""
 
     kind: type = dict
 

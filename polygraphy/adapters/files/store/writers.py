@@ -132,7 +132,7 @@ def _write_facts(facts: Mapping[str, Any], write: Any, path: Path) -> None:
 _SPOOL_IN_MEMORY_BYTES = 1 << 20
 
 
-class _Abandoned(Exception):
+class _AbandonedWrite(Exception):
     """Raised to make `atomic_file` discard the file."""
 
 
@@ -146,8 +146,8 @@ def _replace_file(path: Path) -> Iterator[IO[bytes]]:
     try:
         yield stream
     except BaseException:
-        with suppress(_Abandoned):
-            opened.__exit__(_Abandoned, _Abandoned(), None)
+        with suppress(_AbandonedWrite):
+            opened.__exit__(_AbandonedWrite, _AbandonedWrite(), None)
         raise
     opened.__exit__(None, None, None)
 

@@ -65,7 +65,9 @@ _HOLD_DTYPE = {"Cast": "to", "ConstantOfShape": "", "EyeLike": "dtype", "Sequenc
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "BlackmanWindow", "HannWindow", "HammingWindow")
 
 
-def attribute_of(node: NodeProto, attribute: AttributeProto, describing: _Describing) -> Attribute:
+def attribute_of(
+    node: NodeProto, attribute: AttributeProto, describing: _ModelDescriber
+) -> Attribute:
     """Return a description of an attribute of a node; an unknown type has the kind ``unknown``."""
     is_usual = is_default(attribute, node, describing.opsets)
     name, reference = decode_texts((attribute.name, attribute.ref_attr_name))
@@ -114,7 +116,7 @@ _PLAIN: dict[int, tuple[str, Callable[[AttributeProto], Any]]] = {
     13: ("type", lambda attribute: _type_text(attribute.tp)),
     14: ("types", lambda attribute: tuple(map(_type_text, attribute.type_protos))),
 }
-_DESCRIBED: dict[int, tuple[str, Callable[[AttributeProto, _Describing], Any]]] = {
+_DESCRIBED: dict[int, tuple[str, Callable[[AttributeProto, _ModelDescriber], Any]]] = {
     4: ("tensor", lambda attribute, of: of.weight(attribute.t)),
     5: ("graph", lambda attribute, of: of.graph(attribute.g)),
     9: ("tensors", lambda attribute, of: tuple(map(of.weight, attribute.tensors))),
@@ -198,7 +200,7 @@ def describe_model(
         skips_files: whether those in other files are left out all the same.
     """
     opsets = versions_of(model.opset_import)
-    describing = _Describing(detail, arrays, Path(path).name, opsets, skips_files=skips_files)
+    describing = _ModelDescriber(detail, arrays, Path(path).name, opsets, skips_files=skips_files)
     with _pause_collector():
         return _model(model, path, describing)
 
@@ -218,14 +220,14 @@ def describe_nodes(model: ModelProto) -> tuple[Node, ...]:
     """Return the nodes of a model with their attributes and origins."""
     detail = Detail(layers=True, attrs=True, origins=True)
     opsets = versions_of(model.opset_import)
-    describing = _Describing(detail, _ReadLater(""), "", opsets, skips_files=False)
+    describing = _ModelDescriber(detail, _LazyArrays(""), "", opsets, skips_files=False)
     with _pause_collector():
         return describing.nodes(model.graph.node)
 
 
 def describe_with_weights(model: ModelProto) -> Model:
     """Return the description of a model with the values of its weights."""
-    return describe_model(model, "", EVERYTHING, _ReadLater(""))
+    return describe_model(model, "", EVERYTHING, _LazyArrays(""))
 
 
 def graph_with_weights(model: ModelProto, nodes: tuple[Node, ...] | None = None) -> Graph:
@@ -236,7 +238,9 @@ def graph_with_weights(model: ModelProto, nodes: tuple[Node, ...] | None = None)
         return describe_with_weights(model).graph
     detail = Detail(weights=True)
     opsets = versions_of(model.opset_import)
-    graph = _Describing(detail, _ReadLater(""), "", opsets, skips_files=False).graph(model.graph)
+    graph = _ModelDescriber(detail, _LazyArrays(""), "", opsets, skips_files=False).graph(
+        model.graph
+    )
     tensors = _tensors((*model.graph.value_info, *model.graph.output, *model.graph.input))
     return evolve(graph, nodes=nodes, tensors={tensor.name: tensor for tensor in tensors})
 
@@ -245,7 +249,7 @@ _LARGE = 1 << 16
 """Bytes of a weight that is read each time anew."""
 
 
-class _ReadLater(WeightArrays):
+class _LazyArrays(WeightArrays):
     """Reads the elements of weights when they are asked for: of large ones each time, because each
     look at those in a message of protobuf is a copy.
     """
@@ -254,14 +258,14 @@ class _ReadLater(WeightArrays):
         """Return a function that reads the elements."""
         read = partial(_IN_MODEL.array, tensor)
         nbytes = prod(tensor.dims[:]) * _dtype_of(tensor.data_type)[1]
-        return read if nbytes >= _LARGE else _ReadOnce(read)
+        return read if nbytes >= _LARGE else _CachedCall(read)
 
 
 _IN_MODEL = WeightArrays("")
 
 
 @define(eq=False)
-class _ReadOnce:
+class _CachedCall:
     """Returns what a function returns, which is called once; unlike `functools.cache`, it can be
     sent to another process.
     """
@@ -305,7 +309,7 @@ def _pause_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
+def _model(model: ModelProto, path: str, describing: _ModelDescriber) -> Model:
     """Return a description of a model."""
     return Model(
         path=path,
@@ -332,7 +336,7 @@ def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
     )
 
 
-class _Describing:
+class _ModelDescriber:
     """Converts messages of a model to values, up to the requested detail."""
 
     def __init__(

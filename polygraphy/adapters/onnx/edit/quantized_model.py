@@ -275,7 +275,7 @@ class QuantizedModel:
         """Return the name of a weight that is quantized again with the tensors around it."""
         before, behind = self._weights_between[number]
         again = f"{self.sites[number].name}{_AGAIN}"
-        add_weight(copy, onnx.numpy_helper.from_array(self._requantized(number)), again)
+        add_weight(copy, onnx.numpy_helper.from_array(self._requantized_weight(number)), again)
         at = f"{again}/on"
         nodes = copy.graph.node
         nodes.append(onnx.helper.make_node("Identity", [f"{SWITCHES}/{behind[0]}/on"], [f"{at}0"]))
@@ -287,7 +287,7 @@ class QuantizedModel:
         nodes.append(onnx.helper.make_node("Where", [at, again, exact], [f"{again}/chosen"]))
         return f"{again}/chosen"
 
-    def _requantized(self, number: int) -> Array:
+    def _requantized_weight(self, number: int) -> Array:
         """Return the elements of a weight that the backend quantizes again."""
         array = self.sites[number].exact
         assert array is not None
@@ -305,7 +305,7 @@ class QuantizedModel:
         numbers, again = set(off), {}
         for number, (before, behind) in self._weights_between.items() if requantizes else ():
             if number in numbers and before not in numbers and not numbers.issuperset(behind):
-                again[f"{self.sites[number].name}{EXACT}"] = self._requantized(number)
+                again[f"{self.sites[number].name}{EXACT}"] = self._requantized_weight(number)
         return self._forms.build(numbers, again)
 
     @cached_property

@@ -392,7 +392,7 @@ class SiteForms:
         for number, on, exact, output in self._choices:
             names[output] = exact if number in off else on
         copies = {name: names.pop(name) for name in names.keys() & self._fixed}
-        chosen, used = self._needed(names, copies)
+        chosen, used = self._nodes_to_keep(names, copies)
         new_names = self._new_names(names, copies, chosen, used)
         model: ModelProto = copy_of(self._shell)
         graph = model.graph
@@ -423,7 +423,7 @@ class SiteForms:
         self._add_weights(model, used, new_names, again)
         return model
 
-    def _needed(
+    def _nodes_to_keep(
         self, names: Mapping[str, str], copies: Mapping[str, str]
     ) -> tuple[list[int], set[str]]:
         """Return the nodes that outputs depend on, in order, and the tensors that these read.

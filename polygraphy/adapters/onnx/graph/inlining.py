@@ -43,7 +43,7 @@ def inline_functions(model: ModelProto) -> ModelProto:
         return model
     check_expansion(model)
     functions: ModelProto = copy_of(model)
-    _Inlining(functions).run()
+    _FunctionInliner(functions).run()
     return functions
 
 
@@ -97,7 +97,7 @@ def _replace_if(
             names[value.name] = outer
         elif outer:
             handed_on.append(onnx.helper.make_node("Identity", [names[value.name]], [outer]))
-    renaming = _Renaming("", names, used_names, {})
+    renaming = _BodyCopier("", names, used_names, {})
     called = {node.name for node in graph.node}
     for inner in branch.node:
         new_node = renaming.copy(inner)
@@ -118,7 +118,7 @@ def _replace_if(
     )
 
 
-class _Inlining:
+class _FunctionInliner:
     """Inlines the functions of a model."""
 
     def __init__(self, model: ModelProto) -> None:
@@ -186,11 +186,11 @@ class _Inlining:
             elif outer:
                 names[inner] = outer
         given_values = {value.name: value for value in (*function.attribute_proto, *call.attribute)}
-        renaming = _Renaming(prefix, names, self._taken, given_values)
+        renaming = _BodyCopier(prefix, names, self._taken, given_values)
         return [*(renaming.copy(node) for node in function.node), *handed_on]
 
 
-class _Renaming:
+class _BodyCopier:
     """Copies nodes of a function body, renamed for one call."""
 
     def __init__(

@@ -400,7 +400,7 @@ class OnnxLintedModel:
             return Findings(tuple(labels), tuple(entries))
         suspected = {label for entry in entries for label in entry.nodes}
         suspects = {index for index, label in enumerate(labels) if label in suspected}
-        trying = _Trying(model, self._source, feed, trial, suspects)
+        trying = _ModelTrial(model, self._source, feed, trial, suspects)
         entries += trying.entries(labels)
         return Findings(
             tuple(labels), tuple(entries), trying.ran, tuple(dict.fromkeys(trying.skipped))
@@ -416,7 +416,7 @@ def _model_errors(model: ModelProto, known_names: Collection[str]) -> Iterator[L
         yield LintEntry(EXCEPTION, Source.CHECKER, message)
 
 
-class _Trying:
+class _ModelTrial:
     """Runs a model, first as a whole.
 
     Attributes:

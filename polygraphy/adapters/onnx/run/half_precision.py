@@ -114,13 +114,13 @@ class OnnxNarrowModels:
         if nodes[0] == DataType.BFLOAT16:
             _check_evaluator(nodes[0])
         watched = partial(_function_with_rounding, narrow=nodes[0].numpy())
-        return _Evaluated(inline_functions(model)).with_nodes(watched)
+        return _WrappedEvaluator(inline_functions(model)).with_nodes(watched)
 
     def tf32_emulator(self, model: Any, *, drops: bool = False) -> Compute:
         watched = partial(compute_in_tf32, drops=drops)
-        return _Evaluated(inline_functions(model)).with_nodes(watched)
+        return _WrappedEvaluator(inline_functions(model)).with_nodes(watched)
 
-    def roughly(
+    def perturbed_function(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
         if isinstance(model, (str, Path)):
@@ -130,8 +130,8 @@ class OnnxNarrowModels:
         if dtype in HALF:
             nodes = narrow_nodes(model)
             wide = model if nodes is None else widen_model(model)
-            return self.open(wide, *(nodes or (DataType[dtype],))).roughly
-        opened = _Evaluated(inline_functions(model))
+            return self.open(wide, *(nodes or (DataType[dtype],))).run_perturbed
+        opened = _WrappedEvaluator(inline_functions(model))
         # In TF32, what products make is as coarse; everything else is float32.
         coarse = dict.fromkeys(TF32_OPERATORS, dtype) if dtype == TF32 else {}
         computing = cache(
@@ -158,7 +158,7 @@ def _check_evaluator(dtype: DataTypeEntry) -> None:
         )
 
 
-class _Evaluated:
+class _WrappedEvaluator:
     """Evaluates a model, with the function of each node wrapped."""
 
     def __init__(self, model: ModelProto) -> None:
@@ -235,7 +235,7 @@ class OnnxNarrowModel:
         self._only = frozenset(only or ())
         self.inputs = input_metadata(model)
         self._model = model
-        self._evaluated = _Evaluated(model)
+        self._evaluated = _WrappedEvaluator(model)
         self._dtype = dtype
         self._range = Range.of(dtype)
         _, self._forms = cast_copy(model, dtype, self._cast_selection(), is_trial=True)
@@ -279,7 +279,7 @@ class OnnxNarrowModel:
 
         return self._evaluated.with_nodes(measure_node)(feed), losses
 
-    def roughly(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
+    def run_perturbed(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
         """Return the outputs rounded to the narrow type's digits, and the exact ones; empty if
         unstable."""
         wide = {name: widen_array(numpy.asarray(value)) for name, value in feed.items()}

@@ -43,7 +43,7 @@ from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.model.graph import Graph, Node
 from polygraphy.domain.profiling.execution import ModelNodes, profile_node
-from polygraphy.domain.results.results import Recomputed
+from polygraphy.domain.results.results import RecomputedTensors
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
@@ -182,7 +182,7 @@ class OnnxOpenModel(OpenModel):
 
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, np.ndarray[Any, Any]]], epsilon: float
-    ) -> Recomputed | None:
+    ) -> RecomputedTensors | None:
         return self._recomputer.recompute(name, runs, epsilon)
 
 
@@ -410,7 +410,9 @@ class Recomputer:
         self._opened = opened
         self._weights = {**opened.weights, **constants_of(opened.protos)}
 
-    def recompute(self, name: str, runs: Sequence[Feed], epsilon: float) -> Recomputed | None:
+    def recompute(
+        self, name: str, runs: Sequence[Feed], epsilon: float
+    ) -> RecomputedTensors | None:
         nodes = self._nodes_from_known(name, runs)
         if nodes is None:
             return None
@@ -430,7 +432,7 @@ class Recomputer:
                 continue
             node = self._opened.protos[positions[-1]]
             least = epsilon * _SCALES.get(node.op_type, 0.0)
-            return Recomputed(values, numpy.maximum(spread, least))
+            return RecomputedTensors(values, numpy.maximum(spread, least))
         return None
 
     def _elements(self, names: Collection[str]) -> dict[str, Array]:

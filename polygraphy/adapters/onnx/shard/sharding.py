@@ -168,7 +168,7 @@ def split_context(model: ModelProto, hints: ShardHints) -> None:
         ModelError: it is not known how many axes a tensor has, or it has no such axis.
     """
     graph = model.graph
-    splitting = _Splitting(graph, hints)
+    splitting = _SplitGraph(graph, hints)
     layers = {layer.q: layer for layer in hints.attention_layers}
     attentions = {
         attention_layer.q: attention_layer
@@ -192,7 +192,7 @@ def split_context(model: ModelProto, hints: ShardHints) -> None:
     clean(graph)
 
 
-class _Splitting:
+class _SplitGraph:
     """A graph while it is split."""
 
     def __init__(self, graph: GraphProto, hints: ShardHints) -> None:

@@ -76,7 +76,7 @@ def load_structure(path: str | Path) -> ModelProto:
 def _without_weights(mapped: mmap.mmap, path: Path) -> bytes:
     """Return the bytes of a model without large weights."""
     try:
-        return _Rewriting(mapped, path.name).message(0, len(mapped), PARTS[MODEL], 0)
+        return _MessageCopier(mapped, path.name).message(0, len(mapped), PARTS[MODEL], 0)
     except (MalformedError, IndexError) as error:
         raise ModelError(
             f"ONNX model is invalid: {path} is truncated, damaged, or not an ONNX model.",
@@ -85,7 +85,7 @@ def _without_weights(mapped: mmap.mmap, path: Path) -> bytes:
         ) from error
 
 
-class _Rewriting:
+class _MessageCopier:
     """Copies a message without its large weights; unchanged segments are copied in one piece."""
 
     def __init__(self, mapped: mmap.mmap, name: str) -> None:

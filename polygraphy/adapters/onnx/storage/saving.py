@@ -92,7 +92,7 @@ def write_model(model: ModelProto, stream: IO[bytes]) -> None:
     if not marks:
         stream.write(content)
         return
-    pieces, size = _Filling(content, marks).message(0, len(content), MODEL)
+    pieces, size = _WeightInserter(content, marks).message(0, len(content), MODEL)
     if size > _LARGEST:
         raise ModelError(
             f"The model cannot be serialized: it would take {size} bytes.",
@@ -105,7 +105,7 @@ def write_model(model: ModelProto, stream: IO[bytes]) -> None:
             copy_stored(piece, stream)
 
 
-class _Filling:
+class _WeightInserter:
     """Inserts stored weights into the bytes of a message, and updates the lengths around them."""
 
     def __init__(self, content: bytes, marks: list[int]) -> None:

@@ -100,7 +100,7 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-class _Temporary:
+class _TemporaryFile:
     """A temporary file that is deleted when the process ends, in any way."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class _Temporary:
         return start
 
 
-_sources: list[StoredFile | _Temporary] = []
+_sources: list[StoredFile | _TemporaryFile] = []
 """The files that weights are in."""
 _numbers: dict[StoredFile, int] = {}
 _temporary: list[int] = []
@@ -165,7 +165,7 @@ def replace_weight(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
     """
     if not _temporary:
         with translate_os_errors(tempfile.gettempdir(), "write to the temporary folder"):
-            _sources.append(_Temporary())
+            _sources.append(_TemporaryFile())
         _temporary.append(len(_sources) - 1)
     [number] = _temporary
     source: Any = _sources[number]
@@ -174,7 +174,7 @@ def replace_weight(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
     _refer(tensor, number, start, plain.nbytes)
 
 
-def _place(tensor: TensorProto) -> tuple[StoredFile | _Temporary, int, int]:
+def _place(tensor: TensorProto) -> tuple[StoredFile | _TemporaryFile, int, int]:
     """Return the file, the offset and the number of bytes of a stored weight."""
     location, offset, length = (entry.value for entry in tensor.external_data)
     return _sources[int(location[len(MARK) :])], int(offset), int(length)

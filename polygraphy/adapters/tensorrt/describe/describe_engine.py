@@ -13,7 +13,7 @@ from polygraphy.adapters.tensorrt.describe.describe_network import tensor_dtype
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.module import mute_log, trt
 from polygraphy.adapters.tensorrt.network.network import layers_of
-from polygraphy.binding import Unbound
+from polygraphy.binding import UnboundPortError
 from polygraphy.domain.catalog.compute import CONVOLUTIONS, PRODUCTS, TF32, ComputePrecision
 from polygraphy.domain.model.engine import EngineDescription, EngineProfile, Layer, ProfileTensor
 from polygraphy.domain.tensors.datatype import DataType
@@ -360,5 +360,5 @@ def _input_hints(record: BuildRecord) -> dict[str, InputHint]:
         return {}
     try:
         return dict(find_facts(model.path).input_hints)
-    except Unbound:
+    except UnboundPortError:
         return {}

@@ -50,7 +50,7 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
 )
 from polygraphy.adapters.tensorrt.plan.engine import deserialize_plan
 from polygraphy.adapters.tensorrt.precision.casting import (
-    Casting,
+    CastJob,
     PrecisionRequest,
     cast_parsed_models,
 )
@@ -464,7 +464,7 @@ def network_for_request(network: Deferred[NetworkParts], request: PrecisionReque
     """
     if not request:
         return parts_of(network)
-    with cast_parsed_models(Casting(request)) as job:
+    with cast_parsed_models(CastJob(request)) as job:
         parts = parts_of(network)
     return parts if job.is_done else _rebuild_network(parts, request)
 
@@ -486,7 +486,7 @@ def cast_network(
     if origin is not None and origin.request == request:
         return parts
     if callable(network):
-        with cast_parsed_models(Casting(request, parts[0])) as job:
+        with cast_parsed_models(CastJob(request, parts[0])) as job:
             again = parts_of(network)
         if job.is_done:
             return again
@@ -509,7 +509,7 @@ def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkP
         raise _uncastable_error(request, "it was not parsed from an ONNX model in this process")
     if fingerprint(network) != origin.seen:
         raise _uncastable_error(request, "it was edited after parsing")
-    again = origin.parse(Casting(request, parts[0], dict(origin.layer_precisions)))
+    again = origin.parse(CastJob(request, parts[0], dict(origin.layer_precisions)))
     for edit in origin.edits:
         edit(again[1])
     # The first network stays what it is: it may be built again, in another precision.

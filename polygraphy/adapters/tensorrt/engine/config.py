@@ -20,7 +20,7 @@ from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log, setting_of, trt
 from polygraphy.adapters.tensorrt.network.onnx_network import source_of
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest
-from polygraphy.binding import Unbound
+from polygraphy.binding import UnboundPortError
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.ports import PathOrFile
@@ -263,7 +263,7 @@ def _model_facts(network: Any) -> Facts | None:
         return None
     try:
         return find_facts(origin.model)
-    except Unbound:
+    except UnboundPortError:
         return None
 
 

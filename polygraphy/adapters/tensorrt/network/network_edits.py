@@ -20,7 +20,7 @@ from polygraphy.adapters.tensorrt.network.network import (
 from polygraphy.adapters.tensorrt.network.onnx_network import NetworkEdit, remember_edit, source_of
 from polygraphy.adapters.tensorrt.precision.casting import (
     QUANTIZED_TYPES,
-    Casting,
+    CastJob,
     PrecisionRequest,
     cast_parsed_models,
     current_casting,
@@ -457,7 +457,7 @@ class SetLayerPrecisions(BaseLoader):
             if job.calibration is None:
                 job.calibration = self._calibrator
             return parts_of(self._network)
-        own_casting = Casting(PrecisionRequest(), calibration=self._calibrator)
+        own_casting = CastJob(PrecisionRequest(), calibration=self._calibrator)
         _add_to_cast(wanted, own_casting)
         lowered = own_casting.narrow_types(floats=True) | own_casting.narrow_types(floats=False)
         if not lowered:
@@ -477,7 +477,7 @@ class SetLayerPrecisions(BaseLoader):
         return parts
 
 
-def _add_to_cast(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
+def _add_to_cast(wanted: Mapping[str, DataTypeEntry], job: CastJob) -> None:
     """Add requested layer precisions to a cast in progress, which can cast to one type and quantize
     to one."""
     job.layer_precisions.update(wanted)

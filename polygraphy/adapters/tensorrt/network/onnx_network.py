@@ -27,7 +27,7 @@ from polygraphy.adapters.tensorrt.library.module import (
 )
 from polygraphy.adapters.tensorrt.network.network import CreateNetwork, NetworkParts
 from polygraphy.adapters.tensorrt.precision.casting import (
-    Casting,
+    CastJob,
     PrecisionRequest,
     cast_model,
     current_casting,
@@ -62,7 +62,7 @@ class NetworkSource:
         layer_precisions: the requested precisions of layers, used if its model is cast.
     """
 
-    parse: Callable[[Casting], NetworkParts] | None
+    parse: Callable[[CastJob], NetworkParts] | None
     model: str = ""
     request: PrecisionRequest | None = None
     edits: list[NetworkEdit] = field(factory=list)
@@ -316,7 +316,7 @@ class _NetworkFromOnnx(BaseLoader):
         model = self._source()
         job = current_casting()
         if job is None and self._cast is not None:
-            job = Casting(self._cast)
+            job = CastJob(self._cast)
         parts = self._parse(model, job)
         request = None if job is None else job.request
         origin = NetworkSource(partial(self._parse, model), model.path, request)
@@ -327,7 +327,7 @@ class _NetworkFromOnnx(BaseLoader):
         """Return the model to parse."""
         raise NotImplementedError
 
-    def _parse(self, model: _Model, job: Casting | None) -> tuple[Any, Any, Any]:
+    def _parse(self, model: _Model, job: CastJob | None) -> tuple[Any, Any, Any]:
         """Return the builder, the network and the parser of a model, which is cast first if
         requested.
         """

@@ -73,7 +73,7 @@ def Calibrator(
     if algo is None and base is trt.IInt8Calibrator:
         algo = trt.CalibrationAlgoType.ENTROPY_CALIBRATION_2
     methods: dict[str, Any] = {} if algo is None else {"get_algorithm": lambda self: algo}
-    result = type("Calibrating", (_Calibrating, base), methods)()
+    result = type("Calibrating", (_CalibratorMethods, base), methods)()
     result.begin(
         _Feed(data_loader),
         cache,
@@ -84,7 +84,7 @@ def Calibrator(
     return result
 
 
-class _Calibrating:
+class _CalibratorMethods:
     """The methods that TensorRT calls, for any base class; see `Calibrator`."""
 
     def begin(

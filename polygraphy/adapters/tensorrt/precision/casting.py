@@ -121,7 +121,7 @@ class PrecisionRequest:
 
 
 @define
-class Casting:
+class CastJob:
     """A cast in progress.
 
     Layers are named as in `node_names`.
@@ -147,16 +147,16 @@ class Casting:
         return {dtype for dtype in named if (dtype in QUANTIZED_TYPES) != floats}
 
 
-_current: ContextVar[Casting | None] = ContextVar("casting", default=None)
+_current: ContextVar[CastJob | None] = ContextVar("casting", default=None)
 
 
-def current_casting() -> Casting | None:
+def current_casting() -> CastJob | None:
     """Return the cast that is in progress; None if there is none."""
     return _current.get()
 
 
 @contextmanager
-def cast_parsed_models(job: Casting) -> Iterator[Casting]:
+def cast_parsed_models(job: CastJob) -> Iterator[CastJob]:
     """Cast every model that is parsed inside the block."""
     token = _current.set(job)
     try:
@@ -174,7 +174,7 @@ def request_named(name: str) -> PrecisionRequest:
     return PrecisionRequest(floats=_FLOAT_TYPES[name.lower()])
 
 
-def cast_model(model: Any, job: Casting) -> Any:
+def cast_model(model: Any, job: CastJob) -> Any:
     """Return a copy of an `onnx.ModelProto`, cast as requested.
 
     Raises:
@@ -222,7 +222,7 @@ def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collec
 
 
 def _quantize_once(
-    model: Any, job: Casting, dtype: DataTypeEntry, keep_nodes: Collection[str]
+    model: Any, job: CastJob, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> Any:
     """Return a quantized model; an already quantized one is unchanged."""
     if not _is_quantized(model):

@@ -29,7 +29,7 @@ def dtype_error(tensor: IoTensor, found: object) -> InputError:
     )
 
 
-class OutsideProfile(InputError):
+class OutsideProfileError(InputError):
     """A shape outside the range of the current optimization profile."""
 
 
@@ -37,8 +37,8 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
     """Raise an error if an input cannot have a shape.
 
     Raises:
-        OutsideProfile: the optimization profile does not accept it. The message gives the range of
-            that profile, and another profile that accepts the shape.
+        OutsideProfileError: the optimization profile does not accept it. The message gives the
+            range of that profile, and another profile that accepts the shape.
         InputError: no profile can accept it.
     """
     if tensor.takes(shape, profile):
@@ -50,7 +50,7 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
         )
     within = tensor.ranges[profile]
     indexes = [index for index in range(len(tensor.ranges)) if tensor.takes(shape, index)]
-    raise OutsideProfile(
+    raise OutsideProfileError(
         f"Input {tensor.name!r} cannot have shape {shape}: optimization profile {profile} of"
         f" the engine accepts {within.min} to {within.max}.",
         hint=(

@@ -17,7 +17,7 @@ from polygraphy.adapters.tensorrt.library.module import (
     trt,
 )
 from polygraphy.adapters.tensorrt.runtime.contexts import CUDA_GRAPH_MODES
-from polygraphy.adapters.tensorrt.runtime.inputs import OutsideProfile
+from polygraphy.adapters.tensorrt.runtime.inputs import OutsideProfileError
 from polygraphy.adapters.tensorrt.runtime.memory import STRATEGIES, Scratch
 from polygraphy.adapters.tensorrt.runtime.profiling import EngineProfiler
 from polygraphy.adapters.tensorrt.runtime.session import DeviceTimes, Session, SessionOptions
@@ -461,7 +461,7 @@ class TrtRunner(BaseRunner):
             else:
                 with resolve(Device).use(self._gpu):
                     outputs = session.run(feed_dict, to_host, raw)
-        except OutsideProfile:
+        except OutsideProfileError:
             index = self._fitting_profile(feed_dict) if self._changes_profile else None
             if index is None:
                 raise

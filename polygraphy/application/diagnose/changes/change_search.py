@@ -110,12 +110,14 @@ class ChangeSearch:
     def select_matching(self, candidates: Iterable[Variant]) -> Iterator[Variant]:
         """Yield the candidates with which the part computes the expected values."""
         candidates = self.budget.take(candidates)
-        return filter_in_subprocess(candidates, self._is_right, self.runners[-1], self._usual)
+        return filter_in_subprocess(
+            candidates, self._is_right, self.runners[-1], self._time_unchanged_part
+        )
 
     def try_runs(self, function: Callable[[], T], runs: int) -> T | None:
         """Return the result of a function that runs changed parts up to `runs` times; None if the
         backend crashes or hangs."""
-        return try_in_subprocess(function, self.runners[-1], self._usual, runs)
+        return try_in_subprocess(function, self.runners[-1], self._time_unchanged_part, runs)
 
     def find_usual_variants(self, position: int) -> Iterator[Variant]:
         """Yield variants of a node by common mistakes."""
@@ -165,9 +167,9 @@ class ChangeSearch:
 
         Args:
             position: the node; nothing else in the part may read the same.
-            others: the tensors that it may read.
+            candidates: the tensors that it may read.
             equal: inputs that are known to be right, so that a node may be missing behind them.
-            behind: by such an input, tensors that only the other model computes from it.
+            behind: for each such input, tensors that only the other model computes from it.
             weights: weights of the other model, which a missing node may read.
         """
         node, feed = self.graph.nodes[position], self.part.feed
@@ -215,7 +217,7 @@ class ChangeSearch:
                 return False
 
             tried = filter_in_subprocess(
-                self.budget.take(alike), is_right, self.runners[-1], self._usual
+                self.budget.take(alike), is_right, self.runners[-1], self._time_unchanged_part
             )
             for candidate in tried:
                 reads = tuple(
@@ -253,7 +255,7 @@ class ChangeSearch:
             waiting += {index for name in names for index, _ in self.graph.readers.get(name, ())}
         return upstream
 
-    def _usual(self) -> bool:
+    def _time_unchanged_part(self) -> bool:
         """Run the part without a change, to measure how long a change takes."""
         return self._is_right(None)
 
@@ -399,7 +401,7 @@ def _similar_tensors(
     from it, then others with its shape, of the model, and of the reference.
 
     Args:
-        others: the tensors.
+        candidates: the tensors.
         operand: the input.
         value: its value.
         is_missing: whether a node may be missing behind it.

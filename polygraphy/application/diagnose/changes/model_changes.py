@@ -72,10 +72,10 @@ def find_changes(
         party: the backend that runs both.
         feeds: data by the names of the model, and of the reference.
         goal: the expected outputs.
-        known: the pairs that the structure of both models proves.
+        known_culprits: the nodes whose difference the structure of both models proves.
 
     Returns:
-        None of `known` where that could not be found out, or is said by them already.
+        The nodes that are not in `known_culprits`; empty if they cannot be found.
     """
     with case.attempt(titles.EQUAL_TENSORS) as notes:
         divergences = find_divergences(case, reference, party, *feeds, goal)
@@ -262,7 +262,7 @@ class _GroupSearch:
 def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) -> Node | None:
     """Return the node that the reference lacks, if a variant bypasses it; else None."""
     graph = case.model.graph
-    inputs = graph.nodes[graph.computed[output_name(variant)]].inputs
+    inputs = graph.nodes[graph.operation_producers[output_name(variant)]].inputs
     moved = [(a, b) for a, b in zip(inputs, variant.node.inputs) if a != b]
     if len(moved) != 1 or len(inputs) != len(variant.node.inputs):
         return None
@@ -280,7 +280,7 @@ def _without_bias(case: Case, variant: Variant) -> Node | None:
     if variant.change.kind != "missing_node" or variant.change.values["op"] != "Add":
         return None
     graph = case.model.graph
-    reader = graph.nodes[graph.computed[output_name(variant)]]
+    reader = graph.nodes[graph.operation_producers[output_name(variant)]]
     moved = [name for name, other in zip(reader.inputs, variant.node.inputs) if name != other]
     # A bias of either operand of a sum has the same effect.
     operands = reader.inputs if reader.op == "Add" else moved
@@ -301,7 +301,7 @@ def _culprit_of_change(
     Args:
         case: the model.
         reason: the change.
-        same: tensors that the reference computes, too.
+        equal_tensors: tensors that the reference also computes.
     """
     node, variant = case.model.nodes[reason.node], reason.variant
     proof = evidence.undone_gives_expected(source="reference")
@@ -395,7 +395,7 @@ def _repair_model(
 ) -> Callable[[], OpenModel | None] | None:
     """Return a function that builds the model without the changes, if all outputs then match."""
     part = Part(case.model.proto, feed)
-    known_names = {"", *feed, *graph.constants, *graph.computed}
+    known_names = {"", *feed, *graph.constants, *graph.operation_producers}
     if any(
         set(reason.variant.node.inputs) - known_names - reason.variant.weights.keys()
         for reason in reasons

@@ -95,7 +95,7 @@ class Change:
         self._held = {**divergences.values, **feed}
         self._nodes = sorted({index for place in places for index in place.border.nodes})
         self._goals = {place.border.tensor: place.expected for place in places}
-        maker = self._others.computed
+        maker = self._others.operation_producers
         self._instead = sorted({maker[n] for p in places for n in p.instead if n in maker})
         names = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in names)
@@ -347,7 +347,7 @@ class Change:
         """Return the operator and attributes of a node, and the operator of the node that computes
         its input.
         """
-        maker = self._side.computed.get(node.inputs[0]) if node.inputs else None
+        maker = self._side.operation_producers.get(node.inputs[0]) if node.inputs else None
         before = "" if maker is None else self._side.nodes[maker].op
         texts = sorted((attribute.name, attribute_text(attribute)) for attribute in node.attributes)
         return node.op, before, tuple(texts)

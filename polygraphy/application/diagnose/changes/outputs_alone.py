@@ -246,7 +246,7 @@ class _Guesses:
 
         for variant in search.select_matching(candidates()):
             notes.append(str(evidence.change_of_node(variant.change)))
-            yield self._culprit(graph.computed[output_name(variant)], variant)
+            yield self._culprit(graph.operation_producers[output_name(variant)], variant)
         left_out = ""
         if budget.is_cut_short:
             first = graph.nodes[begun[-1]].label
@@ -297,7 +297,7 @@ class _Guesses:
         scaled = ScaledNumbers(search, names, self._values, self._deviations)
         for variant in scaled.find_matches():
             notes.append(str(evidence.change_of_node(variant.change)))
-            yield self._culprit(self._side.computed[output_name(variant)], variant)
+            yield self._culprit(self._side.operation_producers[output_name(variant)], variant)
         left_out = ""
         if search.budget.is_cut_short:
             left_out = steps.weights_left_out(scaled.count_numbers() - scaled.tried)

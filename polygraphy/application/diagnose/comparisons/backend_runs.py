@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Values
-from polygraphy.application.diagnose.oracle import Compared, Request
+from polygraphy.application.diagnose.oracle import Request, TensorDifferences
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.errors import PolygraphyException
@@ -33,7 +33,7 @@ class BackendRuns:
     outputs: Mapping[int, Sequence[Values]]
     refusals: Mapping[int, PolygraphyException]
     refused_on: Mapping[int, int]
-    compared: Compared
+    compared: TensorDifferences
     has_nan: bool
     unexplained: str
     diagnose: Callable[[Case, Request], Found]

@@ -18,7 +18,7 @@ from polygraphy.ports.editing import OpenModel, open_model
 
 
 @frozen
-class ExportedAgain:
+class ReferenceExport:
     """A correct export of the program, by the exporter of the model.
 
     Attributes:
@@ -43,7 +43,7 @@ class ExportedAgain:
 
 def export_again(
     case: Case, program: OpenedProgram, feed: Feed, expected: Values
-) -> ExportedAgain | None:
+) -> ReferenceExport | None:
     """Return a new export of the program in the same way as the model; None if that fails.
 
     Args:
@@ -82,7 +82,7 @@ def export_again(
             notes.append(steps.twin_is(f"dynamo={dynamo}", is_right))
             if is_right:
                 is_same_release = release.partition("+")[0] == program.release or not producer
-                return ExportedAgain(model, exporter, command, is_same_release, program.release)
+                return ReferenceExport(model, exporter, command, is_same_release, program.release)
     return None
 
 

@@ -16,7 +16,7 @@ from polygraphy.application.diagnose.data import (
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.precision.half import (
-    Lowered,
+    LoweredModel,
     OpenedHalf,
     Tolerance,
     half_type,
@@ -41,7 +41,7 @@ class OpenedLowering:
     """
 
     half: OpenedHalf
-    built: Lowered
+    built: LoweredModel
 
 
 @frozen
@@ -96,7 +96,7 @@ def compare_lowering(
         opened, tolerance = str(error), Tolerance(dtype, case.facts)
         feeds, run = choose_feeds_for_parties(case, data_loader), None
     else:
-        built = Lowered(half.model.passes, partial(party.load, proto))
+        built = LoweredModel(half.model.passes, partial(party.load, proto))
         opened, tolerance, run = OpenedLowering(half, built), half.tolerance, built.run
         feeds = choose_feeds_for_half(half.model, data_loader, case.record_left_out)
     parties = [each for each in case.parties if each is not party]

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.data import cast_floats
-from polygraphy.application.diagnose.oracle import Compared
+from polygraphy.application.diagnose.oracle import TensorDifferences
 from polygraphy.application.diagnose.outcome import StepOutcome
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
@@ -158,7 +158,7 @@ class ModelComparison:
     feeds: Sequence[Feed]
     values: Sequence[Values]
     expected: Sequence[Values]
-    compared: Compared
+    compared: TensorDifferences
 
     @property
     def feed(self) -> Feed:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.comparisons.exported_again import ExportedAgain
+from polygraphy.application.diagnose.comparisons.exported_again import ReferenceExport
 from polygraphy.application.diagnose.golden_files import SavedRun
 from polygraphy.application.diagnose.outcome import StepOutcome
 from polygraphy.ports.diagnosing import OpenedProgram, SourceProgram, SuspectedParty
@@ -39,7 +39,7 @@ class ProgramComparison:
     sets: Sequence[Values]
     expected: Values
     arbiter: SuspectedParty
-    again: ExportedAgain | None
+    again: ReferenceExport | None
     diagnose_saved: Callable[
         [Case, Sequence[SavedRun], Sequence[Feed], SuspectedParty], StepOutcome
     ]

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelPair
-from polygraphy.application.diagnose.outcome import Found, StepOutcome
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.pairing import pair_graphs
@@ -36,18 +36,14 @@ _FEWEST_ELEMENTS = 16
 1. Chosen, not measured."""
 
 
-def diagnose_rounded_weights(
-    case: Case, pair: ModelPair, feeds: Sequence[Feed]
-) -> StepOutcome | None:
-    """Return the outcome of comparing a model with its reference, whose weights are rounded like
-    the model's; None if none are.
-
-    Returns:
-        None if the model has no such weights, or rounding them changes the outputs too much.
+def diagnose_rounded_weights(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOutcome:
+    """Return the outcome of comparing a model with its reference, whose weights are first rounded
+    like the model's; Skip if the model has no rounded weights, or rounding changes outputs too
+    much.
     """
     side = pair.pairing
     if side.model.narrow is not None or pair.goal is not None:
-        return None
+        return Skip("the model has float16 weights, or a target for quantization")
     chosen: list[Suspect] = []
     counts: Counter[str] = Counter()
     is_evident = False
@@ -64,7 +60,7 @@ def diagnose_rounded_weights(
                 counts[dtype] += 1
                 is_evident |= expected_values.size >= _FEWEST_ELEMENTS
     if not is_evident:
-        return None
+        return Skip("no weight of the model is clearly a rounded one of the reference")
     with case.attempt(titles.WEIGHTS) as notes:
         notes.append(steps.weights_are_rounded(dict(counts)))
         plan = plan_copies(reverse, chosen)
@@ -74,7 +70,7 @@ def diagnose_rounded_weights(
         loss = _largest_loss(pair, rounded_pair, feeds)
         if loss is None or loss > _LARGEST_LOSS:
             notes.append(steps.ROUNDING_LOSES_TOO_MUCH)
-            return None
+            return Skip("rounding weights of the reference changes its outputs too much")
     outcome = pair.diagnose(case, rounded_pair, feeds)
     if isinstance(outcome, Found) and outcome.result.verdict == AGREE:
         reason = reasons.weights_are_rounded(dict(counts), loss)

@@ -10,13 +10,13 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.golden_files import (
-    Fitted,
     LazySubset,
+    MatchedResults,
     SavedRun,
     convert_types,
     fit_results,
 )
-from polygraphy.application.diagnose.oracle import Compared, Oracle
+from polygraphy.application.diagnose.oracle import Oracle, TensorDifferences
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import cumulative_deviations
 from polygraphy.domain.diagnosis.words import reasons
@@ -31,22 +31,21 @@ class SavedComparison:
     """A model, its inputs, and the saved results that it should reproduce.
 
     Attributes:
-        run: the run that made the results.
+        run: the run that created the results.
         feeds: the data.
         values: the outputs of the first backend for them.
         arbiter: the backend that computes the expected results.
-        fitted: the results by the names of the model.
+        matched: the results by the names of the model.
         compared: the tensors that differ.
         dtypes: the types in which tensors before the outputs are computed.
-        errors: the errors of these tensors, by input set.
     """
 
     run: SavedRun
     feeds: Sequence[Feed]
     values: Sequence[Values]
     arbiter: SuspectedParty
-    fitted: Fitted
-    compared: Compared
+    matched: MatchedResults
+    compared: TensorDifferences
     dtypes: Mapping[str, Any]
     deviations: Mapping[int, Mapping[str, Deviation]]
 
@@ -61,9 +60,9 @@ class SavedComparison:
         return self.feeds[self.number]
 
     @property
-    def saved(self) -> Values:
+    def saved_values(self) -> Values:
         """Return the saved results for that input set."""
-        return self.fitted.sets[self.number]
+        return self.matched.sets[self.number]
 
     @property
     def marked_outputs(self) -> Values:
@@ -71,13 +70,13 @@ class SavedComparison:
         outputs come from a run of the unmodified model."""
         saved_marked = self.run.marked_outputs[self.number : self.number + 1]
         marked = saved_marked[0] if saved_marked else {}
-        names = self.fitted.renamed
+        names = self.matched.renamed
         return {names.get(name, name): array for name, array in marked.items()}
 
     @property
     def output_dtypes(self) -> dict[str, str]:
         """Return the least precise type in the computation of each output that the file says."""
-        names, dtypes = self.fitted.renamed, self.run.dtypes
+        names, dtypes = self.matched.renamed, self.run.dtypes
         return {names.get(name, name): dtype for name, dtype in dtypes.items()}
 
     @property
@@ -88,17 +87,17 @@ class SavedComparison:
     @property
     def has_tensors(self) -> bool:
         """Return whether intermediate tensors are known or can be computed."""
-        return bool(self.fitted.inner) or self.run.is_traced
+        return bool(self.matched.inner) or self.run.is_traced
 
     def notes(self, several: bool) -> Iterator[str]:
         """Yield notes: the tensors compared, and the number that differ."""
         if several:
             yield f"{self.run.name}:"
-        yield from self.fitted.notes(len(self.compared.names))
+        yield from self.matched.notes(len(self.compared.names))
 
     def tensors(self) -> Values:
         """Return the results of one session in the data types of the backend."""
-        saved = ChainMap(dict(self.marked_outputs), self.saved)  # type: ignore[arg-type]
+        saved = ChainMap(dict(self.marked_outputs), self.saved_values)  # type: ignore[arg-type]
         return _in_own_types(self.outputs, self.dtypes, saved)
 
 
@@ -142,14 +141,14 @@ def compare_saved(
         return {name: off for name, off in again.items() if off.is_wrong}
 
     inner = [compare_inner(number) for number in range(len(fitted.sets))]
-    compared = Compared(
+    compared = TensorDifferences(
         [{**outputs, **tensors} for outputs, tensors in zip(of_outputs.sets, inner)]
     )
     case.record_comparison(oracle.name, oracle.left_out)
     return SavedComparison(run, feeds, values, arbiter, fitted, compared, dtypes, deviations)
 
 
-def _describe_left_out(run: SavedRun, fitted: Fitted, data: int) -> Iterator[str]:
+def _describe_left_out(run: SavedRun, fitted: MatchedResults, data: int) -> Iterator[str]:
     """Yield notes on results that were not compared."""
     sets = len(fitted.sets)
     if sets < data:

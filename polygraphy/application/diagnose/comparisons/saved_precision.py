@@ -65,7 +65,7 @@ def tf32_tensors(
         compared: by tensor, its error.
         dtypes: by tensor, the least precise type in its computation, if the file says it.
     """
-    graph, held = case.model.graph, trace.held
+    graph, all_values = case.model.graph, trace.all_values
     makers = {name: case.model.nodes[at] for name, at in graph.producers.items()}
     visible = [name for name, error in compared.items() if error.relative > _VISIBLE]
     products = {
@@ -81,10 +81,10 @@ def tf32_tensors(
             error = rms_ratio(wrong[name], trace.values[name])
             if not np.isfinite(error):
                 continue  # Rounding changes neither the shape of a tensor, nor creates NaN.
-            region = region_before(graph, name, held.keys())
+            region = region_before(graph, name, all_values.keys())
             if not any(_has_product(case.model.nodes[at]) for at in region):
                 continue
-            made = _compute_rounded(case, name, held, drops=drops)
+            made = _compute_rounded(case, name, all_values, drops=drops)
             left = error if made is None else rms_ratio(made, trace.values[name])
             effect = 0.0 if made is None else rms_ratio(made, wrong[name])
             times = _TIMES * (_STATES if makers[name].operator in RECURRENT else 1)
@@ -121,7 +121,7 @@ def tf32_losses(case: Case, comparison: SavedComparison) -> list[Tf32Loss] | Non
     try:
         compute = resolve(NarrowModels).tf32_emulator(case.model.proto)
         for feed, outputs, saved, differing in zip(
-            comparison.feeds, comparison.values, comparison.fitted.sets, comparison.compared.sets
+            comparison.feeds, comparison.values, comparison.matched.sets, comparison.compared.sets
         ):
             rounded = compute(feed) if differing else {}
             for name in differing:

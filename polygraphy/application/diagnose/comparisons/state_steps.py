@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.comparisons.step_runs import FirstWrong, Judge, Party
+from polygraphy.application.diagnose.comparisons.step_runs import FirstWrongStep, Judge, Party
 from polygraphy.application.diagnose.data import StepData
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.domain.data.loading import describe_model
@@ -58,7 +58,7 @@ class StepComparison:
 
     states: ModelWithStates
     judge: Judge
-    wrong: FirstWrong
+    wrong: FirstWrongStep
     at: int
     different: Sequence[str]
     data: StepData

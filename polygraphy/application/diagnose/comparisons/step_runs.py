@@ -378,7 +378,7 @@ class Judge:
 
 
 @frozen
-class FirstWrong:
+class FirstWrongStep:
     """The first step in which an output other than a state differs.
 
     Attributes:
@@ -405,7 +405,7 @@ class FirstWrong:
 
 
 @frozen
-class SideBySide:
+class PartyRuns:
     """The result of running two parties over the steps.
 
     Attributes:
@@ -414,7 +414,7 @@ class SideBySide:
         unread: states that differ in the last step alone: no step reads them.
     """
 
-    first: FirstWrong | None
+    first: FirstWrongStep | None
     states: Sequence[str] = ()
     unread: Sequence[str] = ()
 
@@ -452,7 +452,7 @@ def state_names(party: Party, reference: Party) -> dict[str, str]:
     }
 
 
-def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
+def run_side_by_side(judge: Judge, own_model: Any = None) -> PartyRuns:
     """Return the runs of two parties on their own states, up to the first wrong step.
 
     Args:
@@ -470,8 +470,8 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
         wrong = judge.find_deviations(at, candidate, reference_run, outputs)
         if wrong:
             output, off = next(iter(wrong.items()))
-            return SideBySide(
-                FirstWrong(at, output, off, candidate, reference_run), sorted(different)
+            return PartyRuns(
+                FirstWrongStep(at, output, off, candidate, reference_run), sorted(different)
             )
         different |= doubtful
         comparable = {*_comparable_outputs(candidate, reference_run, states)}
@@ -486,7 +486,7 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
         for name, (value, shape) in zip(states, shapes)
         if value is not None and shape is not None and _shape(value) != _shape(shape)
     }
-    return SideBySide(
+    return PartyRuns(
         None,
         [name for name in states if name in different | resized],
         [name for name in states if name in doubtful - different - resized],

@@ -98,7 +98,7 @@ def against_results(
             if not isinstance(answer, Found) or answer.result.verdict != AGREE:
                 return answer
             agreed = answer.result.reason
-    fitted = [comparison.fitted for comparison in comparisons]
+    fitted = [comparison.matched for comparison in comparisons]
     doubts = [results.doubt() for results in fitted if not results.is_proof]
     if doubts:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=doubts[0]), case)

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns, is_not_finite
-from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
+from polygraphy.application.diagnose.oracle import Oracle, Request, TensorDifferences
 from polygraphy.application.diagnose.outcome import Found, Step, step_from, take_steps
 from polygraphy.application.diagnose.rounding import with_acceptance
 from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
@@ -110,14 +110,18 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
     )
 
 
-def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
+def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> TensorDifferences:
     """Return the comparison of the first backend with all others."""
     first, *other_outputs = [*outputs.values()] or [()]
     comparisons = [Oracle(titles.EACH_OTHER, other).compare(case, first) for other in other_outputs]
-    return reduce(Compared.merge_worst, comparisons) if comparisons else Compared()
+    return (
+        reduce(TensorDifferences.merge_worst, comparisons) if comparisons else TensorDifferences()
+    )
 
 
-def _describe(case: Case, request: Request, compared: Compared, count: int, has_nan: bool) -> str:
+def _describe(
+    case: Case, request: Request, compared: TensorDifferences, count: int, has_nan: bool
+) -> str:
     """Return the sentence with the outputs that differ, and the largest error."""
     if count < 2:
         return steps.runs(len(request.feeds), has_nan)

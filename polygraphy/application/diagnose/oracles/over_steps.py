@@ -20,11 +20,11 @@ from polygraphy.application.diagnose.comparisons.state_steps import (
 )
 from polygraphy.application.diagnose.comparisons.step_errors import errors_on_equal_states
 from polygraphy.application.diagnose.comparisons.step_runs import (
-    FirstWrong,
+    FirstWrongStep,
     Judge,
     Party,
+    PartyRuns,
     Run,
-    SideBySide,
     feed_with_states,
     output_names,
     reference_party,
@@ -156,7 +156,7 @@ def _other_wires(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> li
 
 
 def compare_side_by_side(
-    case: Case, states: ModelWithStates, beside: SideBySide | None = None
+    case: Case, states: ModelWithStates, beside: PartyRuns | None = None
 ) -> StepOutcome:
     """Return the outcome of comparing the steps with those of the reference, or of each other
     backend.
@@ -236,7 +236,7 @@ STEPS: Sequence[Step[ModelWithStates]] = (
 
 
 def _compare_parties(
-    case: Case, states: ModelWithStates, reference: Party, beside: SideBySide | None
+    case: Case, states: ModelWithStates, reference: Party, beside: PartyRuns | None
 ) -> StepComparison | StepOutcome:
     """Return the comparison of two parties on their own states, with the first step that differs on
     equal states.
@@ -292,7 +292,7 @@ def _compare_parties(
 
 
 def _explain_equal_steps(
-    case: Case, states: ModelWithStates, judge: Judge, wrong: FirstWrong
+    case: Case, states: ModelWithStates, judge: Judge, wrong: FirstWrongStep
 ) -> Found | None:
     """Return the diagnosis of the first wrong step if no step differs on equal states; None if
     there is none.
@@ -314,7 +314,7 @@ def _harmless_differences(judge: Judge) -> list[str]:
     return [*judge.coarse, *([titles.HIDDEN_POSITIONS] if is_padded else [])]
 
 
-def _describe_steps(candidate: Party, beside: SideBySide) -> str:
+def _describe_steps(candidate: Party, beside: PartyRuns) -> str:
     """Return a sentence about all steps, including states that differ without effect."""
     wrong = beside.first
     if wrong is None:
@@ -323,7 +323,7 @@ def _describe_steps(candidate: Party, beside: SideBySide) -> str:
 
 
 def _first_on_equal_states(
-    judge: Judge, wrong: FirstWrong, harmless: Sequence[str]
+    judge: Judge, wrong: FirstWrongStep, harmless: Sequence[str]
 ) -> tuple[int, list[str], list[dict[str, Any]]] | str:
     """Return the first step that differs on the reference's states, the differing outputs, and the
     inputs of this and later steps; or why there is none.
@@ -362,7 +362,7 @@ def _new_slots(candidate: Party, feed: Feed, values: Any, at: int) -> Any:
     return run.memory.keep(candidate.feeds[at], feed, values, candidate.name)
 
 
-def _correcting_states(judge: Judge, wrong: FirstWrong, harmless: Sequence[str]) -> list[str]:
+def _correcting_states(judge: Judge, wrong: FirstWrongStep, harmless: Sequence[str]) -> list[str]:
     """Return the states that, copied from the other party, each correct the first incorrect step;
     empty if none does.
     """

@@ -276,13 +276,19 @@ class OpenedHalf:
     tolerance: Tolerance
 
     def try_on(
-        self, feeds: Sequence[Feed], report: Report | None = None, lowered: Lowered | None = None
+        self,
+        feeds: Sequence[Feed],
+        report: Report | None = None,
+        lowered: LoweredModel | None = None,
     ) -> Trial:
         """Return the trial of the model on data; see `Trial`."""
         return Trial(self.model, self.tolerance, feeds, report, lowered)
 
     def result(
-        self, feeds: Sequence[Feed], notes: list[str] | None = None, lowered: Lowered | None = None
+        self,
+        feeds: Sequence[Feed],
+        notes: list[str] | None = None,
+        lowered: LoweredModel | None = None,
     ) -> HalfPrecision:
         """Return what half precision does to the model on data, and write it into notes."""
         half = self.try_on(feeds, lowered=lowered).result()
@@ -312,7 +318,7 @@ def open_half(
     return OpenedHalf(opened, Tolerance(dtype, opened.facts(), *tolerances))
 
 
-class Lowered:
+class LoweredModel:
     """A model that a party computes in half precision; its passes are the nodes, and a disabled
     pass computes in float32. The last loaded form is cached.
 
@@ -394,11 +400,11 @@ class Trial:
         tolerance: Tolerance,
         feeds: Sequence[Feed],
         report: Report | None = None,
-        lowered: Lowered | None = None,
+        lowered: LoweredModel | None = None,
     ) -> None:
         """Set the model, the tolerance and the data."""
         self._model = model
-        self._lowered = lowered or Lowered(model.passes, model.load)
+        self._lowered = lowered or LoweredModel(model.passes, model.load)
         self._limits = Range.of(tolerance.dtype)
         self._tolerance = self._usual = tolerance
         self.feeds = feeds

@@ -55,7 +55,7 @@ _FEW = 4
 Chosen, not measured."""
 
 
-class Quantized:
+class QuantizedPair:
     """A quantized model, and the floating-point model it was created from.
 
     Args:
@@ -238,7 +238,7 @@ class Quantized:
 
     def _rank_nodes(self, feed: Feed) -> dict[str, float]:
         """Return, by node, the loss from quantizing its inputs."""
-        values = trace_tensors(self._case.with_model(self._reference), self._party, feed).held
+        values = trace_tensors(self._case.with_model(self._reference), self._party, feed).all_values
         weights = {weight.name: weight for weight in self._graph.all_weights}
 
         def reference_value(name: str) -> Any:

@@ -13,7 +13,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.comparisons.exported_again import (
-    ExportedAgain,
+    ReferenceExport,
     export_for_example,
     feed_export,
 )
@@ -75,7 +75,7 @@ def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:
 class _File:
     """Compares a model with a correct export of its program."""
 
-    def __init__(self, case: Case, comparison: ProgramComparison, again: ExportedAgain) -> None:
+    def __init__(self, case: Case, comparison: ProgramComparison, again: ReferenceExport) -> None:
         """Set the model, and a correct export with its tensors."""
         self._case, self._program, self._again = case, comparison.program, again
         self._feed, self._expected = comparison.feed, comparison.expected
@@ -491,7 +491,7 @@ class _File:
             try:
                 # Both take the data by the names of the model that was given.
                 self._pairs = Counterparts(
-                    apart, _Renamed(self._program, self._feed), export, expected
+                    apart, _RenamedProgram(self._program, self._feed), export, expected
                 ).pairs
             except (*REFUSALS, KeyError, ValueError):
                 self._pairs = {}
@@ -518,7 +518,7 @@ class _File:
         return Culprit(names, tensor, party, cause, None, facts, remedy, op, origin or None)
 
 
-class _Renamed:
+class _RenamedProgram:
     """A program whose inputs have different names."""
 
     def __init__(self, program: OpenedProgram, feed: Feed) -> None:

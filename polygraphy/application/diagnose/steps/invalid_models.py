@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.oracle import Request
-from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import compute_part, cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
@@ -87,7 +87,8 @@ def blame_model(found: Found, request: Request) -> Found:
     """
     case, feeds, refused = found.case, request.feeds, _whole_model_error(found.result)
     if refused:
-        return diagnose_invalid_model(case, refused, feeds) or found
+        invalid = diagnose_invalid_model(case, refused, feeds)
+        return invalid if isinstance(invalid, Found) else found
     suspects = [culprit for culprit in found.result.culprits if _is_backend(case, culprit)]
     if not suspects:
         return found
@@ -121,9 +122,9 @@ def blame_model(found: Found, request: Request) -> Found:
 
 def diagnose_invalid_model(
     case: Case, error: PolygraphyException | str, feeds: Sequence[Feed]
-) -> Found | None:
-    """Return the violation of the specification in a model that no backend runs; None if there is
-    none.
+) -> StepOutcome:
+    """Return the violations of the specification in a model that no backend runs; Skip if none is
+    known, or they cannot be the reason.
 
     Args:
         case: the model, the backends and the data to diagnose.
@@ -131,10 +132,10 @@ def diagnose_invalid_model(
         feeds: the data on which a repaired model has to work.
     """
     if isinstance(error, UnavailableError) or (not case.feed and case.model.inputs):
-        return None
+        return Skip("a backend is unavailable, or there are no data")
     broken = _without_followers(case, [one for one in _find_broken(case, None) if one.is_known])
     if not broken:
-        return None
+        return Skip("the model has no known violation of the specification")
     facts = [evidence.refusal(_refusing_backend(case, error), str(error))]
     culprits, find_remedy = [], _remedy_finder(case, feeds)
     for number, (one, others) in enumerate(_group_by_rule(case, broken)):

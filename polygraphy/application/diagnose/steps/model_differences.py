@@ -65,7 +65,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
             return Found(DiagnosisResult(FAULT, costly), case)
         # If many operators that compute in integers lose a little, none of them is at fault.
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
-        reason = reasons.quantization_shows(comparison.compared.most, tensor)
+        reason = reasons.quantization_shows(comparison.compared.largest_error, tensor)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if differences.is_open and differences.culprits:
         names = {name for culprit in culprits for name in culprit.nodes}
@@ -91,7 +91,7 @@ def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
     """
     pair, feed, goal = comparison.pair, comparison.feed, comparison.goal
     for _ in range(_MOST_SEARCHES):
-        differences = find_differences(case, pair, feed, goal, comparison.compared.most)
+        differences = find_differences(case, pair, feed, goal, comparison.compared.largest_error)
         differences = add_copy_command(case, pair, differences, feed, goal)
         open_set = _first_open_set(case, comparison, differences)
         if open_set is None:

@@ -57,7 +57,7 @@ def explain_refusal(
     if cast is not None:
         return Found(DiagnosisResult(FAULT, [cast]), case)
     invalid = diagnose_invalid_model(case, error, feeds)
-    return Unexplained(str(refusal)) if invalid is None else invalid
+    return invalid if isinstance(invalid, Found) else Unexplained(str(refusal))
 
 
 def _describe_cast(

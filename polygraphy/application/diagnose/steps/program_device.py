@@ -39,7 +39,7 @@ def explain_by_device(case: Case, comparison: ProgramComparison) -> StepOutcome:
     if Oracle(host.name, computed).compare(case, values).differs:
         return _DIFFERS
     on_device = Oracle(host.name, computed).compare(case, comparison.sets)
-    return _report_agreement(case, host.name, on_device.most)
+    return _report_agreement(case, host.name, on_device.largest_error)
 
 
 def explain_steps_by_device(case: Case, comparison: StepComparison) -> StepOutcome:

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
-from polygraphy.application.diagnose.comparisons.exported_again import ExportedAgain
+from polygraphy.application.diagnose.comparisons.exported_again import ReferenceExport
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
@@ -371,7 +371,7 @@ class _ProgramTensors:
         """Yield causes of an exporter error with facts, the most certain first.
 
         Args:
-            done: the operations of the program.
+            finished_nodes: the operations of the program.
             nodes: the corresponding nodes of the model.
             values: the computed and the expected outputs of these nodes.
             side: the model.
@@ -579,7 +579,7 @@ def _blame(party: str, culprit: Culprit) -> Culprit:
     return evolve(culprit, party=party) if culprit.party == MODEL else culprit
 
 
-def _blame_file(culprits: Sequence[Culprit], again: ExportedAgain) -> list[Culprit]:
+def _blame_file(culprits: Sequence[Culprit], again: ReferenceExport) -> list[Culprit]:
     """Return culprits, with those due to the exporter replaced by the file: a new export is
     correct.
     """

@@ -12,7 +12,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     pair_models,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.precision.quantized import Quantized
+from polygraphy.application.diagnose.precision.quantized import QuantizedPair
 from polygraphy.application.diagnose.steps.quantized.goal import reach_quantized_goal
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -46,15 +46,15 @@ _RUNS = 60
 def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutcome:
     """Return the effect of quantization, if it explains the error; else a skip."""
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
-    if compared.most <= USUAL_LOSS and not _has_lost_part(case, comparison):
-        reason = reasons.usual_quantization(compared.most)
+    if compared.largest_error <= USUAL_LOSS and not _has_lost_part(case, comparison):
+        reason = reasons.usual_quantization(compared.largest_error)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
     def rename(values: object) -> dict[str, object]:
         """Return values by the model's output names."""
         return pair.rename_outputs(case, values)  # type: ignore[arg-type]
 
-    quantized = Quantized(case, pair.reference, pair.party, rename)
+    quantized = QuantizedPair(case, pair.reference, pair.party, rename)
     if not quantized.places:
         return Skip("no operand has a twin in the reference")
     reference_feeds = [*map(pair.feed_reference, feeds)]
@@ -72,7 +72,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
     besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
     if len(suspects(besides.pairing)) <= FEW_DIFFERENCES:
         return pair.diagnose(case, besides, feeds)
-    reason = reasons.different_quantized_nodes(compared.most)
+    reason = reasons.different_quantized_nodes(compared.largest_error)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 

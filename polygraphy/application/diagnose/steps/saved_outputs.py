@@ -24,7 +24,7 @@ from polygraphy.domain.diagnosis.words import reasons, steps, tf32
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return whether rounding explains all outputs that differ."""
-    if not rounding_explains(case, comparison.feeds, comparison.values, comparison.fitted.sets):
+    if not rounding_explains(case, comparison.feeds, comparison.values, comparison.matched.sets):
         return Skip("rounding does not explain the outputs")
     return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
 
@@ -46,7 +46,7 @@ def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 def explain_outputs_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return whether rounding explains the outputs, if no intermediate tensors are known."""
-    if comparison.fitted.inner:
+    if comparison.matched.inner:
         return Skip("tensors before the outputs are checked first")
     return explain_by_precision(case, comparison)
 
@@ -56,7 +56,7 @@ def explain_by_nan(case: Case, comparison: SavedComparison) -> StepOutcome:
     broken = find_first_nan(case, comparison)
     if broken is None:
         return Skip("no node creates NaN that is not in the saved results")
-    run = (comparison.feed, comparison.saved, comparison.outputs)
+    run = (comparison.feed, comparison.saved_values, comparison.outputs)
     culprit = add_change(case, run, broken, comparison.arbiter)
     return Found(DiagnosisResult(FAULT, [culprit]), case)
 
@@ -65,7 +65,7 @@ def find_first_nan(case: Case, comparison: SavedComparison) -> Culprit | None:
     """Return the first node that creates NaN absent from the saved results; None if there is none,
     or if a program gives expected tensors.
     """
-    if comparison.run.is_traced or not introduces_nan(comparison.outputs, comparison.saved):
+    if comparison.run.is_traced or not introduces_nan(comparison.outputs, comparison.saved_values):
         return None
     return first_non_finite(case, trace_tensors(case, comparison.arbiter, comparison.feed))
 
@@ -77,15 +77,15 @@ def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOu
     half = find_half_model(case, [comparison.feed])
     if half is None or not half.is_whole:
         return Skip("the model does not compute in half precision")
-    saved, outputs = comparison.saved, comparison.outputs
+    saved, outputs = comparison.saved_values, comparison.outputs
     return diagnose_saved_outputs(case, half, saved, outputs, comparison.arbiter)
 
 
 def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return the outcome of explaining outputs without saved intermediate tensors."""
-    run = (comparison.feed, comparison.saved, comparison.outputs)
+    run = (comparison.feed, comparison.saved_values, comparison.outputs)
     answer = explain_outputs(case, run, comparison.compared.differences, comparison.arbiter)
-    fitted = comparison.fitted
+    fitted = comparison.matched
     if fitted.lost and isinstance(answer, Found) and answer.result.verdict == INCONCLUSIVE:
         return evolve(answer, result=evolve(answer.result, reason=fitted.doubt(differs=True)))
     return answer

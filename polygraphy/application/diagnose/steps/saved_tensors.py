@@ -112,7 +112,7 @@ class _SavedTensors:
         # Codes are what the model rounds to, not what results were saved in.
         floats = [
             array.dtype
-            for array in comparison.saved.values()
+            for array in comparison.saved_values.values()
             if is_float(array) and not is_float_code(array)
         ]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
@@ -143,9 +143,11 @@ class _SavedTensors:
         if not regions and self._matches_marked_outputs():
             return Found(DiagnosisResult(AGREE, reason=tf32.OTHER_SESSION), case)
         if not regions:
-            feeds = comparison.feeds[: len(comparison.fitted.sets)]
-            runs = {0: comparison.values, 1: comparison.fitted.sets}
-            if comparison.compared.most > LARGE or not rounding_accumulates(case, feeds, runs):
+            feeds = comparison.feeds[: len(comparison.matched.sets)]
+            runs = {0: comparison.values, 1: comparison.matched.sets}
+            if comparison.compared.largest_error > LARGE or not rounding_accumulates(
+                case, feeds, runs
+            ):
                 reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
                 return Unexplained(reason)
             return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
@@ -239,12 +241,18 @@ class _SavedTensors:
         weight of its node are quantized; zero for other nodes.
         """
         side = self._case.model.graph
-        node = side.nodes[side.computed[name]] if name in side.computed else None
+        node = (
+            side.nodes[side.operation_producers[name]] if name in side.operation_producers else None
+        )
         if node is None or node.op not in _BIASED or len(node.inputs) < _WITH_BIAS:
             return 0.0
         step = 1.0  # The bias becomes an integer in units of the product of both scales.
         for operand in node.inputs[:2]:
-            before = side.nodes[side.computed[operand]] if operand in side.computed else None
+            before = (
+                side.nodes[side.operation_producers[operand]]
+                if operand in side.operation_producers
+                else None
+            )
             if before is None or before.op != "DequantizeLinear":
                 return 0.0
             scale = side.constants.get(before.inputs[1])
@@ -355,7 +363,7 @@ class _SavedTensors:
         """Return the If whose inverted condition reproduces the saved tensor; empty if there is
         none.
         """
-        open_model, values = self._case.whole, trace.held
+        open_model, values = self._case.whole, trace.all_values
         index = open_model.graph.producers.get(name)
         if index is None or open_model.nodes[index].operator != "If":
             return ""
@@ -377,7 +385,7 @@ class _SavedTensors:
         read an unknown tensor."""
         try:
             names = self._outputs_beside(name, region, trace)
-            part = cut_part(self._case.model, region, trace.held, names)
+            part = cut_part(self._case.model, region, trace.all_values, names)
         except PolygraphyException:
             return None
         runners = tuple(dict.fromkeys((self._third, self._party)))

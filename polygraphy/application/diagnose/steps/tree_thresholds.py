@@ -30,7 +30,7 @@ def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcom
     trees = [node for node in case.model.graph.nodes if is_tree(node)]
     if len(trees) != 1:
         return Skip("the model is not one ensemble of trees")
-    rows = _differing_rows(comparison.outputs, comparison.saved)
+    rows = _differing_rows(comparison.outputs, comparison.saved_values)
     if not rows:
         return Skip("the outputs do not differ row by row")
     [node] = trees
@@ -47,7 +47,7 @@ def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcom
         notes.append(steps.rows_explained(len(explained), len(rows), runs))
     if explained != rows:
         return Skip("moved thresholds do not explain all rows")
-    count = next(len(value) for value in comparison.saved.values())
+    count = next(len(value) for value in comparison.saved_values.values())
     used = sorted(tie.value for tie in ties if tie.rows & rows)
     facts = [evidence.rows_on_thresholds(len(rows), count, used), evidence.thresholds_moved()]
     remedy = Remedy(None, False, remedies.KEEP_THRESHOLDS)
@@ -85,7 +85,7 @@ def _explained_rows(
         except PolygraphyException:
             break
         # A row that matches and lies on no moved threshold was right before.
-        open_rows &= _differing_rows(values, comparison.saved)
+        open_rows &= _differing_rows(values, comparison.saved_values)
     return rows - open_rows, runs
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from polygraphy.cli.backends.built_in import (
-    BuiltIn,
-    Chosen,
+    BackendUsage,
+    BuiltInBackend,
     Conversion,
     Groups,
     Inspection,
@@ -59,14 +59,14 @@ def _inspection() -> Inspection:
     return INSPECTION
 
 
-def _choose(values: Values, kind: str) -> Chosen:
+def _choose(values: Values, kind: str) -> BackendUsage:
     """Return how a program uses TensorRT: with a saved engine, or with one that it builds."""
     from polygraphy.cli.backends.trt.context import build_of, load_engine_model, runner_call_of
 
     runs = runner_call_of(values)
     if kind == _ENGINE:
         loaded = load_engine_model(values)
-        return Chosen(runner=lambda model: runs.of(loaded.load_call(model.path)))
+        return BackendUsage(runner=lambda model: runs.of(loaded.load_call(model.path)))
     engine = build_of(values, is_script=kind == _SCRIPT)
     engine = evolve(engine, save=_engine_path(values))
     marks = engine.network.changes_outputs
@@ -77,7 +77,9 @@ def _choose(values: Values, kind: str) -> Chosen:
         chosen,
         excluded=engine.network.exclude_outputs,
         marks=marks,
-        unmarked=None if unmarked is None else _build_choice(unmarked, runs, is_unmarked=True),
+        unmarked_usage=(
+            None if unmarked is None else _build_choice(unmarked, runs, is_unmarked=True)
+        ),
         of_parts=_build_choice(of_parts, runs) if of_parts.is_brief else None,
     )
 
@@ -106,7 +108,7 @@ def _engine_path(values: Values) -> str | None:
     return values[TrtSaveOptions].save_engine
 
 
-def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> Chosen:
+def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> BackendUsage:
     """Return how a program uses an engine that it builds."""
 
     def steps(model: RunnerModel) -> list[Step]:
@@ -122,19 +124,19 @@ def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) ->
             return runs.of(engine.brief(model.source, is_path=model.is_path))
         return runs.of(Source("build_unmarked") if is_unmarked else engine.loader_name)
 
-    return Chosen(runner=runner, steps=steps, needs_data=engine.needs_data, builds=True)
+    return BackendUsage(runner=runner, steps=steps, needs_data=engine.needs_data, builds=True)
 
 
-def _choose_saved(values: Values, kind: str) -> Chosen:
+def _choose_saved(values: Values, kind: str) -> BackendUsage:
     """Return how a program uses a saved engine."""
     from polygraphy.cli.backends.trt.context import load_engine_model, runner_call_of
 
     runs, loaded = runner_call_of(values), load_engine_model(values)
-    return Chosen(runner=lambda model: runs.of(loaded.load_call(literal(model.text))))
+    return BackendUsage(runner=lambda model: runs.of(loaded.load_call(literal(model.text))))
 
 
 BACKENDS = (
-    BuiltIn(
+    BuiltInBackend(
         name="trt",
         title="TensorRT",
         help=(
@@ -152,7 +154,7 @@ BACKENDS = (
         conversion=_conversion,
         inspection=_inspection,
     ),
-    BuiltIn(
+    BuiltInBackend(
         name="trt_engine",
         title="TensorRT",
         help="Run a saved TensorRT engine, in addition to the runners of the model.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from polygraphy.cli.backends.built_in import Inspected, Inspection, RunnerModel
+from polygraphy.cli.backends.built_in import InspectedModel, Inspection, RunnerModel
 from polygraphy.cli.backends.trt.checks import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
@@ -22,7 +22,7 @@ _GROUPS: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS, TrtLoadO
 _NAME_OF_FUNCTION = "--trt-network-func-name"
 
 
-def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
+def _make(values: Values, model: ModelOptions, is_converted: bool) -> InspectedModel:
     """Return the statements that create the network or the engine of a model.
 
     Raises:
@@ -35,7 +35,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     is_script = kind == "trt-network-script"
     if kind == "engine":
         _warn_about(values, _SHOWN_GROUPS, "the network was already built")
-        return Inspected(path, [], load_engine_model(values).load_call(RunnerModel.path))
+        return InspectedModel(path, [], load_engine_model(values).load_call(RunnerModel.path))
     if not is_script and not is_converted:
         flags = ", ".join(non_default_flags(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))
         raise CommandLineError(
@@ -49,7 +49,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     )
     replaced = values.replace_groups(precision, model)
     network = network_of(replaced, is_script=is_script)
-    return Inspected(
+    return InspectedModel(
         split_symbol(path)[0], network.steps_from(RunnerModel.path), Source("load_network")
     )
 

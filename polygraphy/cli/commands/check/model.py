@@ -9,7 +9,7 @@ from polygraphy.cli.backends.built_in import RunnerModel, backends_by_name, chec
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_of_idle_flags
-from polygraphy.cli.declare.kinds import Ordered, Shapes, Texts
+from polygraphy.cli.declare.kinds import OrderedFlags, Shapes, Texts
 from polygraphy.cli.declare.option import (
     Options,
     Values,
@@ -85,7 +85,7 @@ class BackendOptions(Options):
     """Backends: the backends to try (default: all installed backends)."""
 
     backends: tuple[str, ...] = option(
-        *_BACKENDS, kind=Ordered(_BACKENDS, _HELP), help="Backends to try."
+        *_BACKENDS, kind=OrderedFlags(_BACKENDS, _HELP), help="Backends to try."
     )
 
 

@@ -21,7 +21,7 @@ from polygraphy.codegen.source import Call, Words
 from polygraphy.domain.search.debug_replay import DEFAULT_PATH
 
 
-class _Until(Kind):
+class _UntilKind(Kind):
     """``good``, ``bad``, or a number of at least 1."""
 
     metavar = "good|bad|N"
@@ -191,7 +191,7 @@ class UntilOptions(Options):
 
     until: Union[str, int, None] = option(
         "--until",
-        kind=_Until(),
+        kind=_UntilKind(),
         excludes="--num-iterations",
         help="Condition to stop: an iteration that passes (good), one that fails (bad), or a"
         " number of iterations.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polygraphy.cli.backends.built_in import Inspected, backends_by_name
+from polygraphy.cli.backends.built_in import InspectedModel, backends_by_name
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
@@ -116,7 +116,7 @@ class InspectModelCommand(Command):
         for inspection in _INSPECTIONS:
             inspection.warn(values, values[InspectedModelOptions].paths)
 
-    def _inspect_built(self, values: Values) -> Inspected | None:
+    def _inspect_built(self, values: Values) -> InspectedModel | None:
         """Return the statements that build the model in a backend; None if no backend is selected.
 
         Raises:

@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from attrs import evolve, frozen
 
 from polygraphy.cli.backends.built_in import (
-    BuiltIn,
-    Chosen,
+    BackendUsage,
+    BuiltInBackend,
     Groups,
     RunnerModel,
     backends_by_name,
@@ -252,13 +252,13 @@ def _naming_steps(backends: Backends, runners: Sequence[Expression]) -> list[Ste
     ]
 
 
-def _runners_without_marks(backends: Backends) -> dict[int, Chosen]:
+def _runners_without_marks(backends: Backends) -> dict[int, BackendUsage]:
     """Return, by position, how backends with marked tensors also run the unmarked model."""
     marks = bool(backends.onnx.outputs)
     return {
-        id(chosen): chosen.unmarked
+        id(chosen): chosen.unmarked_usage
         for chosen in (runner.chosen for runner in backends.runners)
-        if chosen.unmarked is not None and (chosen.marks or marks)
+        if chosen.unmarked_usage is not None and (chosen.marks or marks)
     }
 
 
@@ -310,7 +310,7 @@ def _check_combinations(values: Values) -> None:
 
 
 def _groups_without_effect(
-    values: Values, backends: Sequence[BuiltIn]
+    values: Values, backends: Sequence[BuiltInBackend]
 ) -> Iterator[tuple[str, Groups, Sequence[str]]]:
     """Yield options without effect: the reason, their groups, and exceptions."""
     runners = values[RunnerOptions].runners
@@ -348,7 +348,9 @@ def _runs_nothing(values: Values) -> bool:
     return bool(values[RunnerOptions].runners) and data.iterations == 0 and not load_inputs
 
 
-def layerwise_runners(values: Values, backends: Backends) -> list[tuple[Chosen, UsedRunner]] | None:
+def layerwise_runners(
+    values: Values, backends: Backends
+) -> list[tuple[BackendUsage, UsedRunner]] | None:
     """Return how backends run the parts of a model layer by layer; None if it runs as a whole.
 
     Raises:
@@ -367,7 +369,7 @@ def layerwise_runners(values: Values, backends: Backends) -> list[tuple[Chosen, 
 
 
 def run_by_layers(
-    values: Values, backends: Backends, parts: Sequence[tuple[Chosen, UsedRunner]], data: Call
+    values: Values, backends: Backends, parts: Sequence[tuple[BackendUsage, UsedRunner]], data: Call
 ) -> Run:
     """Return the parts of the program that runs a model layer by layer.
 
@@ -513,7 +515,7 @@ class RunCommand(Command):
 
     def __init__(
         self,
-        backends: Sequence[BuiltIn] | None = None,
+        backends: Sequence[BuiltInBackend] | None = None,
         plugins: Sequence[PluggedBackend] = (),
     ) -> None:
         """Set the backends, by default all of this package; `plugins` are those of others."""

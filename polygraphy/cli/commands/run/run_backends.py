@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from attrs import evolve, frozen
 
 from polygraphy.cli.backends.built_in import (
-    BuiltIn,
-    Chosen,
+    BackendUsage,
+    BuiltInBackend,
     RunnerModel,
     backends_by_name,
     backends_named_by,
@@ -91,9 +91,9 @@ class UsedRunner:
     text: str
     name: str
     suffix: str
-    chosen: Chosen
+    chosen: BackendUsage
 
-    def of(self, chosen: Chosen, model: RunnerModel) -> Expression:
+    def of(self, chosen: BackendUsage, model: RunnerModel) -> Expression:
         """Return the expression that creates the runner, with its name if the call accepts one."""
         runner = chosen.runner(evolve(model, text=self.text))
         if not isinstance(runner, Call) or not self.name:
@@ -101,7 +101,7 @@ class UsedRunner:
         call: Call = rename_steps(runner.of(name=self.name), self._names(model))
         return call
 
-    def steps(self, chosen: Chosen, model: RunnerModel) -> list[Step]:
+    def steps(self, chosen: BackendUsage, model: RunnerModel) -> list[Step]:
         """Return the statements before the runner."""
         names = self._names(model)
         return [rename_steps(step, names) for step in chosen.steps(model)]
@@ -110,7 +110,9 @@ class UsedRunner:
         """Return new names for its statements that other runners also use."""
         if not self.suffix:
             return {}
-        forms = [chosen for chosen in (self.chosen, self.chosen.unmarked) if chosen is not None]
+        forms = [
+            chosen for chosen in (self.chosen, self.chosen.unmarked_usage) if chosen is not None
+        ]
         steps = [step for form in forms for step in form.steps(model)]
         return {step.name: f"{step.name}{self.suffix}" for step in steps}
 
@@ -151,7 +153,7 @@ class Backends:
 
 
 def backends_of(
-    values: Values, declared: Iterable[BuiltIn], plugins: Sequence[PluggedBackend] = ()
+    values: Values, declared: Iterable[BuiltInBackend], plugins: Sequence[PluggedBackend] = ()
 ) -> Backends:
     """Return how the selected backends load, build and run the model.
 
@@ -202,13 +204,13 @@ def backends_of(
 
 def _use_runners(
     runners: Sequence[ChosenRunner],
-    chosen: Mapping[str, BuiltIn],
+    chosen: Mapping[str, BuiltInBackend],
     plugins: Sequence[PluggedBackend],
     kind: str,
 ) -> list[UsedRunner]:
     """Return the runners as the program uses them; those without a name share their backend."""
     plugged_backends = {plugin.name: plugin for plugin in plugins}
-    shared: dict[str, Chosen] = {}
+    shared: dict[str, BackendUsage] = {}
     used: list[UsedRunner] = []
     for runner in runners:
         shared_runner = None if runner.name else shared.get(runner.backend)

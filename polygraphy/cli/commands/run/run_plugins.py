@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from polygraphy.cli.backends.foreign import BrokenPlugin, PluggedBackend
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.kinds import OrderedFlags
 from polygraphy.cli.declare.option import Option
 from polygraphy.cli.shared.model import NamedModel
 
 
 def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
     """Return the option that selects runners, with the flags of further backends."""
-    assert isinstance(option.kind, Ordered)
+    assert isinstance(option.kind, OrderedFlags)
     extended = Option(
         (*option.flags, *(plugin.flag for plugin in plugins)),
         option.kind.extend(

@@ -139,7 +139,7 @@ class Count(Flag):
         return [""] * value
 
 
-class Ordered(Kind):
+class OrderedFlags(Kind):
     """Several flags that each append a name, in the order of the command line, with repetitions.
     Some accept a text, which follows the name and a colon: ``trt_engine:model.engine``."""
 
@@ -157,7 +157,7 @@ class Ordered(Kind):
         self.helps = dict(helps)
         self.texts = dict(texts or {})
 
-    def extend(self, names: Mapping[str, str], helps: Mapping[str, str]) -> Ordered:
+    def extend(self, names: Mapping[str, str], helps: Mapping[str, str]) -> OrderedFlags:
         """Return the same kind with additional flags."""
         return type(self)({**self.names, **names}, {**self.helps, **helps}, self.texts)
 

@@ -236,7 +236,7 @@ class Scratch:
 _idle: deque[Scratch] = deque()
 
 
-class borrowed:
+class borrowed_scratch:
     """Scratch memory for the duration of a pass.
 
     It is kept for the next one, some 10 MiB for each thread that ever took part at the same time.
@@ -289,7 +289,7 @@ def scan(size: int, make_worker: MakeWorker[Result], threads: int = 1) -> list[R
     """
     count = -(-size // BLOCK)
     if threads < 2 or size < PARALLEL or count < 2:
-        with np.errstate(all="ignore"), borrowed(BLOCK) as scratch:
+        with np.errstate(all="ignore"), borrowed_scratch(BLOCK) as scratch:
             worker = make_worker(scratch)
             return [worker(i * BLOCK, min((i + 1) * BLOCK, size)) for i in range(count)]
     return _scan_in_threads(size, count, make_worker, threads)
@@ -306,7 +306,7 @@ def _scan_in_threads(
     def scan_blocks() -> None:
         # The floating-point error state belongs to a thread, so each one sets its own.
         """Scan blocks until none is left."""
-        with np.errstate(all="ignore"), borrowed(BLOCK) as scratch:
+        with np.errstate(all="ignore"), borrowed_scratch(BLOCK) as scratch:
             worker = make_worker(scratch)
             for first in _share_iterator(starts, lock):
                 for i in range(first, min(first + SPAN, count)):

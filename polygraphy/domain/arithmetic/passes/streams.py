@@ -117,7 +117,7 @@ class Kernel:
             self._relative, self.relative_peak = quotient, peak
         return self._relative
 
-    def within(self, atol: float, out: Mask) -> Mask:
+    def mask_within(self, atol: float, out: Mask) -> Mask:
         """Return where the absolute difference is at most `atol`; False for NaN. `out` has shape
         (n,).
         """
@@ -238,7 +238,7 @@ class _WideKernel(Kernel):
             words.append(block if block.dtype == out.dtype else convert(block, out))
         return words[0], words[1]
 
-    def within(self, atol: float, out: Mask) -> Mask:
+    def mask_within(self, atol: float, out: Mask) -> Mask:
         """Return where the exact integer difference is at most `atol`."""
         if atol >= 2.0**65:
             out.fill(True)
@@ -282,7 +282,7 @@ class _LongKernel(Kernel):
             np.copyto(self.absolute, 0.0, where=equal)
 
     def _reload(self) -> tuple[Array, Array]:
-        # Elsewhere: the distance and the size, which `within` asks, stand where these were.
+        # Elsewhere: the distance and the size, which `mask_within` asks, stand where these were.
         return self._widen_block([np.empty_like(out) for out in self._long])
 
     def _widen_block(self, into: Sequence[Array]) -> tuple[Array, Array]:
@@ -297,7 +297,7 @@ class _LongKernel(Kernel):
         """Write the relative differences, divided in the wide type."""
         np.copyto(out, np.divide(self._distance, self._size), casting="unsafe")
 
-    def within(self, atol: float, out: Mask) -> Mask:
+    def mask_within(self, atol: float, out: Mask) -> Mask:
         """Return where the difference in the wide type is at most `atol`."""
         return np.less_equal(self._distance, float(atol), out=out)
 

@@ -94,7 +94,7 @@ class MismatchFinder:
             relative = kernel.relative()
             if kernel.relative_peak <= self._rtol:
                 return _NONE
-            kernel.within(self._limit.atol, close)
+            kernel.mask_within(self._limit.atol, close)
             np.logical_or(
                 close,
                 np.less_equal(relative, self._rtol, out=self._mask[:size]),

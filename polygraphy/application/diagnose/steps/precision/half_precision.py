@@ -48,7 +48,7 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     is_explained = bool(half_precision.culprits) or half_precision.verdict == ILL_CONDITIONED
     [name] = pair.rename_outputs(case, {loss.part: None})
     outputs = [[comparison.goal], [comparison.outputs]]
-    is_much = comparison.compared.most > _MUCH
+    is_much = comparison.compared.largest_error > _MUCH
     is_shown = is_explained and (is_much or is_observed(outputs, evolve(loss, part=name)))
     if is_shown and not _is_cast_correct(case, comparison, str(narrow)):
         return Found(half_precision, case)
@@ -85,7 +85,7 @@ def _is_cast_correct(case: Case, comparison: ModelComparison, dtype: str) -> boo
         compared = Oracle(titles.REFERENCE, [comparison.goal], []).compare(case, [values])
         outputs = len(comparison.goal)
         notes.append(deviation_sentence(compared.differences, outputs))
-    return compared.most <= OBSERVED * comparison.compared.most
+    return compared.largest_error <= OBSERVED * comparison.compared.largest_error
 
 
 def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutcome:

@@ -199,7 +199,7 @@ def _losses(
     TF32 explains.
     """
     trace_in_float32 = trace_tensors(case, wide, feed)
-    values = trace_in_float32.held
+    values = trace_in_float32.all_values
     operators = (case.facts.lowered.operators) if case.facts.lowered else ()
     losses = []
     for index, node in enumerate(case.model.nodes):

@@ -6,7 +6,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.comparisons.state_steps import ModelWithStates
 from polygraphy.application.diagnose.comparisons.step_runs import (
     Judge,
-    SideBySide,
+    PartyRuns,
     run_side_by_side,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
@@ -39,7 +39,7 @@ def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
         try:
             beside = run_side_by_side(Judge.between(case, party, reference))
         except REFUSALS:
-            beside = SideBySide(None)
+            beside = PartyRuns(None)
         if beside.first is not None:
             wrong = beside.first
             first = {"step": wrong.at, "position": wrong.position, "output": wrong.output}
