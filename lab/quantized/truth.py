@@ -43,7 +43,9 @@ class Switches:
         self.backend: dict[tuple[int, ...], float] = {}
         self.metric = RmsRatio()
         self.party = OnnxrtParty()
-        proto = self.opened.add_switches(requantizes=bool(self.opened.between), is_lazy=True)
+        proto = self.opened.add_switches(
+            requantizes=bool(self.opened.requantizable_weights), is_lazy=True
+        )
         self.name = proto.graph.input[-1].name
         self.compute = self.party.load(proto)
         self.known: dict[frozenset[int], float] = {}

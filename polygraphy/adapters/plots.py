@@ -63,7 +63,7 @@ def file_name(kind: str, name: str, extension: str) -> str:
     return f"{kind}_{safe}.{extension}"
 
 
-def hand_over(figures: Sequence[tuple[str, Figure]], *, folder: str | None, show: bool) -> None:
+def save_and_show(figures: Sequence[tuple[str, Figure]], *, folder: str | None, show: bool) -> None:
     """Save figures under their file names, and show them.
 
     Raises:
@@ -553,7 +553,7 @@ class MatplotlibPlots:
     def heat_maps(
         self, name: str, value: Array, reference: Array, *, folder: str | None, show: bool
     ) -> None:
-        hand_over(heat_maps(name, value, reference), folder=folder, show=show)
+        save_and_show(heat_maps(name, value, reference), folder=folder, show=show)
 
     def error_plots(
         self,
@@ -566,7 +566,7 @@ class MatplotlibPlots:
         show: bool,
     ) -> None:
         """Draw the differences over the reference; raise FileError if a plot cannot be saved."""
-        hand_over(error_plots(name, value, reference, limits), folder=folder, show=show)
+        save_and_show(error_plots(name, value, reference, limits), folder=folder, show=show)
 
     def error_by_depth(self, lines: Mapping[str, Sequence[OutputRow]], path: str) -> None:
         save_figure(depth_plot(lines), Path(path))

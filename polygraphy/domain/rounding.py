@@ -402,12 +402,12 @@ class Deviation:
     part: str = ""
     excesses: tuple[float, ...] = ()
     off: float = 0.0
-    is_usual: bool = False
+    is_approximation: bool = False
 
     @property
     def is_wrong(self) -> bool:
         """Return whether neither rounding nor the usual approximations explain all elements."""
-        return self.excess > 1 and not self.is_usual
+        return self.excess > 1 and not self.is_approximation
 
     @property
     def is_tolerable(self) -> bool:

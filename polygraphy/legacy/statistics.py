@@ -220,14 +220,14 @@ def build_heatmaps(
     """
     from polygraphy.adapters.plots import (
         array_heat_maps,
-        hand_over,
         require_matplotlib,
+        save_and_show,
     )
 
     require_matplotlib()
     values = array.to_numpy(arr)
     figures = array_heat_maps(prefix, values, min_val, max_val, logarithmic=bool(use_lognorm))
-    hand_over(figures, folder=save_dir, show=bool(show))
+    save_and_show(figures, folder=save_dir, show=bool(show))
 
 
 def scatter_plot_error_magnitude(  # noqa: PLR0917
@@ -263,12 +263,12 @@ def scatter_plot_error_magnitude(  # noqa: PLR0917
         FileError: the picture cannot be saved.
     """
     from polygraphy.adapters.plots import (
-        hand_over,
         plots_of_errors,
         require_matplotlib,
+        save_and_show,
     )
 
     require_matplotlib()
     name = f"{runner0_name} {out0_name} vs. {runner1_name} {out1_name}"
     arrays = [array.to_numpy(value) for value in (absdiff, reldiff, reference_output)]
-    hand_over(plots_of_errors(name, *arrays), folder=save_dir, show=bool(show))
+    save_and_show(plots_of_errors(name, *arrays), folder=save_dir, show=bool(show))

@@ -419,7 +419,7 @@ class QuantizedModel(Protocol):
         """
 
     @property
-    def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:
+    def requantizable_weights(self) -> Mapping[int, tuple[int, Sequence[int]]]:
         """Return the weights that a backend may quantize again if they are in floating point, while
         the site that their node reads, and one after the node, are quantized."""
 
@@ -439,7 +439,7 @@ class QuantizedModel(Protocol):
         Args:
             off: these sites.
             requantizes: whether weights among them have the elements that the backend computes with
-                if it quantizes them again; see `between`.
+                if it quantizes them again; see `requantizable_weights`.
         """
 
     def with_activations(self) -> Any:

@@ -201,10 +201,10 @@ class LayeredModel(OpenModel, Protocol):
 
     resident_weights: int
 
-    def whole(self) -> Any:
+    def marked_model(self) -> Any:
         """Return the model with all tensors to compare as outputs."""
 
-    def unmarked(self) -> Any:
+    def unmarked_model(self) -> Any:
         """Return the model with only its own outputs."""
 
 

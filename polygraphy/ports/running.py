@@ -362,7 +362,7 @@ class Commands(Protocol):
         timeout: float | None = None,
         folder: str | None = None,
         environment: Mapping[str, str] | None = None,
-        afresh: bool = False,
+        in_new_process: bool = False,
     ) -> RunningCommand:
         """Return a command that was started without a shell and without input. Several may run in
         parallel.
@@ -372,7 +372,7 @@ class Commands(Protocol):
             timeout: time limit in seconds; then it is stopped, with what it started.
             folder: its working directory (default: the current folder).
             environment: variables that it gets in addition.
-            afresh: whether also a command of this package gets a new interpreter.
+            in_new_process: whether a command of this package also gets a new interpreter.
 
         Raises:
             UsageError: there is no such program, or it cannot be run.

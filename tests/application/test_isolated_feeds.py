@@ -158,10 +158,10 @@ class Layered:
     def non_boundary_tensors(self) -> set[str]:
         return set()
 
-    def whole(self) -> tuple[str, ...]:
+    def marked_model(self) -> tuple[str, ...]:
         return self.outputs
 
-    def unmarked(self) -> tuple[str, ...]:
+    def unmarked_model(self) -> tuple[str, ...]:
         return self.outputs
 
     def part(self, nodes: range, *, outputs: Sequence[str]) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def test_commands_of_polygraphy_run_side_by_side_in_folders_of_their_own(
         folder.mkdir()
         (folder / "here.json").write_text("not JSON")
         words = ["polygraphy", "inspect", "data", "here.json" if number else "missing.json"]
-        started.append(processes.start(words, folder=str(folder), afresh=number == 2))
+        started.append(processes.start(words, folder=str(folder), in_new_process=number == 2))
     started.insert(0, started.pop())
     codes = [each.wait().code for each in started]
     assert codes == [3, 2, 3]

@@ -149,7 +149,7 @@ def test_a_part_of_an_iteration_is_added_to_the_last() -> None:
     for index in range(10):
         log.add({"x": True})
         log.extend_last({"y": index % 2 == 0, "z": True})
-    assert list(log.reading()) == [
+    assert list(log.all_iterations()) == [
         {"x": True, "y": index % 2 == 0, "z": True} for index in range(10)
     ]
 

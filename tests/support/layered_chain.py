@@ -42,10 +42,10 @@ class Chain:
     def non_boundary_tensors(self) -> set[str]:
         return set()
 
-    def whole(self) -> tuple[str, ...]:
+    def marked_model(self) -> tuple[str, ...]:
         return NAMES
 
-    def unmarked(self) -> str:
+    def unmarked_model(self) -> str:
         return "as it is"
 
     def recompute(self, name: str, runs: Any, epsilon: float) -> None:

@@ -232,7 +232,9 @@ def _result_columns(rows: Sequence[OutputRow]) -> list[Column]:
         *numbers,
         Column(_TOLERANCE, names, rank=3),
         Column("passed", [f"{row.matched}/{row.total}" for row in rows], is_number=True),
-        Column("", [_remark(row) if row.passed else count_words(row) for row in rows], rank=2),
+        Column(
+            "", [_remark(row) if row.passed else mismatch_count_text(row) for row in rows], rank=2
+        ),
     ]
 
 
@@ -284,7 +286,7 @@ def _criterion(row: OutputRow) -> str:
     return f"by {kept_name}" if kept_name else "by abs or rel"
 
 
-def count_words(row: OutputRow) -> str:
+def mismatch_count_text(row: OutputRow) -> str:
     """Return the number of elements that mismatch, or that are not finite, as text."""
     worst = row.worst
     if worst.non_finite is not None and any(map(any, worst.non_finite)):

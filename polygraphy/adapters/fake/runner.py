@@ -268,7 +268,7 @@ class FunctionCommands:
         timeout: float | None = None,
         folder: str | None = None,
         environment: Mapping[str, str] | None = None,
-        afresh: bool = False,
+        in_new_process: bool = False,
     ) -> RunningCommand:
         """Call the function, and return the finished command; a timeout of 0 stops it."""
         self.commands.append(list(command))

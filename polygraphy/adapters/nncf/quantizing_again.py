@@ -89,7 +89,7 @@ def _quantize_all(
         if weight_options is not None:
             mode = getattr(nncf.CompressWeightsMode, options["mode"])
             made = nncf.compress_weights(
-                onnx.load(reference_path), **{**options, "mode": mode}, **_scope(names)
+                onnx.load(reference_path), **{**options, "mode": mode}, **_exclusion_option(names)
             )
         else:
             made = _quantize(onnx.load(reference_path), feeds, options, names, is_full)
@@ -116,12 +116,12 @@ def _quantize(
         preset=getattr(nncf.QuantizationPreset, options["preset"]),
         model_type=options["type"] and getattr(nncf.ModelType, options["type"]),
         advanced_parameters=advanced,
-        **_scope(without),
+        **_exclusion_option(without),
     )
     return made
 
 
-def _scope(without: Sequence[str]) -> dict[str, Any]:
+def _exclusion_option(without: Sequence[str]) -> dict[str, Any]:
     """Return the option that excludes nodes; none if there are no such nodes."""
     return {"ignored_scope": nncf.IgnoredScope(names=list(without))} if without else {}
 

@@ -32,10 +32,12 @@ def _all_indices(shape: Sequence[int]) -> Any:
 
 
 def _place(
-    largest: bool, x: Array, axis: int, keepdims: int, select_last_index: int = 0, **_: Any
+    is_largest: bool, x: Array, axis: int, keepdims: int, select_last_index: int = 0, **_: Any
 ) -> Array:
     """Return the index of the largest or smallest element along an axis."""
-    best = np.max(x, axis=axis, keepdims=True) if largest else np.min(x, axis=axis, keepdims=True)
+    best = (
+        np.max(x, axis=axis, keepdims=True) if is_largest else np.min(x, axis=axis, keepdims=True)
+    )
     if is_float(best) and np.isnan(best).any():
         raise NotImplementedError("sorting of NaN")
     places = np.arange(x.shape[axis]).reshape(

@@ -108,7 +108,7 @@ def _node_error(
 ) -> BackendError:
     """Return the error for a node that failed although the data fit the model's inputs."""
     op, name = node
-    reason = point_of(text.rpartition(_STATUS)[2])
+    reason = message_without_source(text.rpartition(_STATUS)[2])
     inputs_text = node_inputs(op, name) if node_inputs is not None else ""
     label = f"node {name!r}" if name else "a node without a name"
     node_error = f"{label} ({inputs_text or op}): {reason}"
@@ -145,14 +145,14 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
             path=model or None,
             hint="Put the file beside the model, or set its folder with --external-data-dir.",
         )
-    hint, text = _hint(text), point_of(text)
+    hint, text = _hint(text), message_without_source(text)
     end = "." if hint and not text.endswith(".") else ""
     return BackendError(
         f"ONNX Runtime could not {doing} the model: {text}{end}", backend="onnxruntime", hint=hint
     )
 
 
-def point_of(message: str) -> str:
+def message_without_source(message: str) -> str:
     """Return the message of an error without its source location in ONNX Runtime."""
     return _CONDITION.sub("", _SOURCE.sub("", _LOADING.sub("", message)))
 

@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnxruntime.providers import Provider, point_of, strip_error_code
+from polygraphy.adapters.onnxruntime.providers import (
+    Provider,
+    message_without_source,
+    strip_error_code,
+)
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import UnavailableError
 from polygraphy.logger import G_LOGGER
@@ -198,7 +202,7 @@ def _explain_failure(provider: str, message: str = "") -> tuple[str, str]:
         return f"the library {missing} is missing", hint
     if provider in _NVIDIA and (reason := _missing_driver()):
         return reason, "`nvidia-smi` shows the driver and its GPUs."
-    text = point_of(strip_error_code(message)).rstrip(".;, ")
+    text = message_without_source(strip_error_code(message)).rstrip(".;, ")
     if "invalid device ordinal" in text or "Invalid device ID" in text:
         return "no GPU has this device_id", "`nvidia-smi -L` lists the GPUs."
     return text or "no reason was reported", "`polygraphy doctor` starts each provider."

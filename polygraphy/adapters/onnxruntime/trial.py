@@ -15,7 +15,7 @@ from polygraphy.adapters.onnx_common.messages import with_all_results
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
     match_providers,
-    point_of,
+    message_without_source,
     translate_errors,
 )
 from polygraphy.adapters.onnxruntime.session import (
@@ -177,7 +177,7 @@ def _translate_errors() -> Iterator[None]:
         text = " ".join(str(error).split())
         for noise in _NOISE:
             text = noise.sub("", text)
-        raise BackendError(point_of(text), backend="onnxruntime") from error
+        raise BackendError(message_without_source(text), backend="onnxruntime") from error
 
 
 def _is_string_array(value: Any) -> bool:

@@ -172,7 +172,7 @@ def _path_hint(path: Path) -> str:
 
 @contextmanager
 def translate_os_errors(
-    path: str | Path, doing: str, *, unless_of_others: bool = False
+    path: str | Path, doing: str, *, only_own_folder: bool = False
 ) -> Iterator[None]:
     """Convert an operating-system error inside the block to a FileError with the action and the
     path.
@@ -180,15 +180,15 @@ def translate_os_errors(
     Args:
         path: the file.
         doing: the operation on it, a verb.
-        unless_of_others: whether errors that name a file in another folder go on as they are: the
-            block does other things, too.
+        only_own_folder: whether to convert only errors about files in the folder of the path,
+            because the block also does other work.
     """
     try:
         yield
     except FileError:
         raise
     except OSError as error:
-        if unless_of_others and not _is_beside(error.filename, path):
+        if only_own_folder and not _is_beside(error.filename, path):
             raise
         reason = error.strerror or str(error)
         kind = MissingFileError if isinstance(error, FileNotFoundError) else FileError
@@ -317,7 +317,7 @@ def stage_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
     if target.is_dir():
         raise FileError(f"{path} is a folder.", path=path, hint="Use the path of a file.")
     encoding = None if "b" in mode else "utf-8"
-    with translate_os_errors(path, "write", unless_of_others=True):
+    with translate_os_errors(path, "write", only_own_folder=True):
         if is_special:  # A device or a pipe has no content to protect.
             with target.open(mode, encoding=encoding) as stream:
                 yield StagedFile(stream, target, None)

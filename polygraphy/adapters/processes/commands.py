@@ -277,12 +277,12 @@ class ProcessCommands:
         timeout: float | None = None,
         folder: str | None = None,
         environment: Mapping[str, str] | None = None,
-        afresh: bool = False,
+        in_new_process: bool = False,
     ) -> RunningCommand:
         """Start a command; see `polygraphy.ports.running.Commands`."""
         words = list(command)
         if words[0] == _OURS:
-            if can_fork() and not afresh:
+            if can_fork() and not in_new_process:
                 return self._warm.start(
                     words, timeout=timeout, folder=folder, environment=environment
                 )

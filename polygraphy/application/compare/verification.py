@@ -225,7 +225,9 @@ class _HalfComparison(PairwiseCompareFunc):
 
     def thresholds_for(self, output_name: str) -> Any:
         """Return the tolerance of an output, as a share of its size."""
-        return SimpleCompareFunc(rtol=self._tolerance.usual_rtol, atol=0).tolerance_for(output_name)
+        return SimpleCompareFunc(rtol=self._tolerance.element_rtol, atol=0).tolerance_for(
+            output_name
+        )
 
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult

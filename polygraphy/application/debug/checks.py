@@ -106,14 +106,14 @@ class CheckCommand:
         *,
         folder: str | None = None,
         places: Mapping[str, str] | None = None,
-        afresh: bool = False,
+        in_new_process: bool = False,
     ) -> RunningCheck:
         """Start the command without waiting; several may run in parallel.
 
         Args:
             folder: its working directory (default: the current folder).
             places: texts in the command that are replaced, such as paths.
-            afresh: whether a command of this package, too, gets an interpreter of its own.
+            in_new_process: whether a command of this package also gets a new interpreter.
 
         Raises:
             UsageError: there is no such program.
@@ -121,7 +121,7 @@ class CheckCommand:
         words = self._command
         for old, new in (places or {}).items():
             words = [word.replace(old, new) for word in words]
-        return RunningCheck(self, words, folder, afresh=afresh)
+        return RunningCheck(self, words, folder, in_new_process=in_new_process)
 
     def hold_to_first_failure(self, known: Mapping[str, Any] | None = None) -> None:
         """Count only failures like the first one from now on; others are unresolved, unless exit
@@ -143,7 +143,7 @@ class CheckCommand:
         return self._runs
 
     def begin(
-        self, words: Sequence[str], folder: str | None, path: str, *, afresh: bool
+        self, words: Sequence[str], folder: str | None, path: str, *, in_new_process: bool
     ) -> RunningCommand:
         """Start the command, and return it; it writes the failed outputs to `path`."""
         G_LOGGER.verbose(f"Running check command: {escape_command(shlex.join(words))}")
@@ -152,7 +152,7 @@ class CheckCommand:
             timeout=self._timeout,
             folder=folder,
             environment={FAULTS_VARIABLE: path},
-            afresh=afresh,
+            in_new_process=in_new_process,
         )
 
     def judge(self, finished: CommandEnd, outputs: Mapping[str, float | None]) -> CheckResult:
@@ -231,13 +231,13 @@ class RunningCheck:
     """A check that is running."""
 
     def __init__(
-        self, check: CheckCommand, words: Sequence[str], folder: str | None, *, afresh: bool
+        self, check: CheckCommand, words: Sequence[str], folder: str | None, *, in_new_process: bool
     ) -> None:
         """Start the command of a check in a folder."""
         self._check = check
         self._words = words
         self._folder = folder
-        self._afresh = afresh
+        self._in_new_process = in_new_process
         self._running, self._faults = self._start()
 
     def wait(self) -> CheckResult:
@@ -266,7 +266,9 @@ class RunningCheck:
         """Start the command; return it and the path of the file for its failed outputs."""
         path = temporary_path()
         try:
-            running = self._check.begin(self._words, self._folder, path, afresh=self._afresh)
+            running = self._check.begin(
+                self._words, self._folder, path, in_new_process=self._in_new_process
+            )
         except BaseException:
             remove_path(path)
             raise

@@ -260,7 +260,7 @@ class Iterations:
         start = time.perf_counter()
         try:
             make(self._artifact)
-            checked = self._command.start(afresh=True).wait()
+            checked = self._command.start(in_new_process=True).wait()
         finally:
             self._remove_files()
         log = self._log("proof", checked)

@@ -64,7 +64,9 @@ _SOURCES = ("packages", "machine")
 Values = Mapping[str, Any]
 
 
-def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: str | None) -> None:
+def save_bug_report(
+    case: Case, result: DiagnosisResult, folder: str | None, issue: str | None
+) -> None:
     """Save a reproducer and a bug report for the first culprit whose backend is at fault.
 
     Args:

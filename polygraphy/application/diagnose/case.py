@@ -223,14 +223,16 @@ class Case:
         return evolve(self, log=log)
 
     @property
-    def memory(self) -> int:
+    def memory_limit(self) -> int:
         """Return the memory limit for all tensors, in bytes."""
         if self._memo.nbytes is None:
-            self._memo.nbytes = min(self.room, _MOST) if self.budget is None else self.budget
+            self._memo.nbytes = (
+                min(self.resident_limit, _MOST) if self.budget is None else self.budget
+            )
         return self._memo.nbytes
 
     @property
-    def room(self) -> int:
+    def resident_limit(self) -> int:
         """Return the memory limit for data that cannot be stored in a file, in bytes."""
         return self.budget or free_memory() // SHARE
 

@@ -327,7 +327,7 @@ def other_weights(
     program: OpenedProgram,
     party: SuspectedParty,
     *,
-    numbers: bool,
+    tries_numbers: bool,
 ) -> OtherWeights | None:
     """Return the incorrect weights that explain the entire difference; None if there are none.
 
@@ -336,14 +336,14 @@ def other_weights(
         side: the model.
         program: the program that the model was exported from.
         party: the computing party.
-        numbers: whether a number that the exporter wrote may be another one.
+        tries_numbers: whether a number that the exporter wrote may be another one.
     """
     value = place.values[1]
     if np.shape(value) != np.shape(place.values[0]) or not is_float(value):
         return None
     search = _Search(place, side, program, party)
     weights = search.weights()
-    return search.number() if weights is None and numbers else weights
+    return search.number() if weights is None and tries_numbers else weights
 
 
 def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, Any]) -> Part:

@@ -186,7 +186,7 @@ def choose_feeds_for_parties(
         """Return whether all backends accept an input set."""
         return all(accepts(party, feed) for party in case.parties)
 
-    fits = _memory_check(case.room, case.record_left_out, " (--memory-budget)")
+    fits = _memory_check(case.resident_limit, case.record_left_out, " (--memory-budget)")
     return feeds_that_run(case.model, data_loader, all_accept, fits=fits, is_varied=not are_saved)
 
 

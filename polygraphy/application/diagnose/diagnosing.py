@@ -180,9 +180,9 @@ def _report_culprit(
     the result has the command that writes them.
     """
     if save_culprit is not None or issue is not None:
-        from polygraphy.application.diagnose.bug_report import hand_over
+        from polygraphy.application.diagnose.bug_report import save_bug_report
 
-        hand_over(found.case, found.result, save_culprit, issue)
+        save_bug_report(found.case, found.result, save_culprit, issue)
     elif isinstance(model, str) and not request.has_oracle and found.result.culprits:
         from polygraphy.application.diagnose.bug_report import add_report_command
 

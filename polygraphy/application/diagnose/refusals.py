@@ -180,7 +180,7 @@ def find_refused_nodes(
         range(start, end), lambda some: Outcome.BAD if some and refuses(some) else Outcome.GOOD
     )
     if (wrong := _wrong_node_before(case, party, known, chosen[:-1])) is not None:
-        refusal = evidence.refusal(party.name, message, because=True)
+        refusal = evidence.refusal(party.name, message, by_wrong_value=True)
         return evolve(wrong, facts=[*wrong.facts, refusal])
     plain = bool(party.rewrites) and not refuses(chosen, plain=True)
     return _part_refusal_culprit(
@@ -212,16 +212,18 @@ def _part_refusal_culprit(
     """
     nodes, feeds = case.model.nodes, [trace.feed, *others]
     passes = refusal_passes(party, part) if part is not None and party.passes else []
-    healed = passes and _runs_model(case, party, *feeds, whole=True, without=passes)
+    healed = passes and _runs_model(case, party, *feeds, with_all_branches=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
         wider = refusal_passes(party, Part(case.model.given, trace.feed))
-        healed = bool(wider) and _runs_model(case, party, *others, whole=True, without=wider)
+        healed = bool(wider) and _runs_model(
+            case, party, *others, with_all_branches=True, without=wider
+        )
         passes = wider or passes
     is_whole = bool(healed)
     command = ""
     if healed:
         command = case.command(party, without=passes)
-    elif plain and (healed := _runs_model(case, party, *feeds, whole=True, plain=True)):
+    elif plain and (healed := _runs_model(case, party, *feeds, with_all_branches=True, plain=True)):
         command = case.command(party, plain=True)
     facts = [
         evidence.refusal(party.name, message),
@@ -253,7 +255,9 @@ def _whole_refusal_culprit(
     passes = refusal_passes(party, Part(case.model.given, trace.feed)) if party.passes else []
     if not passes and not (party.rewrites and _runs_model(case, party, trace.feed, plain=True)):
         return None
-    if not _runs_model(case, party, *feeds, whole=True, plain=not passes, without=passes):
+    if not _runs_model(
+        case, party, *feeds, with_all_branches=True, plain=not passes, without=passes
+    ):
         return None
     command = case.command(party, plain=not passes, without=passes)
     facts = [
@@ -282,7 +286,7 @@ def _wrong_node_before(
             op = case.model.nodes[index].operator
             off = judge_tensor(part[name], known.values[name], 0.0, op)
             place = Place([index], name, off, fused=False)
-            if off.is_wrong and vote(case, place, party, known).party:
+            if off.is_wrong and vote(case, place, party, known).is_party_wrong:
                 return culprit_at(case, party, place, known)
     return None
 
@@ -301,13 +305,13 @@ def _smallest_number(most: int, holds: Callable[[int], bool]) -> int | None:
 
 
 def _runs_model(
-    case: Case, party: SuspectedParty, *feeds: Feed, whole: bool = False, **how: Any
+    case: Case, party: SuspectedParty, *feeds: Feed, with_all_branches: bool = False, **how: Any
 ) -> bool:
     """Return whether a backend runs the model on any data, with only the branches it takes or the
     whole.
     """
     try:
-        compute = party.load(case.model.given if whole else case.model.proto, **how)
+        compute = party.load(case.model.given if with_all_branches else case.model.proto, **how)
         for feed in feeds:
             compute(feed)
     except PolygraphyException:

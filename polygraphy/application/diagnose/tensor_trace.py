@@ -194,7 +194,7 @@ def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, A
         case: the model, the backends and the data to diagnose.
         nbytes: None where it is known that there is no room.
     """
-    fits = nbytes is not None and 2 * _ISOLATED * nbytes <= case.memory
+    fits = nbytes is not None and 2 * _ISOLATED * nbytes <= case.memory_limit
     return {} if fits else _SpooledTensors(open_spool())
 
 
@@ -209,17 +209,17 @@ def _layer_windows(case: Case, feed: Feed) -> list[range]:
     """Return the ranges of layers that fit in memory together."""
     layers = case.model.layers({name: np.shape(array) for name, array in feed.items()})
     total = sum(size or 0 for layer in layers for size in layer.makes.values())
-    if 2 * _ISOLATED * total <= case.memory:
+    if 2 * _ISOLATED * total <= case.memory_limit:
         return [range(len(layers))]
     return plan_windows(
-        layers, case.memory // _TRACED, _sizes(feed), case.model.non_boundary_tensors()
+        layers, case.memory_limit // _TRACED, _sizes(feed), case.model.non_boundary_tensors()
     )
 
 
 def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Part]:
     """Yield parts of isolated nodes that together cover the whole model."""
     sizes = known.sizes()
-    most = case.memory // _ISOLATED
+    most = case.memory_limit // _ISOLATED
     if 2 * sum(sizes.values()) <= most:
         yield feed_part(cut, known.all_values)
         return

@@ -36,14 +36,14 @@ class Vote:
     """The opinion of a third backend on nodes that two backends compute differently.
 
     Attributes:
-        party: whether the backend is wrong.
-        reference: whether the reference is.
+        is_party_wrong: whether the backend is wrong.
+        is_reference_wrong: whether the reference is.
         juror: the independent implementation, in words; empty without one.
         off: the error of the reference.
     """
 
-    party: bool = False
-    reference: bool = False
+    is_party_wrong: bool = False
+    is_reference_wrong: bool = False
     juror: str = ""
     off: Deviation | None = None
 

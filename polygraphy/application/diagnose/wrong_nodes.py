@@ -155,7 +155,7 @@ def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> Deviati
     measured = deviation(value, expected, noise)
     if not measured.is_wrong or deviation(value, expected, noise, rtol=SMALL).is_wrong:
         return measured
-    return evolve(measured, is_usual=True)
+    return evolve(measured, is_approximation=True)
 
 
 def cumulative_deviations(case: Case, own_values: Values, expected: Values) -> dict[str, Deviation]:

@@ -91,11 +91,11 @@ class _Outputs(dict[str, Any]):
     """The marked outputs, together with those of the unmarked model.
 
     Attributes:
-        unmarked: other outputs of the unmarked model.
-        marked: what the marked model computed for outputs that are taken from the unmarked one.
+        unmarked_outputs: other outputs of the unmarked model.
+        marked: the marked model's values for outputs that come from the unmarked model.
     """
 
-    unmarked: Outputs
+    unmarked_outputs: Outputs
     marked: Outputs
 
 
@@ -206,7 +206,7 @@ class WithUnmarked:
         self._effect.log_differences(self.name, marked, unmarked, facts_of(self._unmarked))
         excluded = select_any_names(self._exclude, unmarked)
         outputs = _Outputs({name: unmarked.get(name, array) for name, array in marked.items()})
-        outputs.unmarked = {
+        outputs.unmarked_outputs = {
             name: array
             for name, array in unmarked.items()
             if name not in marked and name not in excluded
@@ -288,7 +288,7 @@ def stream_layerwise(
         feeds.describe_model(layered.inputs, layered.facts, may_be_none=True)
         if feeds.is_load_only:
             for make in make_runners:
-                with make(layered.whole()):
+                with make(layered.marked_model()):
                     pass  # It is made, and that is what was asked for.
             feeds.report_load_only()
             return
@@ -459,7 +459,7 @@ class _Run:
 
     def _run_unmarked(self, feed: Feed, active: ExitStack | None) -> None:
         """Run the unmarked model in every runner and keep its outputs until they are shown."""
-        model = cache(self._layered.unmarked)
+        model = cache(self._layered.unmarked_model)
         for state in self._states:
             with ExitStack() as loading:
                 if _UNMARKED not in state.loaded:
@@ -481,7 +481,7 @@ class _Run:
         """Return the model of a segment."""
         is_all = len(self._segments) == 1
         if is_all:
-            return self._layered.whole()
+            return self._layered.marked_model()
         nodes = range(segment.start, segment.stop)
         return self._layered.part(nodes, outputs=self._outputs_of(segment))
 

@@ -159,7 +159,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     running = _Sweep(planned, machine_facts(), planned.plan.same_machine)
     run = partial(_run, resolve(SweepEngine, engine), limits)
     running.read(chosen)
-    running.run(run, chosen, again=resume)
+    running.run(run, chosen, repeats_failed=resume)
     if repeat_failed:
         running.repeat(run, chosen, repeat_failed)
     rows = _compared_rows(running, run, chosen, profile, before)
@@ -347,15 +347,15 @@ class _Sweep:
         return bool(record["machine"] != self._machine)
 
     def run(self, run: Callable[[str, Sequence[Job]], dict[str, Record]],
-            cells: Sequence[PlannedCell], *, again: bool) -> None:  # fmt: skip
-        """Run the cells without a record, and their references first. `again` repeats failed
-        references that may be temporary.
+            cells: Sequence[PlannedCell], *, repeats_failed: bool) -> None:  # fmt: skip
+        """Run the cells without a record, and their references first. `repeats_failed` also repeats
+        references that failed for a reason that may be temporary.
         """
         waiting = [cell for cell in cells if cell.key not in self._records]
         shared = {job.key: job for cell in waiting if (job := self._planned.reference_job(cell))}
         records = {key: self._read(job) for key, job in shared.items()}
         for key, record in records.items():
-            if again and record is not None and state_of(record)[0] in _OF_THE_MOMENT:
+            if repeats_failed and record is not None and state_of(record)[0] in _OF_THE_MOMENT:
                 forget_record(shared[key].result)
                 records[key] = None
         missing = [job for key, job in shared.items() if records[key] is None]

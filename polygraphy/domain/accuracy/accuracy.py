@@ -238,7 +238,9 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Remove the results of outputs of a pair that do not count."""
         pair, iterations = list.__getitem__(self, position)
         counted = AnswerLog(open_spool)
-        for answers in iterations.reading() if isinstance(iterations, AnswerLog) else iterations:
+        for answers in (
+            iterations.all_iterations() if isinstance(iterations, AnswerLog) else iterations
+        ):
             counted.add({name: answer for name, answer in answers.items() if name not in names})
         list.__setitem__(self, position, (pair, counted))
         self.uncounted_at = {**self.uncounted_at, position: list(names)}
@@ -248,7 +250,9 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         read-only.
         """
         for pair, iterations in super().items():
-            yield pair, iterations.reading() if isinstance(iterations, AnswerLog) else iterations
+            yield pair, (
+                iterations.all_iterations() if isinstance(iterations, AnswerLog) else iterations
+            )
 
     def runs(self) -> list[tuple[tuple[str, str], tuple[str, str]]]:
         """Return, per pair, the two runs: the name of each, and the file that it is from."""

@@ -38,9 +38,9 @@ class Spool(Protocol):
 class AnswerLog(list[Answers]):
     """A list of results per iteration; earlier iterations are packed while the list grows.
 
-    As a list it holds the recent iterations; `reading` goes through all of them without changing
-    that, and `unpack` makes it a list of all, which grows as any other from then on. Only answers
-    that come back as they were are packed: results of our comparison functions, and truth values.
+    The list itself holds the recent iterations. `all_iterations` yields all of them, and `unpack`
+    turns it into a plain list of all. Only answers that packing does not change are packed: results
+    of our comparison functions, and booleans.
     """
 
     def __init__(self, open_spool: Callable[[], Spool] | None) -> None:
@@ -71,7 +71,7 @@ class AnswerLog(list[Answers]):
         """Return the number of iterations."""
         return self._pack_iterations + len(self)
 
-    def reading(self) -> Reading:
+    def all_iterations(self) -> Reading:
         """Return all iterations, for callers that neither change nor keep them."""
         return Reading(self)
 
@@ -111,7 +111,7 @@ class AnswerLog(list[Answers]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what pickle stores: all iterations, unpacked."""
-        return list, (list(self.reading()),)
+        return list, (list(self.all_iterations()),)
 
 
 class Reading(Collection[Answers]):

@@ -410,14 +410,14 @@ class _OutputSummary:
         elif isinstance(answer, CompareResult) and answer.thresholds is not None:
             self.limit = answer.thresholds
         if self.uniform != _VARIED and isinstance(answer, OutputCompareResult):
-            self._look_at(answer)
+            self._note_constants(answer)
         rank = rank_of(answer)
         if self.worst is None or rank > self.rank:
             self.worst, self.rank = _worst_of(iteration, answer, passed=passed), rank
             if isinstance(answer, MetricResult):
                 self.value, self.metric = answer.value, answer.metric.title
 
-    def _look_at(self, answer: OutputCompareResult) -> None:
+    def _note_constants(self, answer: OutputCompareResult) -> None:
         """Record whether each run's output is constant, and equal in all iterations."""
         uniform, other_name = (
             map(uniformity, answer.arrays) if answer.arrays is not None else _VARIED

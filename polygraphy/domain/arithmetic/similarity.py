@@ -401,7 +401,7 @@ def compare_non_finite(value: Array, reference: Array, *, threads: int = 1) -> N
         raise TypeError(
             f"only real numbers can be checked, not {value.dtype} and {reference.dtype}"
         )
-    rows = blocks.scan(pair.size, lambda scratch: _finder(pair, scratch), threads)
+    rows = blocks.scan(pair.size, lambda scratch: _non_finite_counter(pair, scratch), threads)
     first = next((row.first for row in rows if row.far), None)
     return NonFinite(
         pair.size,
@@ -413,7 +413,7 @@ def compare_non_finite(value: Array, reference: Array, *, threads: int = 1) -> N
     )
 
 
-def _finder(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Counts]:
+def _non_finite_counter(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Counts]:
     """Return the function that counts the differing NaN and infinities of a block."""
     rooms = scratch.floats(), scratch.floats()
 

@@ -34,12 +34,12 @@ def _length_rule(names: Sequence[str], text: str) -> Rule:
     return check
 
 
-def _equal_lengths_rule(prefix: str, *, pairs: bool = False) -> Rule:
+def _equal_lengths_rule(prefix: str, *, of_pairs: bool = False) -> Rule:
     """Return a rule that requires lists of one length: those with a prefix, or keys and values."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield a violation for a list of another length than the first one."""
-        begins = ("keys_", "values_") if pairs else (prefix,)
+        begins = ("keys_", "values_") if of_pairs else (prefix,)
         lists = {
             name: value
             for name, value in call.attributes.items()
@@ -160,7 +160,7 @@ _TREES: tuple[Rule, ...] = (
 
 LEARNING_RULES: dict[str, tuple[Rule, ...]] = {
     "FeatureVectorizer": (_check_vectorizer,),
-    "LabelEncoder": (_equal_lengths_rule("", pairs=True),),
+    "LabelEncoder": (_equal_lengths_rule("", of_pairs=True),),
     "LinearClassifier": (_check_linear,),
     "LinearRegressor": (_check_linear,),
     "Imputer": (_length_rule(("imputed_value_floats", "imputed_value_int64s"), "imputed values"),),

@@ -95,7 +95,7 @@ def _axis_rule(name: str = "axis", *, beyond: int = 0, position: int = 0) -> Rul
     return check
 
 
-def _axes_rule(position: int, *, added: bool = False) -> Rule:
+def _axes_rule(position: int, *, adds_axes: bool = False) -> Rule:
     """Return a rule that requires axes, in an input or attribute, to exist, without duplicates."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
@@ -103,7 +103,7 @@ def _axes_rule(position: int, *, added: bool = False) -> Rule:
         data, axes = call.shape(0), call.integers(position, "axes")
         if data is None or axes is None:
             return
-        rank = len(data) + (len(axes) if added else 0)
+        rank = len(data) + (len(axes) if adds_axes else 0)
         bad = [axis for axis in axes if not -rank <= axis < rank]
         if bad:
             yield _bad_axes(call, position, f"axes in [{-rank}, {rank - 1}]", bad)
@@ -591,7 +591,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Pad": (_one_per_axis_rule(1, "pads, two per axis", factor=2, axes=3), _axes_rule(3)),
     "Slice": (_check_slice, _axes_rule(3)),
     "Squeeze": (_axes_rule(1), _check_squeeze),
-    "Unsqueeze": (_axes_rule(1, added=True),),
+    "Unsqueeze": (_axes_rule(1, adds_axes=True),),
     "Split": (_check_split,),
     "Concat": (_check_concat,),
     "TopK": (_check_top_k,),

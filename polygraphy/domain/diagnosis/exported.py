@@ -243,18 +243,18 @@ def layout_of(value: Any, expected: Any) -> tuple[int, ...] | None:
     return None
 
 
-def same_weight(value: Any, expected: Any, reordered: bool = False) -> bool:
+def same_weight(value: Any, expected: Any, in_any_order: bool = False) -> bool:
     """Return whether two weights hold the same numbers, optionally in any axis order.
 
     Args:
         value: the weight of a model.
         expected: that of its program.
-        reordered: whether numbers may be in any order, as the gates of an LSTM.
+        in_any_order: whether numbers may be in any order, as the gates of an LSTM.
     """
     first, second = np.asarray(value), np.asarray(expected)
     if first.size != second.size:
         return False
-    if reordered:
+    if in_any_order:
         return not deviation(np.sort(first.reshape(-1)), np.sort(second.reshape(-1))).is_wrong
     squeezed = [np.squeeze(array) for array in (first, second)]
     if squeezed[0].ndim != squeezed[1].ndim:

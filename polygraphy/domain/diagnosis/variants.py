@@ -198,22 +198,22 @@ class Variant:
 def variants(side: Graph, index: int) -> Iterator[Variant]:
     """Yield variants of a node, the likeliest first."""
     node = side.nodes[index]
-    yield from _swap_inputs(node)
-    yield from _numbers(node)
+    yield from _input_swaps(node)
+    yield from _number_variants(node)
     yield from _epsilon_variants(side, index)
-    yield from _switches(node)
-    yield from _axes(node)
-    yield from _orders(node)
-    yield from _reductions(side, node)
-    yield from _pads(node)
+    yield from _flag_variants(node)
+    yield from _axis_variants(node)
+    yield from _axis_order_variants(node)
+    yield from _reduction_variants(side, node)
+    yield from _pad_variants(node)
     yield from _transpose_variants(side, node)
-    yield from _partners(side, index)
+    yield from _partner_variants(side, index)
     yield from _text_variants(node)
-    yield from _activations(node)
-    yield from _equations(node)
-    yield from _operators(node)
-    yield from _rounds(side, node)
-    yield from _directions(node)
+    yield from _activation_variants(node)
+    yield from _equation_variants(node)
+    yield from _operator_variants(node)
+    yield from _trip_count_variants(side, node)
+    yield from _direction_variants(node)
     yield from output_swaps(node)
 
 
@@ -223,7 +223,7 @@ def with_attribute(node: Node, name: str, kind: str, value: Any) -> Node:
     return evolve(node, attributes=(*attributes, Attribute(name, kind, value)))
 
 
-def _swap_inputs(node: Node) -> Iterator[Variant]:
+def _input_swaps(node: Node) -> Iterator[Variant]:
     """Yield variants with two inputs swapped."""
     is_wired = node.op not in SYMMETRIC | QUANTIZING | _NESTED
     if not is_wired or len(node.inputs) > _WIRES:
@@ -248,7 +248,7 @@ def output_swaps(node: Node) -> Iterator[Variant]:
             yield Variant("structure", changes.swapped_outputs(node.op), other_node)
 
 
-def _numbers(node: Node) -> Iterator[Variant]:
+def _number_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with usual values of its numbers."""
     for name in numeric_attributes(node):
         attribute = node.attribute(name)
@@ -296,7 +296,7 @@ def _epsilon_variants(side: Graph, index: int) -> Iterator[Variant]:
                 yield Variant("epsilon", change, node, {name: np.full_like(array, value)})
 
 
-def _switches(node: Node) -> Iterator[Variant]:
+def _flag_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with inverted flags."""
     switches = ("keepdims",) if node.op.startswith("Reduce") else _SWITCHES.get(node.op, ())
     for name in switches:
@@ -317,7 +317,7 @@ def _text_variants(node: Node) -> Iterator[Variant]:
                 yield Variant("attribute", change, with_attribute(node, name, "string", word))
 
 
-def _activations(node: Node) -> Iterator[Variant]:
+def _activation_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a recurrent node with a different activation, in all directions."""
     usual = _ACTIVATIONS.get(node.op)
     if usual is None:
@@ -333,7 +333,7 @@ def _activations(node: Node) -> Iterator[Variant]:
                 )
 
 
-def _equations(node: Node) -> Iterator[Variant]:
+def _equation_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of an Einsum whose operands or result have a different order of axes."""
     equation = str(node.attribute("equation", "")).replace(" ", "")
     terms = equation.replace("->", ",").split(",")
@@ -350,7 +350,7 @@ def _equations(node: Node) -> Iterator[Variant]:
                 )
 
 
-def _operators(node: Node) -> Iterator[Variant]:
+def _operator_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with another operator."""
     for ops in _ALIKE:
         for op in ops if node.op in ops and not node.domain else ():
@@ -370,7 +370,7 @@ def _operators(node: Node) -> Iterator[Variant]:
 def operators_with_number(node: Node) -> Iterator[Callable[[float], Variant]]:
     """Yield, for each alternative operator and each of its numeric attributes, a function from a
     value to the variant."""
-    for variant in _operators(node):
+    for variant in _operator_variants(node):
         for name in _OWN.get(variant.node.op, ()):
 
             def make(value: float, variant: Variant = variant, name: str = name) -> Variant:
@@ -380,7 +380,7 @@ def operators_with_number(node: Node) -> Iterator[Callable[[float], Variant]]:
             yield make
 
 
-def _rounds(side: Graph, node: Node) -> Iterator[Variant]:
+def _trip_count_variants(side: Graph, node: Node) -> Iterator[Variant]:
     """Yield variants of a loop with one iteration more or less."""
     name = node.inputs[0] if node.op == "Loop" and node.inputs else ""
     values = side.constants[name].values if name in side.constants else None
@@ -392,7 +392,7 @@ def _rounds(side: Graph, node: Node) -> Iterator[Variant]:
         yield Variant("weight", change, node, {name: np.full_like(values, other_count)})
 
 
-def _directions(node: Node) -> Iterator[Variant]:
+def _direction_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a scan whose inputs or outputs run in reverse."""
     if node.op != "Scan":
         return
@@ -412,7 +412,7 @@ def _directions(node: Node) -> Iterator[Variant]:
             yield Variant("attribute", change, with_attribute(node, name, "ints", value))
 
 
-def _axes(node: Node) -> Iterator[Variant]:
+def _axis_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with another axis."""
     if node.op not in _AXES:
         return
@@ -423,7 +423,7 @@ def _axes(node: Node) -> Iterator[Variant]:
             yield Variant("attribute", change, with_attribute(node, "axis", "int", value))
 
 
-def _orders(node: Node) -> Iterator[Variant]:
+def _axis_order_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a Transpose with another order of axes."""
     attribute = tuple(node.attribute("perm") or ())
     if node.op == "Transpose" and len(attribute) <= LARGEST_RANK:
@@ -433,7 +433,7 @@ def _orders(node: Node) -> Iterator[Variant]:
                 yield Variant("attribute", change, with_attribute(node, "perm", "ints", value))
 
 
-def _reductions(side: Graph, node: Node) -> Iterator[Variant]:
+def _reduction_variants(side: Graph, node: Node) -> Iterator[Variant]:
     """Yield variants of a reduction over other axes (an attribute, or an input in newer opsets)."""
     if not node.op.startswith("Reduce"):
         return
@@ -450,7 +450,7 @@ def _reductions(side: Graph, node: Node) -> Iterator[Variant]:
                 yield Variant("attribute", change, with_attribute(node, "axes", "ints", value))
 
 
-def _pads(node: Node) -> Iterator[Variant]:
+def _pad_variants(node: Node) -> Iterator[Variant]:
     """Yield variants with symmetric pads, pads that fit the kernel, and no pads."""
     attribute = node.attribute("pads")
     kernel = node.attribute("kernel_shape")
@@ -564,7 +564,7 @@ def _transpose_variants(side: Graph, node: Node) -> Iterator[Variant]:
             yield Variant("weight", change, node, {name: turned})
 
 
-def _partners(side: Graph, index: int) -> Iterator[Variant]:
+def _partner_variants(side: Graph, index: int) -> Iterator[Variant]:
     """Yield variants that use the scale and zero point of the other node of a quantize/dequantize
     pair.
     """

@@ -154,7 +154,7 @@ def _genai(nodes: Sequence[str]) -> str:
     return f"--extra_options {now} (of builders before 0.18: {before})"
 
 
-def _unknown(nodes: Sequence[str]) -> str:
+def _generic_exclusion(nodes: Sequence[str]) -> str:
     """Return the exclusion in the form that most quantizers accept."""
     return f"nodes_to_exclude={nodes!r}"
 
@@ -168,7 +168,7 @@ TOOLS: Mapping[str, Tool] = {
     "nncf": Tool(_nncf("nncf.quantize"), "nncf"),
     "nncf-weights": Tool(_nncf("nncf.compress_weights"), "nncf"),
     "modelopt": Tool(_modelopt, "modelopt"),
-    "": Tool(_unknown),
+    "": Tool(_generic_exclusion),
 }
 """Quantizers by the name of `QuantizedModel.producer`. Olive and the builder of genai call those of
 ONNX Runtime.

@@ -151,10 +151,10 @@ class _Search:
             chosen.append(node)
             if 2 * (nodes & self._suspects).bit_count() >= total:
                 break
-        ends = self._last(chosen)
+        ends = self._last_nodes(chosen)
         return ends if ends and self._is_new(ends) else None
 
-    def _last(self, chosen: Sequence[int]) -> tuple[int, ...]:
+    def _last_nodes(self, chosen: Sequence[int]) -> tuple[int, ...]:
         """Return the nodes on which no other chosen node depends."""
         covered = 0
         last = []

@@ -143,7 +143,7 @@ def join_steps_without_start(
     positions. A model that supports padding computes the same for a padded text.
     """
     states = [pair.input for pair in plan.pairs]
-    plan = plan.at(0)
+    plan = plan.for_step(0)
     step, axis = feeds[at].step, plan.roles.axis
     drawn = {}
     for name, role in plan.roles.of.items():
@@ -160,7 +160,7 @@ def join_steps_without_start(
 def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, Any]:
     """Return the inputs of all steps up to `at`, joined into one step."""
     states = [pair.input for pair in plan.pairs]
-    plan = plan.at(0)
+    plan = plan.for_step(0)
     step = feeds[at].step
     total, axis = step.start + step.length, plan.roles.axis
     whole_values: dict[str, Any] = {}

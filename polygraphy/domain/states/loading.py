@@ -306,7 +306,7 @@ class StepLoader:
             if loaded is not None and own_values is None:
                 self._add_note(f"The loaded data ends after {index} of {len(lengths)} steps.")
                 return
-            current = plan.at(index)
+            current = plan.for_step(index)
             length = self._length_in(current, own_values or {}, expected)
             if own_values is not None:
                 self._check_loaded(current, own_values, index, past + length)

@@ -112,7 +112,7 @@ class StatePlan:
         slots."""
         return any(self.roles.inputs_of(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
 
-    def at(self, index: int) -> StatePlan:
+    def for_step(self, index: int) -> StatePlan:
         """Return the plan of the model that runs a step."""
         return self if index or self.first is None else self.first.plan
 
@@ -157,7 +157,7 @@ class StatePlan:
         self, prompt: int, index: int, given_values: Mapping[str, Sequence[int]]
     ) -> int:
         """Return the number of positions in a step."""
-        fixed = self.at(index).roles.chunk
+        fixed = self.for_step(index).roles.chunk
         if fixed is not None:
             return fixed
         if self.is_decoder:

@@ -31,7 +31,7 @@ def step_shapes(
     past = 0
     for index, expected in enumerate(lengths):
         own_values = loaded[index] if index < len(loaded) else {}
-        current = plan.at(index)
+        current = plan.for_step(index)
         length = next(
             (
                 int(own_values[name][current.roles.axis])

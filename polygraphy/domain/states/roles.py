@@ -166,7 +166,7 @@ def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: Uses) -> str:
         return CONSTANT
     if {"len", "lens", "length", "lengths"} & {*words}:
         return CONSTANT if {"encoder", "cross", "max"} & {*words} else LENGTH
-    by_use = uses.spread(tensor.name)
+    by_use = uses.role_by_spread(tensor.name)
     if uses.table(tensor.name) is not None:
         return by_use if by_use == POSITIONS else TOKENS
     # One number stands for the position of the first new token.

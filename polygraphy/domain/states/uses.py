@@ -72,7 +72,7 @@ class Uses:
                 return node.inputs[2], self.weights.get(node.inputs[2], (0,))[0]
         return None
 
-    def spread(self, name: str) -> str:
+    def role_by_spread(self, name: str) -> str:
         """Return the role of a tensor that nodes compare with each other, rotate by, index slots
         with, or add up to a mask; empty if none of these follows.
         """

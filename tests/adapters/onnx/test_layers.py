@@ -200,9 +200,9 @@ def test_what_is_no_tensor_or_of_no_known_type_is_not_handed_over() -> None:
 def test_the_whole_model_is_that_of_a_loader_or_a_copy() -> None:
     model = classifier_files.classifier()
     count = len(model.graph.output)
-    whole = open_layered(model, ()).whole()
+    whole = open_layered(model, ()).marked_model()
     assert len(model.graph.output) == count < len(whole.graph.output)
-    assert open_layered(lambda: model, ()).whole() is model
+    assert open_layered(lambda: model, ()).marked_model() is model
 
 
 def test_mistakes_are_reported_when_the_model_is_opened(tmp_path: Path) -> None:

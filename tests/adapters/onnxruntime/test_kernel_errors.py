@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnxruntime.providers import point_of
+from polygraphy.adapters.onnxruntime.providers import message_without_source
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.domain.errors import BackendError, InputError, UnavailableError
 
@@ -86,7 +86,7 @@ def test_data_that_do_not_fit_the_inputs_are_the_callers_mistake() -> None:
     ],
 )  # fmt: skip
 def test_where_in_the_source_of_onnxruntime_it_failed_is_left_out(message: str, point: str) -> None:
-    assert point_of(message) == point
+    assert message_without_source(message) == point
 
 
 @pytest.mark.parametrize("name", ["cuda", "CUDAExecutionProvider", "TensorRT"])

@@ -168,6 +168,6 @@ def test_without_a_budget_tensors_take_less_than_a_gigabyte_however_much_is_free
     with bind(free_memory, lambda: 1 << 40):
         opened = open_model(network())
         case = Case(opened, "m.onnx", [OnnxParty()], resolve(DiagnosisReports))
-        assert case.memory < 1 << 30 < case.room
+        assert case.memory_limit < 1 << 30 < case.resident_limit
         given = Case(opened, "m.onnx", [OnnxParty()], resolve(DiagnosisReports), 1 << 35)
-        assert given.memory == given.room == 1 << 35
+        assert given.memory_limit == given.resident_limit == 1 << 35

@@ -121,7 +121,7 @@ def test_a_transposed_weight_is_the_same_and_reversed_rows_are_not() -> None:
     assert same_weight(weight.T, weight)
     assert same_weight(weight[None], weight)
     assert not same_weight(weight[::-1], weight)
-    assert same_weight(weight[::-1], weight, reordered=True)
+    assert same_weight(weight[::-1], weight, in_any_order=True)
     assert not same_weight(weight * 1.01, weight)
 
 

@@ -44,7 +44,7 @@ SENTENCES = [
     (evidence.runs_without(["Fusion"], "onnxrt"), "With Fusion disabled, onnxrt runs the whole model."),
     (evidence.runs_without([], "onnxrt", False), "With all rewrites disabled, onnxrt runs them."),
     (evidence.right_without_rewrites([]), "With only all rewrites disabled, all outputs match."),
-    (evidence.refusal("onnxrt", "no kernel", because=True),
+    (evidence.refusal("onnxrt", "no kernel", by_wrong_value=True),
      "onnxrt refuses the model because of this: no kernel"),
     (program_evidence.differing_weight("w", ["Gemm"], ["fc.weight"], OFF, relation=program_evidence.transposition()),
      "The weight 'w' of Gemm is not the program's 'fc.weight'; it is transposed: it is 1.24 at"

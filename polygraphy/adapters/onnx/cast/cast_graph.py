@@ -64,7 +64,7 @@ class CastSelection:
             return True
         return node.op_type in self.only_ops or _is_named(node, self.only_nodes)
 
-    def check(self, nodes: Iterable[NodeProto]) -> None:
+    def warn_unknown_names(self, nodes: Iterable[NodeProto]) -> None:
         """Log the requested names that no node of a model has.
 
         Raises:

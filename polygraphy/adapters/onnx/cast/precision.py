@@ -190,7 +190,7 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
             f"The model cannot be cast to {dtype} without its weights, which are in {files[0]}.",
             hint="Load the external data.",
         )
-    selection.check(_all_nodes(model))
+    selection.warn_unknown_names(_all_nodes(model))
 
 
 def _wide_normalizations(

@@ -264,7 +264,7 @@ class QuantizedModel:
         return sort_nodes(copy)
 
     @cached_property
-    def between(self) -> dict[int, tuple[int, Sequence[int]]]:
+    def requantizable_weights(self) -> dict[int, tuple[int, Sequence[int]]]:
         """Return the weights that a backend may quantize again, each with the site that its node
         reads and those that follow its node."""
         return {

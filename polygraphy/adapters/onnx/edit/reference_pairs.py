@@ -204,7 +204,7 @@ class _Pairs:
         """Record a node and its counterpart, and the tensors that they read and compute."""
         self._used.add(id(node))
         self._paired.add(twin.output[0])
-        outputs = [self._end(node, twin), *node.output[1:]]
+        outputs = [self._float_end(node, twin), *node.output[1:]]
         self.nodes[node.output[0]] = self.nodes[outputs[0]] = twin
         for name, twin_name in zip(outputs, twin.output):
             if name and twin_name:
@@ -234,7 +234,7 @@ class _Pairs:
                 self._named.add(twin_name)
                 self.tensors[name] = twin_name
 
-    def _end(self, node: NodeProto, twin: NodeProto) -> str:
+    def _float_end(self, node: NodeProto, twin: NodeProto) -> str:
         """Return the tensor in floating point that follows from integers: behind Cast and Mul, and
         behind Add if the reference has a bias; behind DequantizeLinear if the node moves codes.
         """

@@ -206,22 +206,22 @@ class FoldConstants(BaseLoadOnnxCopy):
     def _fold(self, model: ModelProto) -> None:
         """Fold constants in passes, until one changes nothing."""
         if self._num_passes is None:
-            self._fold_once(model, self._shapes(model), along=self._infers)
+            self._fold_once(model, self._shapes(model), infers_shapes=self._infers)
             if self._symbolic and self._infers and self._folds_shapes:
                 shapes = self._shapes(model)
                 if _has_unknown_shapes(model.graph, shapes):
-                    self._fold_once(model, self._shapes(model, symbolic=True), along=True)
+                    self._fold_once(model, self._shapes(model, symbolic=True), infers_shapes=True)
             return
         for index in range(self._num_passes):
             G_LOGGER.verbose(f"Folding Constants | Pass {index + 1}")
-            if not self._fold_once(model, self._shapes(model), along=False):
+            if not self._fold_once(model, self._shapes(model), infers_shapes=False):
                 return
 
     def _fold_body(self, body: ModelProto, room: Room) -> None:
         """Fold the body of a function; all bodies share the memory budget."""
-        along = self._infers and self._num_passes is None
+        infers_shapes = self._infers and self._num_passes is None
         for _ in range(self._num_passes or 1):
-            if not self._fold_once(body, {}, room, along=along):
+            if not self._fold_once(body, {}, room, infers_shapes=infers_shapes):
                 return
 
     def _room(self, model: ModelProto) -> Room:
@@ -229,7 +229,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         return Room(limit_bytes(model_bytes(model)), self._said)
 
     def _fold_once(
-        self, model: ModelProto, shapes: Shapes, room: Room | None = None, *, along: bool
+        self, model: ModelProto, shapes: Shapes, room: Room | None = None, *, infers_shapes: bool
     ) -> bool:
         """Fold the constants that one walk over the model finds, and return whether there were any.
 
@@ -237,10 +237,10 @@ class FoldConstants(BaseLoadOnnxCopy):
             model: the model, which is changed.
             shapes: the shapes of its tensors that are known beforehand.
             room: size limit of constants in bytes (default: what the model allows).
-            along: whether shapes are inferred on the way, too.
+            infers_shapes: whether to infer shapes during the walk.
         """
         room = room or self._room(model)
-        walk = walk_over(model, shapes, room, folds_shapes=self._folds_shapes, infers=along)
+        walk = walk_over(model, shapes, room, folds_shapes=self._folds_shapes, infers=infers_shapes)
         # Before version 4, a branch can have no weights.
         graphs = walk.graphs if model.ir_version >= 4 else walk.graphs[:1]
         folded = [graph.fold(self._partitioning, self._size_threshold) for graph in graphs]

@@ -82,7 +82,9 @@ def _lazy_values_class() -> Any:
 
         def load(self) -> np.ndarray[Any, Any]:
             """Return the elements, mapped from their file."""
-            return elements_from_bytes(self._stored, map_weight_bytes(self._stored, changing=True))
+            return elements_from_bytes(
+                self._stored, map_weight_bytes(self._stored, is_writable=True)
+            )
 
     return StoredValues
 

@@ -218,10 +218,10 @@ class LayeredOnnxModel(OnnxOpenModel):
         self._is_loaded_anew = source is None
         self.resident_weights = resident_weights
 
-    def whole(self) -> ModelProto:
+    def marked_model(self) -> ModelProto:
         return _mark_outputs(self._load(), self._exclude)
 
-    def unmarked(self) -> ModelProto:
+    def unmarked_model(self) -> ModelProto:
         """Return a new model with only the model's own outputs."""
         model = self._load()
         if not self._is_loaded_anew:

@@ -253,7 +253,7 @@ _UNARY = frozenset(
 _BINARY = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Where"})
 
 
-class CannotSplitError(Exception):
+class SplitError(Exception):
     """Raised if something cannot be split; the message gives the reason."""
 
 
@@ -306,7 +306,7 @@ class Block:
             count: number of devices.
 
         Raises:
-            CannotSplitError: there is none.
+            SplitError: there is none.
         """
         search = _Search(graph, count)
         search.start_at(node)
@@ -330,19 +330,19 @@ class _Search:
         index, weight = self.graph.makers[node.output[0]], node.input[1]
         attributes = _attributes(node)
         if attributes.get("transA"):
-            raise CannotSplitError("its first input is transposed")
+            raise SplitError("its first input is transposed")
         dense = self.graph.dense_weights
         if weight not in dense or len(dense[weight].dims) != 2:
-            raise CannotSplitError("it has no weight with two axes")
+            raise SplitError("it has no weight with two axes")
         self._nodes.add(index)
         self._slice(weight, 1 if attributes.get("transB") else 0, (index, 1))
         if len(node.input) > 2 and node.input[2]:
             if node.input[2] not in self.graph.dense_weights:
-                raise CannotSplitError("its bias is computed")
+                raise SplitError("its bias is computed")
             self._weights.setdefault((node.input[2], None), []).append((index, 2))
         self._require_split(node.input[0], self._rank(node.input[0]) - 1)
         if not any(axis is not None for _, axis in list(self._weights)[1:]):
-            raise CannotSplitError("nothing before it has weights")
+            raise SplitError("nothing before it has weights")
 
     def slices(self) -> list[Slice]:
         """Return the weights that are split."""
@@ -352,32 +352,32 @@ class _Search:
         """Raise if other nodes read split tensors, or a weight is split twice."""
         for name in self.graph.outputs:
             if name in self._split:
-                raise CannotSplitError(f"{name!r}, an output of the model, would be split")
+                raise SplitError(f"{name!r}, an output of the model, would be split")
         for name in self._split:
             for consumer in self.graph.readers.get(name, ()):
                 if consumer not in self._nodes:
                     proto = self.graph.protos[consumer]
-                    raise CannotSplitError(f"{proto.op_type} {proto.name!r} also reads {name!r}")
+                    raise SplitError(f"{proto.op_type} {proto.name!r} also reads {name!r}")
         names = [name for name, _ in self._weights]
         if len(set(names)) < len(names):
-            raise CannotSplitError("a weight would be split in two ways")
+            raise SplitError("a weight would be split in two ways")
 
     def _rank(self, name: str) -> int:
         """Return the number of axes of a tensor."""
         return len(self._shape(name))
 
     def _shape(self, name: str) -> tuple[Any, ...]:
-        """Return the shape of a tensor; raise `CannotSplitError` if it is unknown."""
+        """Return the shape of a tensor; raise `SplitError` if it is unknown."""
         shape = self.graph.shape(name)
         if shape is None:
-            raise CannotSplitError(f"the shape of {name!r} is not known")
+            raise SplitError(f"the shape of {name!r} is not known")
         return shape
 
     def _slice(self, name: str, axis: int, place: Place) -> None:
         """Record that a weight of a node is split along an axis."""
         size = self.graph.dense_weights[name].dims[axis]
         if size % self.count:
-            raise CannotSplitError(f"axis {axis} of weight {name!r} has {size} elements")
+            raise SplitError(f"axis {axis} of weight {name!r} has {size} elements")
         places = self._weights.setdefault((name, axis), [])
         if place not in places:
             places.append(place)
@@ -386,19 +386,19 @@ class _Search:
         """Require a tensor to be split along an axis."""
         if name in self._split:
             if self._split[name] != axis:
-                raise CannotSplitError(f"{name!r} would be split along two axes")
+                raise SplitError(f"{name!r} would be split along two axes")
             return
         index = self.graph.makers.get(name)
         if index is None:
-            raise CannotSplitError(f"{name!r} is an input")
+            raise SplitError(f"{name!r} is an input")
         size = self._shape(name)[axis]
         if not isinstance(size, int) or size % self.count:
-            raise CannotSplitError(f"axis {axis} of {name!r} has {size} elements")
+            raise SplitError(f"axis {axis} of {name!r} has {size} elements")
         self._split[name] = axis
         self._nodes.add(index)
         node = self.graph.protos[index]
         if node.domain not in ("", "ai.onnx") or name != node.output[0]:
-            raise CannotSplitError(f"there is no rule for {node.op_type}")
+            raise SplitError(f"there is no rule for {node.op_type}")
         if node.op_type in _UNARY:
             self._require_split(node.input[0], axis)
         elif node.op_type in _BINARY:
@@ -406,7 +406,7 @@ class _Search:
         elif node.op_type in _RULES:
             _RULES[node.op_type](self, index, node, axis)
         else:
-            raise CannotSplitError(f"there is no rule for {node.op_type}")
+            raise SplitError(f"there is no rule for {node.op_type}")
 
     def _split_elementwise(self, index: int, node: NodeProto, axis: int) -> None:
         """Split an elementwise node: slice its weights, and require its other inputs to be
@@ -424,14 +424,12 @@ class _Search:
                 self._require_split(name, own_axis)
 
     def _split_matmul(self, index: int, node: NodeProto, axis: int) -> None:
-        """Split a MatMul along an axis of its output; raise CannotSplitError if impossible."""
+        """Split a MatMul along an axis of its output; raise SplitError if impossible."""
         rank = self._rank(node.output[0])
         left, right = node.input[0], node.input[1]
         if right in self.graph.dense_weights and self._rank(right) == 2:
             if axis != rank - 1:
-                raise CannotSplitError(
-                    f"{node.op_type} {node.name!r} would be split by rows of its input"
-                )
+                raise SplitError(f"{node.op_type} {node.name!r} would be split by input rows")
             self._slice(right, 1, (index, 1))
             return
         for name, is_summed in ((left, rank - 1), (right, rank - 2)):
@@ -439,36 +437,34 @@ class _Search:
             if axis == is_summed or own_axis < 0 or self._shape(name)[own_axis] == 1:
                 continue  # It has no such axis: all of it is needed.
             if name in self.graph.dense_weights:
-                raise CannotSplitError(f"weight {name!r} has more than two axes")
+                raise SplitError(f"weight {name!r} has more than two axes")
             self._require_split(name, own_axis)
 
     def _split_gemm(self, index: int, node: NodeProto, axis: int) -> None:
-        """Split a Gemm along its columns; raise CannotSplitError if that is impossible."""
+        """Split a Gemm along its columns; raise SplitError if that is impossible."""
         attributes = _attributes(node)
         if axis != 1 or attributes.get("transA") or node.input[1] not in self.graph.dense_weights:
-            raise CannotSplitError(
-                f"{node.op_type} {node.name!r} would be split by rows of its input"
-            )
+            raise SplitError(f"{node.op_type} {node.name!r} would be split by input rows")
         self._slice(node.input[1], 0 if attributes.get("transB") else 1, (index, 1))
         if len(node.input) > 2 and node.input[2]:
             bias = node.input[2]
             if bias not in self.graph.dense_weights:
-                raise CannotSplitError("its bias is computed")
+                raise SplitError("its bias is computed")
             shape = self._shape(bias)
             if shape and shape[-1] != 1:
                 self._slice(bias, len(shape) - 1, (index, 2))
 
     def _split_softmax(self, index: int, node: NodeProto, axis: int) -> None:
-        """Require the input of a Softmax to be split; raise CannotSplitError along the sum."""
+        """Require the input of a Softmax to be split; raise SplitError along the sum."""
         rank = self._rank(node.output[0])
         if _attributes(node).get("axis", -1) % rank == axis:
-            raise CannotSplitError(f"{node.op_type} {node.name!r} sums along the axis")
+            raise SplitError(f"{node.op_type} {node.name!r} sums along the axis")
         self._require_split(node.input[0], axis)
 
     def _split_concat(self, index: int, node: NodeProto, axis: int) -> None:
-        """Split a Concat along an axis; raise CannotSplitError for the axis that it joins."""
+        """Split a Concat along an axis; raise SplitError for the axis that it joins."""
         if _attributes(node).get("axis", 0) % self._rank(node.output[0]) == axis:
-            raise CannotSplitError(f"{node.op_type} {node.name!r} joins along the axis")
+            raise SplitError(f"{node.op_type} {node.name!r} joins along the axis")
         for operand, name in enumerate(node.input):
             if name in self.graph.dense_weights:
                 self._slice(name, axis, (index, operand))
@@ -490,21 +486,17 @@ class _Search:
         before, after = self._shape(node.input[0]), self._shape(node.output[0])
         matching_axis = _matching_axis(before, after, axis)
         if matching_axis is None:
-            raise CannotSplitError(f"Reshape {node.name!r} mixes the axis with others")
+            raise SplitError(f"Reshape {node.name!r} mixes the axis with others")
         target = self.graph.constant(node.input[1])
         if target is None or len(target) != len(after):
-            raise CannotSplitError(
-                f"the output shape of Reshape {node.name!r} is computed at run time"
-            )
+            raise SplitError(f"the output shape of Reshape {node.name!r} is computed at run time")
         if target[axis] > 0:
             value = list(target)
             value[axis] //= self.count
             place = (index, 1)
             self.shapes[f"{index}"] = NewShape(node.input[1], tuple(value), (place,))
         elif target[axis] == 0 and matching_axis != axis:
-            raise CannotSplitError(
-                f"the output shape of Reshape {node.name!r} copies a size from its input"
-            )
+            raise SplitError(f"the output shape of Reshape {node.name!r} copies an input size")
         self._require_split(node.input[0], matching_axis)
 
 
@@ -619,7 +611,7 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
             continue
         try:
             block = Block.find(opened, node, count)
-        except CannotSplitError as reason:
+        except SplitError as reason:
             G_LOGGER.verbose(
                 f"{node.op_type} {node.name or node.output[0]!r} stays whole: {reason}."
             )

@@ -164,7 +164,7 @@ _CHUNK = 1 << 22
 _SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
 
 
-def with_former(files: Collection[Path]) -> set[Path]:
+def with_former_files(files: Collection[Path]) -> set[Path]:
     """Return weight files together with the files that their temporary names stand for."""
     paths = (file.with_name(match[1]) for file in files if (match := _match_temporary_name(file)))
     return {*files, *paths}
@@ -402,7 +402,7 @@ class _WeightFiles:
         if location not in self.staged:
             path = self._folder / location
             is_taken = path.exists() and not is_empty_file(path)
-            if is_taken and path.resolve() not in with_former(self.replaceable):
+            if is_taken and path.resolve() not in with_former_files(self.replaceable):
                 raise UsageError(
                     f"The weights cannot be saved in {path}: the file exists and does not belong"
                     f" to {self._model}. It may belong to a different model.",

@@ -180,12 +180,12 @@ def _place(tensor: TensorProto) -> tuple[StoredFile | _TemporaryFile, int, int]:
     return _sources[int(location[len(MARK) :])], int(offset), int(length)
 
 
-def map_weight_bytes(tensor: TensorProto, *, changing: bool = False) -> np.ndarray[Any, Any]:
+def map_weight_bytes(tensor: TensorProto, *, is_writable: bool = False) -> np.ndarray[Any, Any]:
     """Return the bytes of a stored weight, mapped from its file.
 
     Args:
         tensor: the weight.
-        changing: whether the array may be written to; the file stays as it is.
+        is_writable: whether the array may be written to; the file stays as it is.
 
     Raises:
         FileError: the file has changed, or cannot be read any more.
@@ -194,7 +194,9 @@ def map_weight_bytes(tensor: TensorProto, *, changing: bool = False) -> np.ndarr
     array: np.ndarray[Any, Any] = numpy.zeros(0, numpy.uint8)
     if length:
         with source.open() as stream:
-            mapped = numpy.memmap(stream, numpy.uint8, "c" if changing else "r", offset, (length,))
+            mapped = numpy.memmap(
+                stream, numpy.uint8, "c" if is_writable else "r", offset, (length,)
+            )
             array = mapped.view(numpy.ndarray)
     return array
 

@@ -239,14 +239,14 @@ class _Feed:
     def set_metadata(self, metadata: TensorMetadata | None) -> None:
         """Set the metadata of the inputs, and describe them to the data loader."""
         self.metadata = None if metadata is None else _calibration_metadata(metadata)
-        self._describe(self.loader)
+        self._pass_inputs(self.loader)
 
     def set_facts(self, facts: Facts) -> None:
         """Set the facts of the model, and describe the inputs to the data loader."""
         self._facts = facts
-        self._describe(self.loader)
+        self._pass_inputs(self.loader)
 
-    def _describe(self, loader: Any) -> None:
+    def _pass_inputs(self, loader: Any) -> None:
         """Pass the inputs of the network to a loader that uses them."""
         if self.metadata is not None and hasattr(loader, "input_metadata"):
             loader.input_metadata = self.metadata
@@ -276,7 +276,7 @@ class _Feed:
         if self._data is None:
             self.fed = 0
             loader = _iterable(self.loader)
-            self._describe(loader)  # A function may have made it just now.
+            self._pass_inputs(loader)  # A function may have made it just now.
             self._data = iterate_feeds(loader)
         feed_dict = next(self._data, None)
         if feed_dict is None:
@@ -328,11 +328,11 @@ class _Feed:
     def _address(self, name: str, value: Any) -> int:
         """Return the GPU address of a value, which is copied if it is on the host."""
         if not isinstance(value, np.ndarray):
-            buffer = device_buffer(value, self._order())
+            buffer = device_buffer(value, self._ordered_stream())
             if buffer is not None:
                 address, _, keeper = buffer
                 self._held.append(keeper)
-                self._order().synchronize()
+                self._ordered_stream().synchronize()
                 return address
         array = np.ascontiguousarray(host_array(value))
         memory = resolve(DeviceMemory)
@@ -345,7 +345,7 @@ class _Feed:
         memory.copy_to_device(address, array)
         return address
 
-    def _order(self) -> DeviceStream:
+    def _ordered_stream(self) -> DeviceStream:
         """Return a stream that waits for those on which data are computed."""
         if self._stream is None:
             self._stream = resolve(Device).create_stream()

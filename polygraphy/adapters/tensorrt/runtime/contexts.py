@@ -52,9 +52,9 @@ class GraphPolicy:
         try:
             self.graph = self._device.capture(work, self._stream)
         except BackendError as error:
-            self.refuse(str(error))
+            self.disable_capturing(str(error))
 
-    def refuse(self, reason: str) -> None:
+    def disable_capturing(self, reason: str) -> None:
         """Disable capturing for a reason; raise BackendError if graphs are required."""
         if not self.is_possible:
             return
@@ -327,10 +327,10 @@ class Contexts:
         self._cache = None
         self.keep_main_only()
 
-    def refuse(self, reason: str) -> None:
+    def disable_capturing(self, reason: str) -> None:
         """Disable capturing for a reason; raise BackendError if graphs are required."""
         self._cache = None
-        self.main.graphs.refuse(reason)
+        self.main.graphs.disable_capturing(reason)
 
     def keep_main_only(self) -> None:
         """Release the other contexts, and captured graphs."""

@@ -312,7 +312,7 @@ class Scratch:
                     return None
                 stream.synchronize()
         if not self.follows_shapes:
-            self._give(context, self._size_for(profile))
+            self._set_memory(context, self._size_for(profile))
         return context
 
     def _shares_first_profile(self) -> bool:
@@ -346,13 +346,13 @@ class Scratch:
     def set_profile_memory(self, context: Any, profile: int) -> None:
         """Set the memory that the profile needs in the context, if it is managed here."""
         if self._strategy == "profile":
-            self._give(context, self._size_for(profile))
+            self._set_memory(context, self._size_for(profile))
 
     def set_shape_memory(self, context: Any) -> None:
         """Set the memory that the input shapes need in the context, unless TensorRT manages it."""
         if not self.follows_shapes:
             return
-        self._give(context, int(context.update_device_memory_size_for_shapes()))
+        self._set_memory(context, int(context.update_device_memory_size_for_shapes()))
 
     def _size_for(self, profile: int) -> int:
         """Return the number of bytes for a profile."""
@@ -364,7 +364,7 @@ class Scratch:
                 return int(getattr(self._engine, name)(profile))
         return self._largest_size()
 
-    def _give(self, context: Any, size: int) -> None:
+    def _set_memory(self, context: Any, size: int) -> None:
         """Set the memory of a context."""
         address = self._block.reserve(size)
         with capture_log() as reasons:

@@ -322,7 +322,7 @@ class Session:
         context = self._bound.native
         if listener is not None:
             if listen(context, listener):
-                self._contexts.refuse("every inference calls a debug listener")
+                self._contexts.disable_capturing("every inference calls a debug listener")
         elif hasattr(context, "set_debug_listener"):
             collector = DebugTensors(self._device)
             if listen(context, collector.native):
@@ -456,7 +456,7 @@ class Session:
         else:
             outputs = {name: output.view for name, output in self._outputs.items()}
         if self._debug is not None and (self._debug.arrays or self._debug.error):
-            self._contexts.refuse("every inference reads debug tensors")
+            self._contexts.disable_capturing("every inference reads debug tensors")
             outputs.update(self._debug.take())
         return outputs
 
@@ -560,11 +560,13 @@ class Session:
         self._direct = [item for item in fixed if not item.is_staged and self._to_host]
         self._takes = [(name, output.take) for name, output in self._outputs.items()]
         if self._late:
-            self._contexts.refuse("the shapes of some outputs depend on the data")
+            self._contexts.disable_capturing("the shapes of some outputs depend on the data")
         elif any(isinstance(output, HostOutput) for output in outputs):
-            self._contexts.refuse("some outputs are written on the host")
+            self._contexts.disable_capturing("some outputs are written on the host")
         elif self._has_shape_values:  # TensorRT 8 crashes in the run after a capture with them.
-            self._contexts.refuse("values of inputs are shapes, which are read on the host")
+            self._contexts.disable_capturing(
+                "values of inputs are shapes, which are read on the host"
+            )
         self._order = order
 
     def free(self) -> None:

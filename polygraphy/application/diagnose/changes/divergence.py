@@ -127,7 +127,7 @@ def find_divergences(
         tensors = trace_tensors(case.with_model(reference), party, fed)
     except PolygraphyException:
         return None
-    if _SHARE * sum(tensors.sizes().values()) > case.room:
+    if _SHARE * sum(tensors.sizes().values()) > case.resident_limit:
         with case.attempt("remedy") as notes:
             notes.append(steps.TOO_LARGE_TO_EXCHANGE)
         return None
@@ -154,7 +154,7 @@ class _Search:
         self._inputs = dict(inputs)
         total = max(sum(trace.sizes().values()), 1)
         # The model may compute more of itself, such as copies of weights that layers share.
-        own = min(_OWN * tensor_bytes(case.model, feed), case.room / _SHARE)
+        own = min(_OWN * tensor_bytes(case.model, feed), case.resident_limit / _SHARE)
         self._limit = max(_GROWTH * total, own)
         weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
         self._budget = RunBudget.for_loads(total, weights, *_TRIES)

@@ -89,9 +89,9 @@ class SavedComparison:
         """Return whether intermediate tensors are known or can be computed."""
         return bool(self.matched.inner) or self.run.is_traced
 
-    def notes(self, several: bool) -> Iterator[str]:
+    def notes(self, names_run: bool) -> Iterator[str]:
         """Yield notes: the tensors compared, and the number that differ."""
-        if several:
+        if names_run:
             yield f"{self.run.name}:"
         yield from self.matched.notes(len(self.compared.names))
 

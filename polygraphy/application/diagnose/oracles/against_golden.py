@@ -90,7 +90,7 @@ def against_results(
             return Unexplained(reasons.not_comparable(party.name, kind))
         comparisons = [compare_saved(case, run, feeds, values, arbiter) for run in runs]
         for comparison in comparisons:
-            notes.extend(comparison.notes(several=len(comparisons) > 1))
+            notes.extend(comparison.notes(names_run=len(comparisons) > 1))
     agreed = ""
     for comparison in comparisons:
         if comparison.compared.differs:

@@ -150,7 +150,7 @@ def _explain_refusal(
     answer = explain_by_file(case, comparison)
     if not isinstance(answer, Found):
         return refused
-    fact = evidence.refusal(case.parties[0].name, str(error), because=True)
+    fact = evidence.refusal(case.parties[0].name, str(error), by_wrong_value=True)
     culprits = [evolve(culprit, facts=[*culprit.facts, fact]) for culprit in answer.result.culprits]
     case.record_comparison(request.program.name)
     return evolve(answer, result=evolve(answer.result, culprits=culprits))

@@ -206,12 +206,12 @@ class Tolerance:
     share: float = 1.0
 
     @property
-    def is_usual(self) -> bool:
+    def is_default(self) -> bool:
         """Return whether no tolerance is set."""
         return self.rtol is None and self.atol is None
 
     @property
-    def usual_rtol(self) -> float:
+    def element_rtol(self) -> float:
         """Return the relative tolerance of an element."""
         precision = precision_of(self.dtype.name)
         return (
@@ -220,7 +220,7 @@ class Tolerance:
 
     def rounding(self, name: str, exact: Any) -> Rounding:
         """Return the tolerance of an output as a rounding limit."""
-        rtol, atol = self.usual_rtol, self.atol
+        rtol, atol = self.element_rtol, self.atol
         if atol is not None:
             return Rounding(self.dtype.name, rtol, atol, "").scale(self.share)
         # Unlike where both sides are narrow, what the type makes zero is lost.
@@ -533,7 +533,7 @@ class Trial:
 
     def _has_own_tolerance(self) -> bool:
         """Return whether a tolerance is set, or a node amplifies rounding."""
-        return not self._tolerance.is_usual or any(
+        return not self._tolerance.is_default or any(
             loss.rounds(self._limits) for loss in self._losses
         )
 

@@ -263,7 +263,7 @@ class HalfModel:
         """Return the float32 model, opened to compute in that type."""
         return open_half(self.wide, self.dtype, self.nodes)
 
-    def runs(self, party: SuspectedParty) -> list[Values]:
+    def outputs_of(self, party: SuspectedParty) -> list[Values]:
         """Return the outputs of a backend in float32 for each input set."""
         return [*map(party.load(self.wide), self.feeds)]
 
@@ -302,7 +302,7 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
     """Return whether parties also differ in float32, so that precision is not the cause."""
     with case.attempt(titles.IN_FLOAT32) as notes:
         try:
-            runs = [half.runs(party) for party in dict.fromkeys((*case.parties, third))]
+            runs = [half.outputs_of(party) for party in dict.fromkeys((*case.parties, third))]
         except REFUSALS as error:
             notes.append(steps.cannot_run(error))
             return False
@@ -335,7 +335,7 @@ def diagnose_half_model(
     with case.attempt(titles.all_nodes_in(name)) as notes:
         try:
             opened = half.open()
-            exact = half.runs(third)
+            exact = half.outputs_of(third)
             half_result = opened.result(half.feeds, notes)
         except PolygraphyException as error:
             notes.append(steps.cannot_run(error))
@@ -386,7 +386,7 @@ def diagnose_saved_outputs(
     with case.attempt(titles.IN_FLOAT32) as notes:
         try:
             tolerance = half.open().tolerance
-            [wide] = half.runs(case.parties[0])
+            [wide] = half.outputs_of(case.parties[0])
         except REFUSALS as error:
             notes.append(steps.cannot_run(error))
             return Skip(str(error))

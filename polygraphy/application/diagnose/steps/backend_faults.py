@@ -90,7 +90,9 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
             continue
         places, votes, stepping = _find_places(case, party, tensors, differing)
         one_step += stepping
-        jurors = {id(place): opinion.juror for place, opinion in votes if not opinion.reference}
+        jurors = {
+            id(place): opinion.juror for place, opinion in votes if not opinion.is_reference_wrong
+        }
         own_culprits: dict[int, Culprit] = {}
         for index in sorted(range(len(places)), key=lambda index: len(places[index].region)):
             place, region = places[index], set(places[index].region)
@@ -107,7 +109,7 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
                 culprit = evolve(culprit, facts=[*culprit.facts, fact])
             own_culprits[index] = culprit
         culprits += [own_culprits[index] for index in sorted(own_culprits)]
-        wrong = [(place, opinion) for place, opinion in votes if opinion.reference]
+        wrong = [(place, opinion) for place, opinion in votes if opinion.is_reference_wrong]
         if wrong and tensors.party in case.parties:
             mistaken += reference_culprits(case, wrong, party, tensors)
         open_places = [place for place, opinion in votes if not opinion.juror]
@@ -234,7 +236,7 @@ def _find_places(
             notes.append(steps.cannot_run_nodes(party.name, error))
     wrong = {index for place in single for index in place.region}
     votes = [*zip(single, _ask_jurors(case, single, party, trace))]
-    single = [place for place, opinion in votes if opinion.party]
+    single = [place for place, opinion in votes if opinion.is_party_wrong]
     if not party.rewrites:
         return single, votes, stepping
     with case.attempt(titles.rewritten_graph(party.name)) as notes:
@@ -276,8 +278,8 @@ def _ask_jurors(
         for juror in dict.fromkeys(opinion.juror for opinion in votes if opinion.juror):
             opinions = [opinion for opinion in votes if opinion.juror == juror]
             wrong = {
-                party.name: sum(opinion.party for opinion in opinions),
-                trace.party.name: sum(opinion.reference for opinion in opinions),
+                party.name: sum(opinion.is_party_wrong for opinion in opinions),
+                trace.party.name: sum(opinion.is_reference_wrong for opinion in opinions),
             }
             notes.append(steps.verdicts(juror, len(opinions), wrong))
         if undecided_nodes := sum(not opinion.juror for opinion in votes):
@@ -299,4 +301,4 @@ def _inconclusive_result(
 
 def _blame_same_backend(votes: Sequence[Vote]) -> bool:
     """Return whether all opinions blame the same backend."""
-    return len({(opinion.party, opinion.reference) for opinion in votes}) == 1
+    return len({(opinion.is_party_wrong, opinion.is_reference_wrong) for opinion in votes}) == 1

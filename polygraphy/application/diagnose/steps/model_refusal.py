@@ -47,7 +47,7 @@ def explain_refusal(
     differences = add_copy_command(case, pair, differences, feed, expected)
     case = evolve(case, repaired=differences.repaired)
     if differences.culprits:
-        refusal = evidence.refusal(pair.party.name, str(error), because=True)
+        refusal = evidence.refusal(pair.party.name, str(error), by_wrong_value=True)
         culprits = [
             evolve(culprit, facts=[*culprit.facts, refusal]) for culprit in differences.culprits
         ]

@@ -252,7 +252,7 @@ class _ProgramTensors:
             return None
         place = Place(self._case.model.nodes, region, part, self._found.own, tensor, values, nodes)
         is_sure = culprit.cause in _PROVEN and culprit.remedy.proven
-        weights = other_weights(place, side, self._program, self._party, numbers=not is_sure)
+        weights = other_weights(place, side, self._program, self._party, tries_numbers=not is_sure)
         is_other = (
             weights is not None and is_sure and culprit.cause != "weight" and weights.is_as_held
         )

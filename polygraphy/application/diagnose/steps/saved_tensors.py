@@ -391,7 +391,7 @@ class _SavedTensors:
         runners = tuple(dict.fromkeys((self._third, self._party)))
         goals = {each: trace.values[each] for each in names}
         budget = RunBudget.for_part(np.asarray(goals[name]).nbytes, len(region))
-        return ChangeSearch(side, part, goals, runners, budget, limit=self._case.room,
+        return ChangeSearch(side, part, goals, runners, budget, limit=self._case.resident_limit,
             share=share,
         )  # fmt: skip
 

@@ -344,14 +344,14 @@ class _EqualityKernel(Kernel):
     def _compute_block(self, start: int, stop: int) -> None:
         """Write 0 for equal elements, and 1 for different ones."""
         a, b = self._value.block(start, stop), self._reference.block(start, stop)
-        self.absolute = convert(_unequal(a, b), self._absolute)
+        self.absolute = convert(_difference_mask(a, b), self._absolute)
         self.scale = self._scale[: stop - start]
 
     def _repair(self) -> None:
         """Do nothing, because the difference is 0 or 1."""
 
 
-def _unequal(a: Array, b: Array) -> Array:
+def _difference_mask(a: Array, b: Array) -> Array:
     """Return where two arrays of any type differ."""
     try:
         unequal = np.not_equal(a, b)

@@ -333,10 +333,10 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 
 @fact
-def refusal(party: str, message: str, because: bool = False) -> str:
-    """Return the fact that a backend refuses the model; `because` adds that an incorrect value is
-    the cause."""
-    because_of = " because of this" if because else ""
+def refusal(party: str, message: str, by_wrong_value: bool = False) -> str:
+    """Return the fact that a backend refuses the model; `by_wrong_value` adds that an incorrect
+    value is the cause."""
+    because_of = " because of this" if by_wrong_value else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
 
 
@@ -399,9 +399,9 @@ def cannot_run_either(party: str, message: str) -> str:
 
 
 @fact
-def runs_without(rewrites: Sequence[str], party: str, whole: bool = True) -> str:
+def runs_without(rewrites: Sequence[str], party: str, is_whole_model: bool = True) -> str:
     """Return the fact that a backend runs the model without some rewrites."""
-    name = "the whole model" if whole else "them"
+    name = "the whole model" if is_whole_model else "them"
     return f"With {' and '.join(rewrites) or 'all rewrites'} disabled, {party} runs {name}."
 
 

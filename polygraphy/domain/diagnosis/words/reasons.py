@@ -120,7 +120,7 @@ def no_explanation(relative: float) -> str:
 @statement
 def right_without_rewrites(party: str, command: str) -> str:
     """Return the sentence that all outputs match without rewrites."""
-    return f"All outputs match with all rewrites of {party} disabled{_with(command)}"
+    return f"All outputs match with all rewrites of {party} disabled{_command_suffix(command)}"
 
 
 @statement
@@ -597,7 +597,7 @@ def _shape(shape: Sequence[object] | None) -> str:
     return "of unknown shape" if shape is None else f"[{', '.join(str(d or '?') for d in shape)}]"
 
 
-def _with(command: str) -> str:
+def _command_suffix(command: str) -> str:
     """Return the end of a sentence with a command; a period if there is none."""
     return f": {command}" if command else "."
 

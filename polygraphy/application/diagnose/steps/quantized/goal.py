@@ -484,7 +484,7 @@ class _GoalSearch:
     def _switches(self, model: QuantizedModel) -> Switches:
         """Return the model with switches, in the form that the backend computes: some sites
         quantize floating-point weights again."""
-        requantizes = bool(model.between) and self._requantizes(model)
+        requantizes = bool(model.requantizable_weights) and self._requantizes(model)
         return Switches(self._party, model, self._feeds, requantizes=requantizes)
 
     def _requantizes(self, model: QuantizedModel) -> bool:
@@ -492,7 +492,7 @@ class _GoalSearch:
         its outputs are closer to those of such weights without rewrites."""
         # With the biases, as without a node: ONNX Runtime keeps a weight whose bias is quantized.
         biases = [number for number, site in enumerate(model.sites) if site.kind == "bias"]
-        off = [*model.between, *biases]
+        off = [*model.requantizable_weights, *biases]
         outputs = Outputs(self._run(model.float_at_sites(off)))
         # By the outputs: two different errors may be of equal size.
         exact_value, again_value = (

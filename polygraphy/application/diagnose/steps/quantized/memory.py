@@ -32,7 +32,7 @@ def _needed_bytes(weight: Weight) -> int:
 
 def _allowed_bytes(case: Case) -> int:
     """Return the bytes that a search may hold."""
-    return case.budget or 2 * case.room
+    return case.budget or 2 * case.resident_limit
 
 
 def check_memory(case: Case) -> None:

@@ -133,7 +133,9 @@ def expect_powers(
     again: dict[int, tuple[int, Sequence[int], float]] = {}
     end += _AGAIN_SHARE * limit
     most_again = int(_AGAIN_SHARE * possible / inputs)
-    for weight, (before, behind) in model.between.items() if switches.requantizes else ():
+    for weight, (before, behind) in (
+        model.requantizable_weights.items() if switches.requantizes else ()
+    ):
         # About as much as the weight itself loses, if the limit is reached.
         power = powers[weight]
         if not is_over() and len(again) < most_again:

@@ -112,7 +112,7 @@ def find_obstacle(case: Case, party: Party) -> str:
     plan = party.plan
     if plan.roles.judged is None:
         return reasons.NO_PREFILL_STREAM
-    chunk = plan.at(0).roles.chunk
+    chunk = plan.for_step(0).roles.chunk
     if chunk is not None:
         return reasons.static_chunk_length(chunk)
     if not plan.is_decoder and (not plan.roles.inputs_of("chunk") or _mixes_positions(plan)):
@@ -437,7 +437,7 @@ class _Search:
         """
         node = self.makers[place.tensor]
         direct = {pair.input for pair in self._states_of(node)}
-        for pair in self._states_of(node, through=_op(node) in _MOVES):
+        for pair in self._states_of(node, through_concat=_op(node) in _MOVES):
             way = [*self._path_to_state(pair.output)]
             carrier = next((pair for pair in way if _op(pair[0]) in _CARRIERS), None)
             changed = [pair for pair in way if _op(pair[0]) not in _MOVES | _CARRIERS]
@@ -458,9 +458,9 @@ class _Search:
                 return self._state_place(pair, [carrier])
         return None
 
-    def _states_of(self, node: Node, through: bool = False) -> Iterator[StatePair]:
+    def _states_of(self, node: Node, through_concat: bool = False) -> Iterator[StatePair]:
         """Yield the states that a node reads, directly or from nodes that read nothing else; with
-        `through`, also the states that a Concat extends before.
+        `through_concat`, also the states that a Concat extends before.
         """
         queue, seen_names = [*node.reads], set()
         while queue:
@@ -471,7 +471,7 @@ class _Search:
             if name in self.states:
                 yield self.states[name]
             elif name in self.makers and (
-                name not in self.fresh or (through and _op(self.makers[name]) == "Concat")
+                name not in self.fresh or (through_concat and _op(self.makers[name]) == "Concat")
             ):
                 queue += self.makers[name].reads
 
