@@ -334,69 +334,69 @@ logical_not = _make_function("logical_not", np.logical_not, "whether each elemen
 divide = _make_function(
     "divide",
     operator.truediv,
-    "the quotient of each two elements; infinite or NaN where the divisor is zero",
+    "the quotient of each pair of elements; infinite or NaN if the divisor is zero",
 )
-multiply = _make_function("multiply", np.multiply, "the product of each two elements")
-subtract = _make_function("subtract", np.subtract, "the difference of each two elements")
+multiply = _make_function("multiply", np.multiply, "the product of each pair of elements")
+subtract = _make_function("subtract", np.subtract, "the difference of each pair of elements")
 greater = _make_function(
-    "greater", np.greater, "whether each element is greater than the second array's"
+    "greater", np.greater, "whether each element is greater than the one in the second array"
 )
 logical_and = _make_function(
-    "logical_and", np.logical_and, "whether neither of each two elements is zero"
+    "logical_and", np.logical_and, "whether both elements of each pair are nonzero"
 )
 logical_xor = _make_function(
-    "logical_xor", np.logical_xor, "whether one of each two elements is zero"
+    "logical_xor", np.logical_xor, "whether exactly one element of each pair is nonzero"
 )
 where = _make_function(
     "where",
     np.where,
-    "the elements of the second array where those of the first are not zero, the third's elsewhere",
+    "the elements of the second array where the first is nonzero, else of the third",
 )
 argwhere = _make_function(
-    "argwhere", np.argwhere, "the indices of the elements that are not zero, in rows"
+    "argwhere", np.argwhere, "the indices of the nonzero elements, one per row"
 )
-pad = _make_function("pad", np.pad, "an array with zeros added at both ends of each dimension")
+pad = _make_function("pad", np.pad, "the array padded with zeros at both ends of each dimension")
 isfinite = _make_function(
     "isfinite", np.isfinite, "whether each element is finite", prepared=_floats
 )
 isinf = _make_function("isinf", np.isinf, "whether each element is infinite", prepared=_floats)
 isnan = _make_function("isnan", np.isnan, "whether each element is NaN", prepared=_floats)
 equal = _make_function(
-    "equal", np.array_equal, "whether two arrays are the same; NaN equals nothing", _number
+    "equal", np.array_equal, "whether two arrays are equal; NaN is not equal to anything", _number
 )
 allclose = _make_function(
     "allclose",
     np.allclose,
-    "whether every element is within `atol` (1e-8) plus `rtol` (1e-5) times the second's size",
+    "whether all differences are at most `atol` (1e-8) plus `rtol` (1e-5) times the second value",
     _number,
 )
-any = _make_function("any", np.any, "whether an element is not zero", _number)
-all = _make_function("all", np.all, "whether no element is zero", _number)
+any = _make_function("any", np.any, "whether any element is nonzero", _number)
+all = _make_function("all", np.all, "whether all elements are nonzero", _number)
 max = _make_function("max", np.max, "the largest element", _number)
 min = _make_function("min", np.min, "the smallest element", _number)
 argmax = _make_function(
-    "argmax", np.argmax, "the position of the largest element, over all dimensions", _number
+    "argmax", np.argmax, "the position of the largest element in the flattened array", _number
 )
 argmin = _make_function(
-    "argmin", np.argmin, "the position of the smallest element, over all dimensions", _number
+    "argmin", np.argmin, "the position of the smallest element in the flattened array", _number
 )
-sum = _make_function("sum", _sum, "the sum, in float64 or whole numbers of any size", _number)
+sum = _make_function("sum", _sum, "the sum, in float64 or as an integer of any size", _number)
 mean = _make_function("mean", np.mean, "the mean, in float64", _number, _wide_elements)
 std = _make_function(
     "std",
     np.std,
-    "the standard deviation of the elements as a whole, in float64",
+    "the standard deviation of all elements, in float64",
     _number,
     _wide_elements,
 )
 var = _make_function(
-    "var", np.var, "the variance of the elements as a whole, in float64", _number, _wide_elements
+    "var", np.var, "the variance of all elements, in float64", _number, _wide_elements
 )
 median = _make_function("median", np.median, "the median, in float64", _number, _wide_elements)
 quantile = _make_function(
     "quantile",
     np.quantile,
-    "one quantile, or a list of them, in float64; of 0 to 1",
+    "one quantile, from 0 to 1, or a list of quantiles, in float64",
     _number,
     _wide_elements,
 )

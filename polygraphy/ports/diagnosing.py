@@ -604,7 +604,8 @@ def failure_program(failure: Failure) -> str:
 def find_violations(
     model: Any, values: Mapping[str, Any], chosen: Collection[int] | None = None
 ) -> list[InvalidNode]:
-    """Return the nodes of an ``onnx.ModelProto`` that break the ONNX specification, one rule each.
+    """Return the nodes of an ``onnx.ModelProto`` that violate the ONNX specification, with one rule
+    each.
 
     Args:
         model: the model.

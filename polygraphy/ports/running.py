@@ -62,7 +62,7 @@ class Runner(Protocol):
             call.
 
         Raises:
-            InputError: the data do not fit the model.
+            InputError: the data does not fit the model.
             BackendError: the backend could not run the model.
         """
 

@@ -224,7 +224,7 @@ def test_the_remedy_of_a_rewrite_is_a_command_that_proves_itself(polygraphy: Run
     command = document["culprits"][0]["remedy"]["command"]
     assert polygraphy(command).code == 0
     harmless = command.replace("DoubleQDQPairsRemover", "GeluFusion")
-    assert polygraphy(harmless).code == 1, "on these data it fails where nothing is mended"
+    assert polygraphy(harmless).code == 1, "on this data it fails where nothing is mended"
 
 
 @pytest.mark.parametrize(

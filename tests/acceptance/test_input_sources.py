@@ -119,7 +119,7 @@ def test_bare_bytes_there_and_back(embedding: Path, polygraphy: Run) -> None:
     Path("blobs/0000000001/ids.bin").write_bytes(b"123")
     done = polygraphy(f"{RUN} --load-inputs blobs")
     assert done.code == 2
-    assert "elements of 8 bytes, but the data have 3" in done.err
+    assert "elements of 8 bytes, but the data has 3" in done.err
 
 
 def test_without_a_folder_bytes_go_to_the_current_one(embedding: Path, polygraphy: Run) -> None:

@@ -215,7 +215,7 @@ BROKEN = {
         {"text": WITH_OPTIONS.replace("kind=Integer(0)", "kind=float")},
         "the kind of its option level is <class 'float'>, not an object such as Number().",
     ),
-    "no sentence": ({"text": BACKEND.replace("Runs it.", "Runs it")}, "is a sentence"),
+    "no sentence": ({"text": BACKEND.replace("Runs it.", "Runs it")}, "must end with a period"),
     "no package": (
         {"names": {"mine": "json:dumps"}, "text": ""},
         "it is a function, not a polygraphy.extension.Backend.",

@@ -30,7 +30,7 @@ def test_what_was_written_is_read(dtype: np.dtype[Any], shape: list[int], open_a
 @pytest.mark.parametrize(
     ("data", "shape", "word"),
     [
-        (b"123", [1], "elements of 4 bytes, but the data have 3"),
+        (b"123", [1], "elements of 4 bytes, but the data has 3"),
         (b"12345678", [3], "which does not fit 2 elements"),
         (b"12345678", ["n", 3], "which does not fit 2 elements"),
         (b"12345678", ["n", "m"], "do not determine its 2 dynamic dimensions"),

@@ -164,7 +164,7 @@ class BaseRunner:
 
         Raises:
             UsageError: the runner is not active.
-            InputError: the data do not fit the model.
+            InputError: the data does not fit the model.
             BackendError: the backend could not run the model.
         """
         if not self.is_active:

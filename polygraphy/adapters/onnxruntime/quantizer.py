@@ -126,7 +126,7 @@ def _fit_feeds(
         missing = [name for name in metadata if name not in feed_dict]
         if missing:  # Calibrating with what has another name would be a guess.
             raise InputError(
-                f"The calibration data of iteration {index} lack {', '.join(map(repr, missing))};"
+                f"The calibration data of iteration {index} lacks {', '.join(map(repr, missing))};"
                 f" found {list(feed_dict)}."
             )
         fitted, notes = fit_feed(feed_dict, metadata)

@@ -291,7 +291,7 @@ def _require_static(name: str, shape: Any) -> Sequence[int]:
     """Return a shape; raise InputError if it is unknown or dynamic."""
     if shape is None or is_shape_dynamic(shape):
         raise InputError(
-            f"The data for input {name!r} are an address, without a shape.",
+            f"The data for input {name!r} is an address without a shape.",
             hint="Wrap it: polygraphy.cuda.DeviceView(address, shape, dtype).",
         )
     static: Sequence[int] = shape

@@ -63,7 +63,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
         raise UsageError(f"{path}: the report contains no executed nodes.")
     nodes = _nodes_with_times(tables, is_sorted=is_sorted)
     if any(node.name.endswith("...") for node in nodes):
-        notes.append("Long names are cut: add -report_type detailed_counters.")
+        notes.append("Long names are truncated: add -report_type detailed_counters.")
     return [ExecutionProfile(Path(path).name, nodes, "openvino", "OpenVINO", notes=notes)]
 
 

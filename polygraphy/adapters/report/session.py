@@ -337,7 +337,9 @@ class Session:
         """
         paths = [report] if isinstance(report, str) else list(report or ())
         if format not in FORMATS:
-            raise UsageError(f"{format!r} is not a format.", hint=f"Choose {' or '.join(FORMATS)}.")
+            raise UsageError(
+                f"{format!r} is not a report format.", hint=f"Choose {' or '.join(FORMATS)}."
+            )
         for path in paths:
             if format_of_report(path) is None:
                 raise UsageError(

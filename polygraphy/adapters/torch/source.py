@@ -364,7 +364,7 @@ class OpenedTorch:
             yield options, command, partial(_export_quietly, self._exported, way)
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported with these data in the same way as the model, and the name of
+        """Return the program exported with this data in the same way as the model, and the name of
         the exporter."""
         described = self._program.inputs() or TensorMetadata()
         arrays = [

@@ -94,7 +94,7 @@ class Comparator:
         Raises:
             UsageError: there are no data, or `warm_up` or `use_subprocess` is asked for when
                 streaming.
-            InputError: the data do not fit a model.
+            InputError: the data does not fit a model.
             BackendError: a backend could not load or run a model.
         """
         from polygraphy.application.run import inference
@@ -165,7 +165,7 @@ class Comparator:
         Raises:
             UsageError: there are no data, or a name is that of no tensor.
             FileError: the model, or a file with its weights, is missing.
-            InputError: the data do not fit the model.
+            InputError: the data does not fit the model.
             BackendError: a backend could not load or run the model.
         """
         from polygraphy.application.run.layerwise import stream_layerwise

@@ -267,7 +267,7 @@ class Reduction:
     save_inputs: str | None = None
     others: Sequence[Reduction] = ()
 
-    def numbered_reductions(self) -> Iterator[tuple[int, Reduction]]:
+    def numbered(self) -> Iterator[tuple[int, Reduction]]:
         """Yield all reductions with their numbers, number 1 last, because its data must be the last
         saved for the check.
         """

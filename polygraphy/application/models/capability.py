@@ -237,7 +237,7 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
 
     Raises:
         UsageError: there are no runners.
-        InputError: the data do not fit the model.
+        InputError: the data does not fit the model.
         FileError: the model is missing or cannot be read.
         UnknownNameError: it has no checkpoint or tensor of a name.
         MissingDependencyError: a backend is not installed, which says nothing about the model.

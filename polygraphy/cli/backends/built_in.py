@@ -27,7 +27,7 @@ Groups = tuple[type[Options], ...]
 def _check_full_stop(instance: Backend, attribute: Any, text: str) -> None:
     """Raise ValueError if the help of a backend does not end with a period."""
     if not text.endswith("."):
-        raise ValueError(f"the help of a backend is a sentence, which {text!r} is not")
+        raise ValueError(f"the help of a backend must end with a period: {text!r}")
 
 
 @frozen(kw_only=True)

@@ -55,7 +55,7 @@ class OutputOptions(Options):
     exclude_outputs: tuple[str, ...] = option(
         "--exclude-outputs",
         kind=Texts("NAME"),
-        help="Tensors that are not outputs in any backend; names may be patterns.",
+        help="Tensors to exclude from the outputs of all backends; names may be patterns.",
     )
 
 
@@ -93,7 +93,7 @@ class OnnxLoadOptions(Options):
     onnx_exclude_outputs: tuple[str, ...] = option(
         "--onnx-exclude-outputs",
         kind=Texts("NAME"),
-        help="Tensors of the ONNX model that are not outputs; names may be patterns.",
+        help="Tensors of the ONNX model to exclude from the outputs; names may be patterns.",
     )
     onnx_outputs_by_type: tuple[str, ...] = option(
         "--onnx-outputs-by-type",

@@ -288,7 +288,7 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
     is_open = bool(shape) and is_dynamic_dim(shape[0]) and array.ndim == len(shape)
     if is_open and array.shape[0] == 1 < fitted.shape[0]:
         raise InputError(
-            f"Input {name!r} must have shape {format_shape(shape)}, but the data have"
+            f"Input {name!r} must have shape {format_shape(shape)}, but the data has"
             f" {format_shape(array.shape)}, which would turn one sample into {fitted.shape[0]}.",
             hint="Use data of that shape. If the data contains several samples, reshape it.",
         )
@@ -359,7 +359,7 @@ def arrays_of(blobs: Mapping[str, bytes], metadata: TensorMetadata) -> dict[str,
         native = _native_dtype(name, dtype)
         if len(blobs[source]) % native.itemsize:
             raise InputError(
-                f"Input {name!r} has elements of {native.itemsize} bytes, but the data have"
+                f"Input {name!r} has elements of {native.itemsize} bytes, but the data has"
                 f" {len(blobs[source])} bytes."
             )
         elements = np.frombuffer(blobs[source], native)

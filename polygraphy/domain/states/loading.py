@@ -494,7 +494,7 @@ class StepLoader:
             if not fits or is_lossy:
                 wanted = "any shape" if dims is None else f"shape {_shape_text(dims)}"
                 raise InputError(
-                    f"Step {index}: the data of input {name!r} are {array.dtype}"
+                    f"Step {index}: the data for input {name!r} is {array.dtype}"
                     f" {_shape_text(shape)}, but it has type {tensor.dtype} and {wanted}.",
                     hint="Load data of this type and shape, or omit the input.",
                 )

@@ -137,7 +137,7 @@ def test_interrupts_are_kept_too(trt: CallingTensorRT, memory: HostMemory) -> No
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [([], "no calibration data"), ([{"z": np.zeros(1, np.float32)}], "lack 'x'")],
+    [([], "no calibration data"), ([{"z": np.zeros(1, np.float32)}], "lacks 'x'")],
 )
 def test_data_that_cannot_be_used(
     trt: CallingTensorRT, memory: HostMemory, data: Any, message: str

@@ -97,7 +97,7 @@ def test_inner_tensors_that_match_do_not_clear_outputs_that_were_not_saved(tmp_p
 
 def test_an_inner_tensor_that_differs_is_told_though_all_outputs_match(tmp_path: Path) -> None:
     sets = [computed(network(), feed, *TENSORS) for feed in FEEDS]
-    model = network(off=1.0)  # On these data the outputs do not depend on it.
+    model = network(off=1.0)  # On this data the outputs do not depend on it.
     feeds = [{"x": np.where(np.arange(5) == 1, 0, feed["x"]).astype(np.float32)} for feed in FEEDS]
     sets = [computed(network(), feed, *TENSORS) for feed in feeds]
     assert diagnosed(model, tmp_path, [sets], feeds)[0].verdict == "agree"

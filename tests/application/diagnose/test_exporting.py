@@ -251,7 +251,7 @@ def scaled(scale: float) -> tuple[onnx.ModelProto, FakeProgram]:
 def test_a_number_goes_before_another_operator_that_happens_to_make_the_same() -> None:
     feed = {"x": np.abs(FEED["x"]) * np.float32(0.05) + np.float32(1.45)}
     assert found(*scaled(0.6), feed=feed).verdict == "agree"
-    for wrong in (0.36, 0.47, 0.1):  # With the first, Min makes the same of these data.
+    for wrong in (0.36, 0.47, 0.1):  # With the first, Min makes the same of this data.
         [culprit] = found(*scaled(wrong), feed=feed).culprits
         assert (culprit["nodes"], culprit["cause"]) == (["of query", "of key"], "weight")
         facts = facts_of(culprit)
@@ -452,7 +452,7 @@ def test_a_branch_that_python_chose_is_a_constant_of_the_example() -> None:
     assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
     assert any("line 8 asks" in sentence for sentence in culprit["evidence"])
     assert "torch.where" in culprit["remedy"]["note"]
-    assert culprit["remedy"]["command"] is None  # Another export has the branch of these data.
+    assert culprit["remedy"]["command"] is None  # Another export has the branch of this data.
 
 
 @pytest.mark.parametrize("is_tanh", [True, False])

@@ -187,7 +187,7 @@ def test_which_branch_was_never_run_is_said_where_nobody_is_blamed(
     with bind(Findings, Kept()):
         assert diagnose(choosing(), [OnnxrtParty()], reference=choosing())
     said = "".join(capfd.readouterr())
-    assert "The else branch of If 'choose' does not run on these data." in said
+    assert "The else branch of If 'choose' does not run on this data." in said
 
 
 @pytest.mark.slow

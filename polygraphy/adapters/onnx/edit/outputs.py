@@ -365,7 +365,7 @@ class ObserveShapes(BaseLoader):
 
         Raises:
             BackendError: the model cannot be run.
-            InputError: the data do not fit it.
+            InputError: the data does not fit it.
         """
         return edit_model(self._model, self._edit)
 

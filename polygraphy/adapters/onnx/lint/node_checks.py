@@ -72,7 +72,7 @@ _TYPES = OnnxDataTypes()
 def find_violations(
     model: ModelProto, values: Mapping[str, Any], chosen: Collection[int] | None = None
 ) -> list[InvalidNode]:
-    """Return the nodes that break the ONNX specification; see the port."""
+    """Return the nodes that violate the ONNX specification; see the port."""
     labels = [str(index) for index in range(len(model.graph.node))]
     invalid = {
         wrong_declaration.index: wrong_declaration

@@ -214,7 +214,7 @@ def match_plugins(
         UsageError: both `include` and `exclude` are given.
     """
     if include is not None and exclude is not None:
-        raise UsageError("include and exclude cannot be combined.", hint="Give one of them.")
+        raise UsageError("include and exclude cannot be combined.", hint="Pass only one of them.")
     plugins = plugins_in(plugin_dir, include, exclude)
     with _mute_matching():
         graph = import_graph(evaluate(model))

@@ -299,7 +299,7 @@ class _Feed:
         missing = [name for name in names if name not in feed_dict]
         if missing:
             raise InputError(
-                f"The calibration data of iteration {self.fed} lack"
+                f"The calibration data of iteration {self.fed} lacks"
                 f" {', '.join(map(repr, missing))}; found {list(feed_dict)}."
             )
         if self.metadata is None:

@@ -112,7 +112,7 @@ class DeviceInput:
             Whether the shape, the address or the way of the data is another than last time.
 
         Raises:
-            InputError: the data are of the wrong data type, or cannot be read.
+            InputError: the data has the wrong type, or cannot be read.
         """
         if type(array) is _ndarray:
             staged = self._staged
@@ -153,11 +153,11 @@ class DeviceInput:
         return self._note_binding(shape, address, is_staged=False)
 
     def _shape_of_address(self) -> Shape:
-        """Return the shape for data that are an address; raise InputError if it is unknown."""
+        """Return the shape for data that is an address; raise InputError if it is unknown."""
         shape = self.shape or self.tensor.shape
         if is_shape_dynamic(shape):
             raise InputError(
-                f"The data for input {self.tensor.name!r} are an address without a shape.",
+                f"The data for input {self.tensor.name!r} is an address without a shape.",
                 hint="Wrap it: polygraphy.cuda.DeviceView(address, shape, dtype).",
             )
         return shape

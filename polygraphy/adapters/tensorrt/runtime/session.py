@@ -342,7 +342,7 @@ class Session:
             raw: whether outputs come as `FormattedArray`, as they lie in memory.
 
         Raises:
-            InputError: the data do not fit the engine.
+            InputError: the data does not fit the engine.
             BackendError: the engine cannot run.
         """
         start = _now()
@@ -502,7 +502,7 @@ class Session:
             return  # It got its allocator when it was made.
         if any(dim < 0 for dim in shape):
             raise InputError(
-                f"The shape of output {tensor.name!r} is unknown for these data: {shape}.",
+                f"The shape of output {tensor.name!r} is unknown for this data: {shape}.",
                 hint="Check the values of shape inputs.",
             )
         if isinstance(output, HostOutput):

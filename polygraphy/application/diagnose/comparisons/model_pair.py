@@ -167,12 +167,12 @@ class ModelComparison:
 
     @property
     def goal(self) -> Values:
-        """Return the outputs of the reference on these data."""
+        """Return the outputs of the reference on this data."""
         return self.expected[self.compared.number]
 
     @property
     def outputs(self) -> Values:
-        """Return the outputs of the model on these data."""
+        """Return the outputs of the model on this data."""
         return self.values[self.compared.number]
 
 

@@ -328,7 +328,7 @@ def _has_open_inputs(case: Case) -> bool:
 
 
 def _depends_on_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
-    """Return whether the tensor that breaks a rule depends on the data."""
+    """Return whether the tensor that violates a rule depends on the data."""
     if broken.tensor in case.model.constants:
         return broken.kind == SHAPE
     before = region_before(case.model.graph, broken.tensor, ())

@@ -79,7 +79,7 @@ class TrtNetworkOptions(Options):
         "--trt-exclude-outputs",
         feeds="ModifyNetworkOutputs.exclude_outputs",
         kind=Texts("NAME"),
-        help="Tensors of the network that are not outputs; names may be patterns.",
+        help="Tensors of the network to exclude from the outputs; names may be patterns.",
     )
     trt_outputs_by_type: tuple[str, ...] = option(
         "--trt-outputs-by-type",

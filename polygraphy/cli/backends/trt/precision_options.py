@@ -13,7 +13,7 @@ from polygraphy.cli.declare.option import Options, option, option_group
 TF32: Any = option(
     "--tf32",
     feeds=("CreateConfig.tf32", "TrtParty.tf32"),
-    help="Allow TF32 for the factors of fp32 products if that is faster.",
+    help="Allow TF32 in fp32 products if that is faster.",
 )
 
 

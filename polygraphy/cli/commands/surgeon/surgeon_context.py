@@ -99,7 +99,7 @@ def trial_of(values: Values) -> tuple[bool, Call]:
     """Return whether the edit is verified by running the model, and the call that creates the data.
 
     Raises:
-        CommandLineError: the data have two sources.
+        CommandLineError: the data has two sources.
     """
     if values[VerifyOptions].verify:
         shapes = values[TrialShapeOptions].model_input_shapes

@@ -315,7 +315,7 @@ class SanitizeOutputOptions(Options):
     exclude_outputs: tuple[str, ...] = option(
         "--exclude-outputs",
         kind=Texts("NAME"),
-        help="Tensors that are not outputs; names may be patterns.",
+        help="Tensors to exclude from the outputs; names may be patterns.",
         feeds="modify_outputs.exclude_outputs",
     )
     outputs_by_type: tuple[str, ...] = option(

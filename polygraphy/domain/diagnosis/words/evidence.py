@@ -371,13 +371,13 @@ def no_part_refused() -> str:
 def same_violation(nodes: Sequence[str]) -> str:
     """Return the fact that other nodes break the same rule of the specification."""
     names = quote_all(nodes[:3])
-    return f"It is one of {count_text(len(nodes) + 1, 'node')} that break this rule: {names}, ..."
+    return f"It is one of {count_text(len(nodes) + 1, 'node')} that violate this rule: {names}, ..."
 
 
 @fact
 def breaks_specification(message: str) -> str:
-    """Return the fact that the model breaks the ONNX specification."""
-    return f"It breaks the ONNX specification: {message}"
+    """Return the fact that the model violates the ONNX specification."""
+    return f"It violates the ONNX specification: {message}"
 
 
 @fact

@@ -151,8 +151,8 @@ def file_of_other_example() -> str:
 
 @fact
 def same_exporter_is_right() -> str:
-    """Return the fact that the same exporter is correct with these data."""
-    return "Exported again with these data by the same exporter, the model is correct."
+    """Return the fact that the same exporter is correct with this data."""
+    return "Exported again with this data by the same exporter, the model is correct."
 
 
 @fact
@@ -218,7 +218,7 @@ def computes_as_in_training(count: int, op: str) -> str:
 def frozen_number(op: str, name: str, value: str, expected: str) -> str:
     """Return the fact that a number comes from the example input."""
     return (
-        f"{name!r} of {op} is {value}, taken from the example input; exported with these data, it"
+        f"{name!r} of {op} is {value}, taken from the example input; exported with this data, it"
         f" is {expected}."
     )
 

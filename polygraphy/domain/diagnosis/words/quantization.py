@@ -47,7 +47,7 @@ _CAUSES = {
     PAIR: "QuantizeLinear and DequantizeLinear have different parameters",
     SCALE: "The scale is wrong",
     WEIGHT: "The weight differs from the reference, by several steps in {changed}",
-    CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differ from these"
+    CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differs from these"
     " inputs",
 }
 

@@ -174,7 +174,7 @@ def model_or_data_changed(is_related: bool) -> str:
     addition = (
         ""
         if is_related
-        else " They are hardly related to the outputs on these data: if the data differ, pass the"
+        else " They are hardly related to the outputs on this data: if the data differs, pass the"
         " original data (--load-inputs)."
     )
     return (
@@ -228,7 +228,7 @@ def constant_outputs(names: Sequence[str]) -> str:
         return ""
     is_one = len(names) == 1
     are, their = ("is", "its match says") if is_one else ("are", "their matches say")
-    return f"{list_some(names)} {are} empty or constant on these data, so {their} little."
+    return f"{list_some(names)} {are} empty or constant on this data, so {their} little."
 
 
 @statement
@@ -271,7 +271,7 @@ def no_part_refused(messages: str) -> str:
 def invalid_data(message: str) -> str:
     """Return the sentence that generated data break the specification."""
     return (
-        f"The generated data breaks the ONNX specification: {message} Pass real data"
+        f"The generated data violates the ONNX specification: {message} Pass real data"
         " (--load-inputs, --input-shapes)."
     )
 
@@ -312,7 +312,7 @@ def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
     as small as that of rounding.
     """
     effect = (
-        "the outputs are unaffected on these data"
+        "the outputs are unaffected on this data"
         if is_exact
         else "rounding alone may change the outputs as much"
     )

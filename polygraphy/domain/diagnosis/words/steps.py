@@ -359,10 +359,10 @@ def nodes_that_show_fault(nodes: int, total: int, program: str = "") -> str:
 
 @statement
 def idle_branches(branch: str, nodes: Sequence[str]) -> str:
-    """Return the sentence that says which branches of If nodes do not run on these data."""
+    """Return the sentence that says which branches of If nodes do not run on this data."""
     if len(nodes) == 1:
-        return f"The {branch} branch of If {list_some(nodes)} does not run on these data."
-    return f"The {branch} branches of If {list_some(nodes)} do not run on these data."
+        return f"The {branch} branch of If {list_some(nodes)} does not run on this data."
+    return f"The {branch} branches of If {list_some(nodes)} do not run on this data."
 
 
 @statement
