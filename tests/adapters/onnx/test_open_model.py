@@ -142,7 +142,7 @@ def test_a_paired_graph_has_the_numbering_of_the_opened_model() -> None:
     opened, twin = open_model(model), open_model(reference)
     assert opened.graph.nodes is opened.nodes
     assert [*opened.graph.operations] == [1, 2, 3, 4]
-    assert (opened.graph.producers["n"], "n" in opened.graph.computed) == (0, False)
+    assert (opened.graph.producers["n"], "n" in opened.graph.operation_producers) == (0, False)
     pairing = pair_graphs(opened.graph, twin.graph)
     assert pairing.nodes == {2: 1, 4: 2}
     assert [node.outputs for node in pairing.model.nodes] == [node.outputs for node in opened.nodes]
