@@ -233,7 +233,7 @@ class StepLoader:
         shapes = self._check_shapes(plan)
         plan.set_batch(shapes)
         for pair in plan.pairs:
-            if pair.input in shapes and pair.input in plan.at(0).inputs:
+            if pair.input in shapes and pair.input in plan.for_step(0).inputs:
                 start = plan.initial(pair).shape
                 if start != tuple(shapes[pair.input]):
                     self._add_note(
@@ -387,11 +387,11 @@ class StepLoader:
         input, or if it has another shape.
         """
         shapes = _data_loader_shapes(self._data)
-        names = {*plan.inputs, *plan.at(0).inputs}
+        names = {*plan.inputs, *plan.for_step(0).inputs}
         for name, shape in shapes.items():
             if name not in names:
                 raise UnknownNameError("Input", name, [*plan.inputs])
-            for tensors in (plan.inputs, plan.at(0).inputs):
+            for tensors in (plan.inputs, plan.for_step(0).inputs):
                 if name in tensors and not fits(shape, tensors[name].shape):
                     raise InputError(
                         f"Shape mismatch: input {name!r} has shape"
