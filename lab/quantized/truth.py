@@ -63,14 +63,14 @@ class Switches:
 
     def right(self, nodes: Collection[str]) -> float:
         """Return what the backend computes without some nodes."""
-        off = tuple(self.rules.off(nodes))
+        off = tuple(self.rules.float_sites(nodes))
         if off not in self.backend:
             values = outputs(self.opened.float_at_sites(off), self.host.samples)
             self.backend[off] = self.metric(values, self.expected)
         return self.backend[off]
 
     def without(self, nodes: Collection[str]) -> float:
-        return self.sites(self.rules.quantized(nodes))
+        return self.sites(self.rules.quantized_sites(nodes))
 
     @property
     def candidates(self) -> list[str]:

@@ -280,6 +280,26 @@ def _bias_cause(site: Site) -> str:
     return BIAS
 
 
+def explains_bias(bias: Site, operand: Site, loss: SiteLoss) -> bool:
+    """Return whether a bias is stored for the scale that an operand of its node should have: the
+    operand is wrong, and the bias is not.
+
+    Args:
+        bias: the bias, in units of the product of the scales of both operands.
+        operand: an activation or weight of its node.
+        loss: the loss of the operand.
+    """
+    values, exact, scheme, best = bias.values, bias.exact, operand.scheme, loss.best
+    if values is None or exact is None or scheme is None or best is None:
+        return False
+    with np.errstate(all="ignore"):
+        factor = np.nan_to_num(np.ravel(best.scale) / np.ravel(scheme.scale))
+    if values.shape != exact.shape or factor.size not in (1, values.size):
+        return False
+    rescaled = values * (factor[0] if factor.size == 1 else factor.reshape(values.shape))
+    return _error(rescaled, exact) < _SHARE * _error(values, exact)
+
+
 def _is_permuted(scheme: Scheme, best: Scheme) -> bool:
     """Return whether the scales are the channels' scales in a different order."""
     own_scale, expected = np.abs(np.ravel(scheme.scale)), np.abs(np.ravel(best.scale))

@@ -111,13 +111,45 @@ def test_a_weight_that_differs_from_the_reference_is_not_a_sensitive_node() -> N
     assert (culprit["cause"], culprit["nodes"]) == ("weight", ["product2"])
 
 
-def test_a_pair_whose_halves_differ_is_named() -> None:
+@pytest.mark.parametrize("is_branch", [False, True])
+def test_a_pair_whose_halves_differ_is_named(is_branch: bool) -> None:
     model = build_quantized()
     node = next(node for node in model.graph.node if node.output[0] == "r1_d")
+    if is_branch:  # Another node reads the same codes correctly.
+        other = helper.make_node("DequantizeLinear", node.input, ["other"])
+        model.graph.node.insert([*model.graph.node].index(node), other)
+        model.graph.node.append(helper.make_node("Identity", ["other"], ["z"]))
+        model.graph.output.append(value("z", [8, SIZE]))
     node.input[1] = "wrong"
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.1), "wrong"))
     [culprit] = found(model, within=0.05).culprits
     assert (culprit["cause"], culprit["tensor"]) == ("pair mismatch", "r1")
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_a_wrong_scale_of_an_integer_operator_is_not_that_of_the_next_bias(
+    per_channel: bool, tmp_path: Path
+) -> None:
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+
+    nodes, held = [], {}
+    rng = np.random.default_rng(3)
+    for n, (reads, makes) in enumerate((("x4", "a"), ("a", "b"), ("b", "c"))):
+        nodes.append(helper.make_node("Conv", [reads, f"w{n}", f"b{n}"], [makes], f"conv{n}"))
+        held[f"w{n}"] = rng.normal(0, 0.5, (8, 4 if not n else 8, 1, 1)).astype(np.float32)
+        held[f"b{n}"] = rng.normal(0, 1, 8).astype(np.float32)
+    held["shape"] = np.array([8, 4, 4, SIZE // 16])
+    nodes.insert(0, helper.make_node("Reshape", ["x", "shape"], ["x4"], "reshape"))
+    ends = [value("x", [8, SIZE])], [value("c", [8, 8, 4, SIZE // 16])]
+    reference = make("convolutions", nodes, *ends, weights=held, opset=12)  # Without axis.
+    path = str(tmp_path / "q.onnx")
+    copy = onnx.load_from_string(reference.SerializeToString())
+    options = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QUInt8}
+    options |= {"quant_format": QuantFormat.QOperator, "per_channel": per_channel}
+    quantize_static(copy, path, _Reader(), **options)
+    model = with_weight(onnx.load(path), "a_scale", lambda scale: scale * np.float32(3))
+    [culprit] = found(model, reference, within=0.05).culprits
+    assert (culprit["cause"], culprit["tensor"]) == ("wide range", "a")
 
 
 @pytest.mark.parametrize("share", [0.9, 0.7, 0.5])

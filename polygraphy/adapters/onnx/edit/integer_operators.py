@@ -19,6 +19,7 @@ onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
 _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+_MICROSOFT, _OPSET_OF_AXIS = "com.microsoft", 13
 
 
 @frozen
@@ -70,7 +71,19 @@ def replace_by_pairs(model: ModelProto) -> bool:
                for node in model.graph.node):  # fmt: skip
         return False
     _Rewriter(model.graph).rewrite()
+    opset = {one.domain: one.version for one in model.opset_import}
+    if opset.get("", 1) < _OPSET_OF_AXIS:
+        _set_domain_of_channels(model, has_domain=_MICROSOFT in opset)
     return True
+
+
+def _set_domain_of_channels(model: ModelProto, *, has_domain: bool) -> None:
+    """Use ONNX Runtime's DequantizeLinear for scales by channel, which older operator sets lack."""
+    nodes = [node for node in model.graph.node if node.op_type == _DEQUANTIZE and node.attribute]
+    for node in nodes:
+        node.domain = _MICROSOFT
+    if nodes and not has_domain:
+        model.opset_import.append(onnx.helper.make_opsetid(_MICROSOFT, 1))
 
 
 _WITH_BIAS = {"DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6}
@@ -197,11 +210,14 @@ class _Rewriter:
         scale = scale.reshape(()) if scale.size == 1 else scale
         self._graph.initializer.append(onnx.numpy_helper.from_array(scale, f"{name}_scale"))
         reads.append(name)
-        return _make_node(_DEQUANTIZE, [given_names[operator.bias], f"{name}_scale"], name, 0)
+        axis = 0 if scale.size > 1 else None
+        return _make_node(_DEQUANTIZE, [given_names[operator.bias], f"{name}_scale"], name, axis)
 
     def _axis(self, op: str, at: int, node: NodeProto) -> int | None:
-        """Return the channel axis of an operand at a position; None if it is not a weight."""
-        if at != 3:
+        """Return the channel axis of an operand at a position; None if it is not a weight, or has
+        one scale."""
+        scale = node.input[at + 1]
+        if at != 3 or (scale in self._weights and self._array(scale).size == 1):
             return None
         if op == "Gemm":
             return int(not any(one.name == "transB" and one.i for one in node.attribute))

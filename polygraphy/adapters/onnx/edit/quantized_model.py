@@ -509,9 +509,10 @@ class QuantizedModel:
 
     def _add_activation(self, node: NodeProto, readers: list[NodeProto], constant: Any) -> None:
         """Add the site of a quantized activation."""
-        scheme, read = scheme_of_node(node, constant), scheme_of_node(readers[0], constant)
-        if scheme is None or read is None:
+        scheme, *reads = (scheme_of_node(each, constant) for each in (node, *readers))
+        if scheme is None or None in reads:
             return
+        read = min(filter(None, reads), key=lambda each: is_same_scheme(scheme, each))
         exact = constant(node.input[0])
         name = self._dequantized.get(node.input[0], node.input[0]).removesuffix(RAW)
         aliases = self._aliases.setdefault(name, [])

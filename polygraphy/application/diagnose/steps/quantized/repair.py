@@ -19,6 +19,7 @@ from polygraphy.domain.quantization.causes import (
     CALIBRATION,
     CLIPPED,
     cause_of,
+    explains_bias,
     is_certain,
     is_suspect,
 )
@@ -66,7 +67,7 @@ def find_repair(
     before: float,
 ) -> Repair | None:
     """Return the parameters that are wrong; None if correcting them does not help."""
-    suspects = [number for number, loss in losses.items() if is_suspect(model.sites[number], loss)]
+    suspects = _suspects(model, losses)
     if not suspects:
         return None
     suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
@@ -141,6 +142,25 @@ def find_repair(
         notes.append(words.metric_after_correction(len(chosen), count, after))
     fixed = model.with_schemes(better_schemes(sorted(chosen)))
     return Repair(fixed, {number: losses[number] for number in chosen}, before, after)
+
+
+def _suspects(model: QuantizedModel, losses: Mapping[int, SiteLoss]) -> list[int]:
+    """Return the sites with a wrong parameter; instead of a bias, the operand whose scale was
+    changed after the bias was stored."""
+    suspects = [number for number, loss in losses.items() if is_suspect(model.sites[number], loss)]
+    by_name = {site.name: number for number, site in enumerate(model.sites)}
+    causing: dict[int, int] = {}
+    for node in model.nodes:
+        numbers = [by_name.get(name, -1) for name in node.reads[:3]]
+        bias = numbers[2] if len(numbers) > 2 else -1
+        if bias not in suspects or model.sites[bias].kind != "bias":
+            continue
+        for number in numbers[:2]:
+            if number in losses and explains_bias(
+                model.sites[bias], model.sites[number], losses[number]
+            ):
+                causing[bias] = number
+    return list(dict.fromkeys(causing.get(number, number) for number in suspects))
 
 
 def _can_try(runs: GoalRuns, tried: Sized) -> bool:
