@@ -117,7 +117,7 @@ def test_a_changed_scale_is_named_with_its_tensor_and_range(tmp_path: Path) -> N
     changed = onnx.parser.parse_model(QDQ)
     for weight in changed.graph.initializer:
         if weight.name == "s":
-            weight.CopyFrom(onnx.numpy_helper.from_array(np.array([0.25], np.float32), "s"))
+            weight.CopyFrom(onnx.numpy_helper.from_array(np.array(0.25, np.float32), "s"))
     onnx.save(changed, str(tmp_path / "changed.onnx"))
     detail = Detail(layers=True, attrs=True, weights=True)
     models = [
@@ -126,5 +126,5 @@ def test_a_changed_scale_is_named_with_its_tensor_and_range(tmp_path: Path) -> N
     ]
     [found] = name_scales(differences(*models), models[0].graph, models[1].graph)
     assert (found.what, found.name) == ("Scale of 'x'", "s")
-    assert found.reference.endswith("range -64 to 63.5")
-    assert found.candidate.endswith("range -32 to 31.75")
+    assert found.reference == "0.5, range -64 to 63.5"
+    assert found.candidate == "0.25, range -32 to 31.75"

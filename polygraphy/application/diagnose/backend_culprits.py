@@ -55,7 +55,7 @@ def culprit_at(
             together are joined by ``+``.
     """
     nodes = case.model.nodes
-    names = [nodes[index].label for index in place.region]
+    names = _names_of_nodes(case, place, trace)
     op = nodes[place.region[-1]].operator
     size = int(np.size(trace.values[place.tensor]))
     if not place.fused:
@@ -86,6 +86,21 @@ def culprit_at(
         facts,
         op=op,
     )
+
+
+def _names_of_nodes(case: Case, place: Place, trace: Trace) -> list[str]:
+    """Return the names of the nodes of a place, except those that only compute shapes or indices
+    for a float tensor, which no rewrite changes."""
+    nodes = [case.model.nodes[index] for index in place.region]
+    names = [node.label for node in nodes]
+    if len(nodes) == 1 or not is_float(trace.values[place.tensor]):
+        return names
+    indices = {
+        node.label
+        for node in nodes
+        if all(np.asarray(trace.values.get(name, 0.0)).dtype == np.int64 for name in node.makes)
+    }
+    return [name for name in names if name not in indices] or names
 
 
 def prove_remedies(

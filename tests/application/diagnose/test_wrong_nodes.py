@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.application.diagnose.backend_culprits import culprit_at
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import (
@@ -198,3 +199,25 @@ def test_a_node_that_is_wrong_alone_now_and_then_is_no_rewrite(times: int) -> No
     known = trace_tensors(case, OnnxParty(), feed)
     found = Place([0], "y", judge_tensor(known.values["y"] + 1, known.values["y"], 0.0), fused=True)
     assert recheck_place(case, party, known, found).fused is (times == 0)
+
+
+def test_nodes_that_compute_the_shape_are_no_culprits_of_a_rewrite() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], "shape"),
+        helper.make_node("Reshape", ["x", "shape"], ["same"], "reshape"),
+        helper.make_node("Sin", ["same"], ["y"], "sin"),
+    ]
+    ends = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [6])] for name in "xy")
+    graph = helper.make_graph(nodes, "shaped", *ends)
+    opset = [helper.make_opsetid("", 13)]
+    opened = open_model(helper.make_model(graph, ir_version=8, opset_imports=opset))
+    case = Case(opened, "MODEL", [OnnxParty()], resolve(DiagnosisReports), None)
+    feed = {"x": np.linspace(0.1, 1, 6, dtype=np.float32)}
+    known = trace_tensors(case, OnnxParty(), feed)
+    deviation = judge_tensor(known.values["y"] + 1, known.values["y"], 0.0)
+    for tensor, region, named in (
+        ("y", [0, 1, 2], ["reshape", "sin"]),
+        ("shape", [0], ["shape"]),
+    ):
+        place = Place(region, tensor, deviation, fused=len(region) > 1)
+        assert culprit_at(case, OnnxParty(), place, known).nodes == named

@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.steps.quantized.runs import HELPS, GoalRuns
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.diagnosis.words import titles
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.quantization.causes import (
     CALIBRATION,
     CLIPPED,
@@ -109,10 +110,11 @@ def find_repair(
         else:
             # Some of them may be as the quantizer wants them, and worse with other values.
             by_metric, limit = True, max(reduce_metric(before), target)
+            can_help = len(suspects) > 1 and _loss_in_float(runs, model, suspects) <= limit
             single = {
                 number: remaining_loss([number])
                 for number in suspects
-                if len(suspects) > 1 and _can_try(runs, tried)
+                if can_help and _can_try(runs, tried)
             }
             suspects = [number for number, value in single.items() if value < before]
             least = min(single.values(), default=before)
@@ -161,6 +163,15 @@ def _suspects(model: QuantizedModel, losses: Mapping[int, SiteLoss]) -> list[int
             ):
                 causing[bias] = number
     return list(dict.fromkeys(causing.get(number, number) for number in suspects))
+
+
+def _loss_in_float(runs: GoalRuns, model: QuantizedModel, numbers: Sequence[int]) -> float:
+    """Return the loss with sites in floating point, which no parameters reach; 0 if the backend
+    refuses that model."""
+    try:
+        return runs.judge(runs.run(model.float_at_sites(numbers)))
+    except BackendError:
+        return 0.0
 
 
 def _can_try(runs: GoalRuns, tried: Sized) -> bool:
