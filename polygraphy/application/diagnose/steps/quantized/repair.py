@@ -110,11 +110,10 @@ def find_repair(
         else:
             # Some of them may be as the quantizer wants them, and worse with other values.
             by_metric, limit = True, max(reduce_metric(before), target)
-            can_help = len(suspects) > 1 and _loss_in_float(runs, model, suspects) <= limit
             single = {
                 number: remaining_loss([number])
-                for number in suspects
-                if can_help and _can_try(runs, tried)
+                for number in _sites_that_may_help(runs, model, suspects, limit)
+                if _can_try(runs, tried)
             }
             suspects = [number for number, value in single.items() if value < before]
             least = min(single.values(), default=before)
@@ -165,13 +164,18 @@ def _suspects(model: QuantizedModel, losses: Mapping[int, SiteLoss]) -> list[int
     return list(dict.fromkeys(causing.get(number, number) for number in suspects))
 
 
-def _loss_in_float(runs: GoalRuns, model: QuantizedModel, numbers: Sequence[int]) -> float:
-    """Return the loss with sites in floating point, which no parameters reach; 0 if the backend
-    refuses that model."""
+def _sites_that_may_help(
+    runs: GoalRuns, model: QuantizedModel, numbers: Sequence[int], limit: float
+) -> Sequence[int]:
+    """Return the sites of which each is to be corrected by itself; none if the model misses a limit
+    even with all of them in floating point."""
+    if len(numbers) < 2:
+        return ()
     try:
-        return runs.judge(runs.run(model.float_at_sites(numbers)))
+        loss = runs.judge(runs.run(model.float_at_sites(numbers)))
     except BackendError:
-        return 0.0
+        return numbers
+    return numbers if loss <= limit else ()
 
 
 def _can_try(runs: GoalRuns, tried: Sized) -> bool:
