@@ -107,7 +107,9 @@ def _done(block: Block, program: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.stem)
 def test_no_block_is_left_out(page: Path) -> None:
-    """But for what installs packages."""
+    """But for what installs packages, and commands on files of the reader or on a GPU, whose options
+    `test_commands_in_docs.py` checks.
+    """
     blocks = blocks_of(page)
     text = page.read_text(encoding="utf-8")
     assert len(blocks) == len(re.findall(r"^```\w", text, re.M))
@@ -115,7 +117,8 @@ def test_no_block_is_left_out(page: Path) -> None:
     after = [*(block.language for block in blocks[1:]), ""]
     for block, following in zip(blocks, after):
         if block.language == "sh":
-            assert all(line.startswith("pip ") for line in block.text.splitlines())
+            lines = block.text.replace("\\\n", "").splitlines()
+            assert all(line.startswith(("pip ", "polygraphy ")) for line in lines)
         elif not block.file:
             assert block.language in ("console", "python", "text")
             assert block.language != "python" or following == "text", "what does it print?"

@@ -6,7 +6,7 @@ Of a page, blocks are done in their order, in a folder of its own:
   a line `...` stands for any number of lines.
 - ```` ```python ```` below the comment `<!-- file: NAME -->` (and any other language) is saved as that.
 - ```` ```python ```` without it is run as a program, and ```` ```text ```` below it is what that prints.
-- ```` ```sh ```` is what differs from reader to reader, as `pip install`: left out.
+- ```` ```sh ```` is what differs from reader to reader, as `pip install`, or commands on files of the reader: left out.
 
 `<!-- extra -->` above a block says that it needs PyTorch, `<!-- gpu -->` TensorRT with a GPU,
 `<!-- openvino -->` OpenVINO.

@@ -678,7 +678,7 @@ def test_profiles_are_the_shapes_that_the_prompt_and_all_later_steps_have(tmp_pa
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [
-        ("past.0.key", np.zeros((1, 0, 9), "f"), r"'past.0.key' are float32 \[1,0,9\].*past_0,8"),
+        ("past.0.key", np.zeros((1, 0, 9), "f"), r"'past.0.key' is float32 \[1,0,9\].*past_0,8"),
         ("past.0.key", np.zeros((0, 8), "f"), r"float32 \[0,8\], but it has"),
         ("input_ids", np.full((1, 2), 1.5, "f"), "float32.*type int64 and shape"),
         ("input_ids", np.full((1, 2), 32), "token 32 of input 'input_ids' is outside.*0 to 31"),
