@@ -331,6 +331,11 @@ class OpenedProgram(Protocol):
         empty if there is none.
         """
 
+    def line_of_number(self, name: str) -> str:
+        """Return the place, such as ``net.py:12``, where Python turns a tensor or a size into a
+        number that the operation of a tensor reads; empty if that is its own line or unknown.
+        """
+
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
         """Return the decisions of the program's statements for some data, in the order of their
         first run; empty if its code is not available."""
@@ -370,6 +375,13 @@ class SourceProgram(Protocol):
     """
 
     name: str
+
+    def lost_inputs(self, feed: Mapping[str, Any]) -> Sequence[str]:
+        """Return the names of inputs that the program has, and the model does not.
+
+        Args:
+            feed: the data of the model, by name and in order.
+        """
 
     def open(self, feed: Mapping[str, Any]) -> OpenedProgram:
         """Return the program, opened for some input data.

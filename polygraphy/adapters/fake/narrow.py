@@ -174,6 +174,11 @@ class FakeProgram:
             for line, (tensor, (op, reads, _)) in enumerate(self.steps.items(), 1)
         ]
 
+    def lost_inputs(self, feed: Mapping[str, Any]) -> list[str]:
+        """Return the inputs without data of that name, if there are more than the data."""
+        lost = [name for name in self.inputs if name not in feed]
+        return lost if len(self.inputs) > len(feed) else []
+
     def open(self, feed: Mapping[str, Any]) -> FakeProgram:
         """Return this program, if there are as many data as inputs."""
         if len(feed) != len(self.inputs):
@@ -201,6 +206,10 @@ class FakeProgram:
     def condition_of(self, name: str) -> str:
         """Return the configured condition."""
         return self.branches.get(name, "")
+
+    def line_of_number(self, name: str) -> str:
+        """Return no line: the operations read no numbers of Python."""
+        return ""
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
         """Return the configured decisions."""

@@ -10,6 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 
 _LONGEST = 80
+_TO_NUMBERS = frozenset({"int", "float", "bool", "len", "range", "item", "tolist", "numpy"})
+"""Functions and methods that turn a tensor, or its size, into numbers of Python."""
+_SIZES = frozenset({"size", "shape", "numel"})
+"""What may be a number of Python: exporters follow it unless more is done to it."""
 _ASKS_LITTLE = {"hasattr", "isinstance", "is_scripting"}
 """What is the same for every example."""
 
@@ -26,6 +30,83 @@ def describe_condition(path: str, line: int) -> str:
 def condition_text(expression: ast.expr) -> str:
     """Return an expression as text of at most 80 characters."""
     return " ".join(ast.unparse(expression).split())[:_LONGEST]
+
+
+def line_of_number(path: str, line: int) -> int:
+    """Return the line that computes the number which a line of a file reads: where Python turns a
+    tensor or its size into a number; 0 if there is none."""
+    function = _function_around(parse_file(path), line)
+    statements = [] if function is None else [*_plain_statements(function.body)]
+    own = [each for each in statements if each.lineno <= line <= (each.end_lineno or each.lineno)]
+    for kinds in (_TO_NUMBERS, _SIZES) if own else ():
+        if _takes_number(own[-1], kinds):
+            return 0
+        wanted = _names_read(own[-1])
+        for statement in reversed(statements[: statements.index(own[-1])]):
+            if wanted.isdisjoint(_names_set(statement)):
+                continue
+            if _takes_number(statement, kinds):
+                return statement.lineno
+            if not _calls_module(statement):  # What a layer computes is no number.
+                wanted |= _names_read(statement)
+    return 0
+
+
+def _function_around(body: Sequence[ast.stmt], line: int) -> ast.FunctionDef | None:
+    """Return the innermost function that contains a line."""
+    found = None
+    for node in (node for statement in body for node in ast.walk(statement)):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
+            found = node
+    return found
+
+
+def _plain_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a block in order, those of inner blocks included."""
+    for statement in body:
+        blocks = [block for block in _blocks(statement) if block]
+        if not blocks or isinstance(statement, ast.For):
+            yield statement
+        for block in blocks:
+            yield from _plain_statements(block)
+
+
+def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the expressions of a statement; of a loop those of its head."""
+    heads = [statement.target, statement.iter] if isinstance(statement, ast.For) else [statement]
+    for head in heads:
+        yield from ast.walk(head)
+
+
+def _names_read(statement: ast.stmt) -> set[str]:
+    """Return the variables that a statement reads."""
+    names = (node for node in _parts(statement) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Load)} - {"self"}
+
+
+def _names_set(statement: ast.stmt) -> set[str]:
+    """Return the variables that a statement sets."""
+    names = (node for node in _parts(statement) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
+
+
+def _takes_number(statement: ast.stmt, kinds: frozenset[str]) -> bool:
+    """Return whether a statement uses one of some functions, methods or attributes."""
+    nodes = [*_parts(statement)]
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
+    names = {function.id for function in called if isinstance(function, ast.Name)}
+    return bool(kinds & (names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}))
+
+
+def _calls_module(statement: ast.stmt) -> bool:
+    """Return whether a statement calls a part of the module, such as `self.conv(x)`."""
+    calls = (node.func for node in _parts(statement) if isinstance(node, ast.Call))
+    return any(
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "self"
+        for function in calls
+    )
 
 
 @lru_cache(maxsize=32)

@@ -11,13 +11,14 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from linecache import getline
-from types import MappingProxyType
 from typing import Any
+
+from attrs import evolve
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
-from polygraphy.adapters.torch.branches import describe_condition
+from polygraphy.adapters.torch.branches import describe_condition, line_of_number
 from polygraphy.adapters.torch.caches import FlatCacheModule, cache_entries
 from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
 from polygraphy.adapters.torch.precision import disable_tf32, stored_precision
@@ -34,9 +35,10 @@ from polygraphy.adapters.torch.program import (
     release_cached_memory,
     translate_errors,
 )
+from polygraphy.adapters.torch.program_inputs import fit_input, input_names, open_dimensions
 from polygraphy.adapters.torch.recorded import ModuleRecording, compute_operation, record_call
 from polygraphy.adapters.torch.runner import tensors_in
-from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model.graph import ARGUMENTS, Attribute, Node, Origin, frames_in
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.diagnosing import Decision, Exporter
@@ -94,8 +96,14 @@ class TorchProgram:
         key = tuple(feed)
         if key not in self._runs:
             program = program_of(self._with_flat_inputs(key))
-            self._runs[key] = OpenedTorch(program, _input_names(program, feed))
+            self._runs[key] = OpenedTorch(program, input_names(program, feed))
         return self._runs[key].run(feed)
+
+    def lost_inputs(self, feed: Mapping[str, Any]) -> list[str]:
+        """Return the inputs that the model, whose data are given, does not have; see the port."""
+        self._load()
+        wanted = program_of(self._with_flat_inputs(tuple(feed))).inputs() or TensorMetadata()
+        return [name for name in wanted if name not in feed] if len(wanted) > len(feed) else []
 
     def _load(self) -> None:
         """Load the program, and move it to the device."""
@@ -157,9 +165,9 @@ class TorchProgram:
         program = program_of(model)
         path = self._given.path if isinstance(self._given, TorchFromPath) else ""
         if isinstance(program, ExportedModule):
-            return OpenedTorch(program, _input_names(program, feed), path)
+            return OpenedTorch(program, input_names(program, feed), path)
         assert isinstance(program, Module)
-        names = _input_names(program, feed)
+        names = input_names(program, feed)
         notes = []
         if any(part.training for part in self._model.modules()):
             notes.append("The module is in training mode; it was compared in evaluation mode.")
@@ -199,8 +207,8 @@ class TorchProgram:
             return OpenedTorch(program, names, notes=["Only outputs were compared.", *notes])
         recorded = (
             "torch.export does not support the module, so its operations were recorded while it"
+            " ran."
         )
-        " ran."
         return OpenedModule(program, names, recording, [*notes[:-1], recorded])
 
 
@@ -244,7 +252,7 @@ class OpenedTorch:
             for call, node in zip(calls, self.nodes)
         )
         self.unsteady = next(filter(None, drawing), "")
-        self.open_dimensions = _open_dimensions(self._program, names)
+        self.open_dimensions = open_dimensions(self._program, names)
 
     def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Return the program opened for other data of the same shapes."""
@@ -274,7 +282,7 @@ class OpenedTorch:
         """Start the program, and return its inputs."""
         described = self._program.inputs() or TensorMetadata()
         place = self._program.start(None, compiled=False)
-        return [_fit_input(name, feed, self._names[name], described, place) for name in self._names]
+        return [fit_input(name, feed, self._names[name], described, place) for name in self._names]
 
     def run_operation(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return the result of an operation on given values in float64."""
@@ -296,6 +304,14 @@ class OpenedTorch:
         if place is None or getline(place.path, place.line).strip() not in str(trace):
             return ""  # The file is another one by now.
         return describe_condition(place.path, place.line)
+
+    def line_of_number(self, name: str) -> str:
+        """Return the line that computes a number which an operation reads; see the port."""
+        node = next((node for node in self.nodes if node.name == name), None)
+        if node is None or node.origin is None:
+            return ""
+        line = line_of_number(node.origin.path, node.origin.line)
+        return str(evolve(node.origin, line=line)) if line else ""
 
     def _in_float64(self, name: str, known_values: Mapping[str, Any]) -> Any:
         """Return a tensor in float64; other values, such as sizes and tuples, unchanged."""
@@ -339,7 +355,7 @@ class OpenedTorch:
         place = program.start(None, compiled=False)
         try:
             tensors = [
-                _fit_input(name, feed, self._names[name], described, place) for name in self._names
+                fit_input(name, feed, self._names[name], described, place) for name in self._names
             ]
             with translate_errors("run"), torch.no_grad():
                 return record_decisions(lambda: program.run(tensors))
@@ -368,7 +384,7 @@ class OpenedTorch:
         the exporter."""
         described = self._program.inputs() or TensorMetadata()
         arrays = [
-            _fit_input(name, feed, self._names[name], described, "cpu") for name in self._names
+            fit_input(name, feed, self._names[name], described, "cpu") for name in self._names
         ]
         names = [self._names[name] or name for name in self._names]
         options: dict[str, Any] = {"dynamo": exporter.dynamo, "opset_version": exporter.opset}
@@ -593,106 +609,3 @@ def _describe_randomness(
         f"The program uses random numbers in {name}{where}, so its results differ in each"
         f" run.{eval_said}"
     )
-
-
-def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the name of the model's input for each input of a program: the same name, else the
-    same position.
-
-    Raises:
-        InputError: they do not go together.
-    """
-    wanted = program.inputs()
-    if wanted is None:
-        return {name: name for name in feed}
-    named: dict[str, str | None] = {name: name for name in wanted if name in feed}
-    names = [name for name in feed if name not in named]
-    missing = [name for name in wanted if name not in named]
-    needless = program.unread_inputs() if isinstance(program, ExportedModule) else set()
-    # What only few fit first: inputs may be in another order.
-    for name in sorted(missing, key=lambda name: sum(_fits(feed[x], wanted[name]) for x in names)):
-        fitting = (text for text in names if _fits(feed[text], wanted[name]))
-        named[name] = (
-            None if len(names) < len(missing) and name in needless else next(fitting, None)
-        )
-        if named[name] in names:
-            names.remove(str(named[name]))
-    unmatched = [name for name in wanted if named[name] is None and name not in needless]
-    if unmatched or names:
-        reference_name = ", ".join(
-            f"{name} {_describe_type(meta.dtype, meta.shape)}" for name, meta in wanted.items()
-        )
-        text = ", ".join(
-            f"{name} {_describe_type(array.dtype, array.shape)}" for name, array in feed.items()
-        )
-        if not names:
-            listed = ", ".join(map(repr, unmatched))
-            raise InputError(
-                f"The model has no input for {listed} of the program: the exporter removed it, or"
-                " wrote the value from the example into the model.",
-                hint="In the script, return a module that passes a value for it, for example the"
-                f" one from the export. Inputs of the program: {reference_name}; of the model:"
-                f" {text or 'none'}.",
-            )
-        raise InputError(
-            f"The inputs of the program ({reference_name or 'none'}) and of the model"
-            f" ({text or 'none'}) differ: {', '.join(map(repr, unmatched or names))} of the"
-            f" {'program' if unmatched else 'model'} has no counterpart.",
-            hint="Pass the program from which the model was exported. If its inputs are nested,"
-            " save"
-            " it with torch.export.save.",
-        )
-    return {name: named[name] for name in wanted}
-
-
-def _fits(array: Any, wanted: Any) -> bool:
-    """Return whether an array has the shape and the kind of data type of an input."""
-    if wanted.shape is None:  # A parameter of a module, of which nothing is known.
-        return True
-    shape = numpy.shape(array)
-    is_same = len(shape) == len(wanted.shape) and all(
-        not isinstance(dim, int) or dim == size for dim, size in zip(wanted.shape, shape)
-    )
-    kinds = {"f": "f", "V": "f", "i": "i", "u": "i", "b": "b", "c": "c"}
-    own_kind, kind = array.dtype.kind, wanted.dtype.numpy().kind
-    return is_same and kinds.get(own_kind) == kinds.get(kind)
-
-
-def _describe_type(dtype: Any, shape: Any) -> str:
-    """Return data type and shape as text."""
-    dims = "any shape" if shape is None else f"({', '.join(map(str, shape))})"
-    return f"({dtype}, {dims})" if shape is None else f"[{dtype}, {dims}]"
-
-
-def _fit_input(
-    name: str,
-    feed: Mapping[str, Any],
-    given_name: str | None,
-    described: TensorMetadata,
-    place: Any,
-) -> Any:
-    """Return the data of an input in its data type; zeros for an input that the program does not
-    read.
-    """
-    metadata = described.get(name)
-    dtype = None if metadata is None or metadata.shape is None else metadata.dtype
-    if given_name is None:
-        shape = [dim if isinstance(dim, int) else 1 for dim in (metadata and metadata.shape) or ()]
-        return torch.zeros(shape, dtype=dtype and dtype.torch(), device=place)
-    tensor = tensor_from(name, feed[given_name], place)
-    return tensor if dtype is None else tensor.to(dtype.torch())
-
-
-def _open_dimensions(
-    program: Program, names: Mapping[str, str | None]
-) -> Mapping[str, Mapping[int, str]]:
-    """Return the names of dynamic dimensions of a program's inputs, by axis."""
-    if not isinstance(program, ExportedModule):
-        return MappingProxyType({})
-    return {
-        str(names[name]): {
-            axis: dim for axis, dim in enumerate(meta.shape or ()) if isinstance(dim, str)
-        }
-        for name, meta in (program.inputs() or TensorMetadata()).items()
-        if names.get(name)
-    }

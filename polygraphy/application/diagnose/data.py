@@ -9,8 +9,9 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.subprocesses import WarmParty, run_in_subprocess
+from polygraphy.binding import resolve
 from polygraphy.domain.data.lengths import longer_inputs
-from polygraphy.domain.data.loading import describe_model, fit_feed, iterate_feeds
+from polygraphy.domain.data.loading import describe_model, fit_with_notes, iterate_feeds
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.diagnosis.words import errors, reasons
@@ -23,6 +24,7 @@ from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import free_memory
+from polygraphy.ports.reporting import Console
 
 _LENGTHS = (8, 32)
 """The fewest and the most combinations of other lengths that are tried."""
@@ -60,12 +62,14 @@ def choose_feeds(
     loader = DataLoader() if data_loader is None else data_loader
     loaders = _vary_feeds(loader, model.inputs) if is_varied else [loader]
     feeds: list[dict[str, Any]] = []
+    seen: set[str] = set()
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
         given_loader: Any = loader
         is_function = callable(given_loader) and not hasattr(given_loader, "__iter__")
         for feed in iterate_feeds(given_loader() if is_function else given_loader):
-            fitted, _ = fit_feed(feed, model.inputs)
+            note = resolve(Console).note
+            fitted, _ = fit_with_notes(feed, model.inputs, note, seen)
             if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
                 return feeds
             feeds.append(dict(fitted))

@@ -15,7 +15,7 @@ from polygraphy.domain.calling import optional_method
 from polygraphy.domain.data.loading import (
     ONLY_FIRST,
     describe_model,
-    fit_feed,
+    fit_with_notes,
     has_more,
     iterate_feeds,
     notes_of,
@@ -129,12 +129,8 @@ class InputAdapter:
         else:
             name = self._consumer.name
             metadata = self._consumer.get_input_metadata(use_numpy_dtypes=False)
-        fitted, notes = fit_feed(feed, metadata)
-        for note in notes:
-            if note not in self._seen:
-                self._seen.add(note)
-                self._console.note(f"{name} | {note}")
-        if not notes and list(fitted) == list(feed):
+        fitted, is_changed = fit_with_notes(feed, metadata, self._console.note, self._seen, name)
+        if not is_changed and list(fitted) == list(feed):
             self._accepted = described
         return fitted
 

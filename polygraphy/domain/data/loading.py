@@ -246,6 +246,30 @@ def fit_feed(
     return fitted, notes
 
 
+def fit_with_notes(
+    feed_dict: Mapping[str, Any],
+    metadata: TensorMetadata,
+    note: Callable[[str], None],
+    seen: set[str],
+    name: str = "The model",
+) -> tuple[dict[str, Any], bool]:
+    """Return data adapted to the inputs of a model, and whether they were changed; see `fit_feed`.
+
+    Args:
+        feed_dict: the data.
+        metadata: the inputs.
+        note: receives each note about a change.
+        seen: the notes so far, which are not repeated.
+        name: the subject of the notes.
+    """
+    fitted, notes = fit_feed(feed_dict, metadata)
+    for text in notes:
+        if text not in seen:
+            seen.add(text)
+            note(f"{name} | {text}")
+    return fitted, bool(notes)
+
+
 def _fits_already(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> bool:
     """Return whether a feed has the inputs, types and shapes of the metadata."""
     try:

@@ -10,6 +10,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs, pair_interfaces
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
@@ -28,8 +29,9 @@ QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _ROUNDED_TYPES: tuple[Any, ...] = (np.float16, ml_dtypes.bfloat16)
 _LAYOUT = frozenset({"ReorderInput", "ReorderOutput"})
 """Operators by which ONNX Runtime changes the layout of images: no other model lacks them."""
-_DIGITS = 16
-"""Epsilons by which folded weights may differ: the rounding limit of one operator."""
+_DIGITS, _HALF_DIGITS = 16, 2
+"""Epsilons by which folded weights may differ: the rounding limit of one operator. In half
+precision, weights are folded in float32 and rounded once, or folded from a few rounded numbers."""
 _TINY = 1e-2
 """Largest number that counts as an epsilon, which keeps a denominator away from zero."""
 WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -148,8 +150,9 @@ def _is_rounding(first: Any, second: Any) -> bool:
     own_array, reference_array = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if not np.isfinite(reference_array).all():
         return False
+    digits = _HALF_DIGITS if {first.dtype.name, second.dtype.name} & {*HALF} else _DIGITS
     size = np.abs(reference_array) + np.sqrt(np.mean(np.square(reference_array)))
-    return bool(np.all(np.abs(own_array - reference_array) <= _DIGITS * epsilon * size))
+    return bool(np.all(np.abs(own_array - reference_array) <= digits * epsilon * size))
 
 
 def precision_of_rounding(first: Any, second: Any) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.torch.branches import describe_condition
+from polygraphy.adapters.torch.branches import describe_condition, line_of_number
 
 MODULE = """\
 class Net:
@@ -60,3 +60,29 @@ def test_of_a_file_that_is_none_nothing_is_known(tmp_path: Path, text: str | Non
     if text is not None:
         path.write_text(text)
     assert describe_condition(str(path), 1) == ""
+
+
+NUMBERS = """\
+class Net:
+    def forward(self, x, lengths):
+        batch, seq = int(x.shape[0]), int(x.shape[1])
+        half = seq // 2
+        size = x.shape[-1]
+        y = self.layer(x, half)
+        y = y.view(batch, -1)
+        z = y[:, :half]
+        for row, length in enumerate(lengths.tolist()):
+            z = z + y[row, :length]
+        w = x * size
+        return self.head(w) + w[: int(z.max())]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "computed"),
+    [(7, 3), (8, 3), (10, 9), (11, 5), (12, 0), (3, 0), (99, 0)],
+)
+def test_the_line_that_computes_a_number_is_found(tmp_path: Path, line: int, computed: int) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(NUMBERS)
+    assert line_of_number(str(path), line) == computed

@@ -9,13 +9,14 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.diagnose.data import choose_feeds, choose_feeds_for_half, feeds_that_run
-from polygraphy.binding import bind
+from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose_half
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.machine import free_memory
+from polygraphy.ports.reporting import Console
 from tests.support.models import make, value
 
 
@@ -100,3 +101,12 @@ def test_data_that_memory_does_not_hold_are_counted_and_not_vouched_for() -> Non
         pytest.raises(InconclusiveError, match="the first 3 input sets only"),
     ):
         diagnose_half(squaring(), data_loader=overflowing(9))
+
+
+def test_data_under_other_names_are_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(resolve(Console), "note", notes.append)
+    model = OnnxNarrowModels().open(pooled(), DataType.FLOAT16)
+    feed = {"image": np.ones((1, 3, 8, 8), "f"), "offset": np.ones(1, "f")}
+    choose_feeds(model, [feed, feed])
+    assert notes.count("The model | Input 'x' uses the data named 'image'.") == 1

@@ -16,6 +16,7 @@ from polygraphy.adapters.fake import FakeProgram
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.diagnosing import diagnose
+from polygraphy.application.diagnose.steps.file_of_program import other_examples
 from polygraphy.binding import bind
 from polygraphy.comparator import StepLoader
 from polygraphy.domain import rounding as judging
@@ -517,6 +518,31 @@ def test_a_number_that_changes_with_the_example_is_a_constant() -> None:
     assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
     assert culprit["nodes"] == ["node_leaky_relu"] and culprit["origin"] == "net.py:2"
     assert "dynamo" not in culprit["remedy"]["note"]
+
+
+def test_an_input_that_the_model_lacks_is_a_constant_of_the_example() -> None:
+    """The program reads a number; the exporter wrote that of its example."""
+
+    def again(feed: Any) -> onnx.ModelProto:
+        return exported(alpha=float(feed["slope"]) / 10)
+
+    def leaky(x: Any, slope: Any) -> Any:
+        return np.where(x > 0, x, x * slope / 10).astype(x.dtype)
+
+    steps = {**PROGRAM.steps, "leaky_relu": ("aten.leaky_relu", ["matmul", "slope"], leaky)}
+    program = evolve(PROGRAM, inputs=["x", "slope"], again=again, steps=steps)
+    feed = {**FEED, "slope": np.array(5)}
+    [culprit] = found(exported(alpha=0.1), program, feed).culprits
+    assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
+    assert culprit["nodes"] == ["node_leaky_relu"]
+    assert facts_of(culprit)["lost_inputs"]["names"] == ["slope"]
+    assert "int()" in culprit["remedy"]["note"]
+    assert found(exported(alpha=0.5), program, feed).verdict == "agree"
+
+
+def test_lengths_that_must_add_up_are_tried_in_another_order() -> None:
+    [*_, last] = other_examples({"x": np.ones(2, "f"), "lengths": np.array([4, 4, 1])}, {})
+    assert last["lengths"].tolist() == [1, 4, 4] and last["x"].tolist() == [1, 1]
 
 
 def test_nodes_that_only_the_program_has_are_named_with_their_line() -> None:

