@@ -140,15 +140,24 @@ class NarrowModels(Protocol):
             BackendError: the reference evaluator cannot run it.
         """
 
-    def widen_model(self, model: Any, like: Any = None, *, drops_casts: bool = False) -> Any:
+    def widen_model(
+        self,
+        model: Any,
+        like: Any = None,
+        *,
+        drops_casts: bool = False,
+        keeps_range: bool = True,
+    ) -> Any:
         """Return an ``onnx.ModelProto`` converted to float32, with the same names.
 
         Args:
             model: an ``onnx.ModelProto``.
-            like: a narrow model that was made of it: weights get the digits, but not the range, of
-                its type; those of nodes that are not narrow in it stay.
+            like: a narrow model that was made of it: weights get the digits of its type; those of
+                nodes that are not narrow in it stay.
             drops_casts: whether nodes are removed that only change the precision of a tensor, so
                 that the model has the nodes of one that was never narrow.
+            keeps_range: whether weights keep numbers that are too large or too small for the type
+                of `like`.
         """
 
 

@@ -162,6 +162,7 @@ def call_isolated(
     what: str,
     timeout: float | None = None,
     is_silent: bool = False,
+    memory: int | None = None,
 ) -> T:
     """Return the result of a function called in a separate process, or raise its error.
 
@@ -170,6 +171,8 @@ def call_isolated(
         what: the current activity, for messages: the name of a runner.
         timeout: time limit in seconds; None for as long as it takes.
         is_silent: whether what it writes to standard error is of no interest.
+        memory: bytes that the process may allocate, or four times what the caller uses, if that is
+            more; None for no limit. Only Linux has this limit.
 
     Raises:
         BackendError: it crashed, was killed, or took too long.

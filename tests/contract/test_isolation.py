@@ -101,6 +101,16 @@ def test_too_much_time_is_an_error() -> None:
     assert _children() == before  # Nobody is left behind.
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_too_much_memory_is_an_error() -> None:
+    def allocate() -> int:
+        return len(np.empty(10 << 30, np.uint8))
+
+    with pytest.raises(BackendError, match="runner-a ran out of memory"):
+        call_isolated(allocate, what="runner-a", memory=1 << 20)
+    assert call_isolated(lambda: len(np.ones(1 << 20)), what="runner-a", memory=1 << 26) == 1 << 20
+
+
 def test_changes_stay_in_the_process() -> None:
     seen: list[int] = []
     call_isolated(lambda: seen.append(1), what="a")

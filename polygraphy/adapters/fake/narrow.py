@@ -120,7 +120,14 @@ class FakeNarrowModels:
             {"y": move_by_epsilons(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)
         ]
 
-    def widen_model(self, model: Any, like: Any = None, *, drops_casts: bool = False) -> Any:
+    def widen_model(
+        self,
+        model: Any,
+        like: Any = None,
+        *,
+        drops_casts: bool = False,
+        keeps_range: bool = True,
+    ) -> Any:
         """Return the model itself: it has no weights."""
         return model
 

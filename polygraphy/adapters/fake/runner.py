@@ -317,6 +317,7 @@ class InlineIsolation:
         what: str,
         timeout: float | None = None,
         is_silent: bool = False,
+        memory: int | None = None,
     ) -> T:
         """Return the result of a function, or raise the error set for it."""
         self.calls.append((what, timeout))

@@ -26,6 +26,7 @@ from polygraphy.adapters.onnx_common import (
     quantization,
     recurrent,
     resizing,
+    signals,
 )
 from polygraphy.adapters.onnx_common import convolution as pooling
 from polygraphy.adapters.onnx_common.evaluated import NodeError
@@ -440,6 +441,7 @@ OPERATORS: Mapping[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "RNN": ((1, _ANY, recurrent.rnn),),
     "Reshape": ((1, 4, indexing.reshape),),
     "Resize": ((10, 10, resizing.resize_10), (11, _ANY, resizing.resize)),
+    "STFT": ((17, _ANY, signals.stft),),
     "Scan": ((8, 8, controlflow.scan_8), (9, _ANY, controlflow.scan)),
     "Scatter": ((9, _ANY, indexing.scatter),),
     "ScatterElements": ((11, _ANY, indexing.scatter),),

@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar, cast
 
 from polygraphy.adapters.processes.warm_process import crash_error
@@ -40,6 +41,7 @@ def call_isolated(
     what: str,
     timeout: float | None = None,
     is_silent: bool = False,
+    memory: int | None = None,
 ) -> T:
     """Return the result of a function called in a new process; see the port."""
     if not hasattr(os, "fork"):
@@ -53,6 +55,8 @@ def call_isolated(
             link.follow()
             if is_silent:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            if memory is not None:
+                _limit_memory(memory)
             _answer_and_exit(function, exchange)
         link.hold()
         try:
@@ -88,6 +92,20 @@ def _fork() -> int:
     finally:
         if is_enabled:
             gc.enable()
+
+
+def _limit_memory(nbytes: int) -> None:
+    """Let allocations of this process fail that exceed a number of new bytes, or four times what it
+    uses, if that is more; on Linux.
+    """
+    with suppress(ImportError, OSError, ValueError, KeyError):
+        import resource
+
+        status = Path("/proc/self/status").read_text()
+        lines = dict(line.split(":", 1) for line in status.splitlines())
+        reserved, used = (int(lines[name].split()[0]) * 1024 for name in ("VmData", "VmRSS"))
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (reserved + max(nbytes, 4 * used), most))
 
 
 def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoReturn:

@@ -19,13 +19,15 @@ def call_isolated(
     what: str,
     timeout: float | None = None,
     is_silent: bool = False,
+    memory: int | None = None,
 ) -> T:
     """Return the result of a function called in a separate process; raise BackendError if that
     crashes.
 
     That is a fork, which needs nothing to be pickled, unless a library in this process does not
     survive that: then it is a new process if what is called can be pickled. If not, the fork works
-    as long as it does not use that library, which refuses.
+    as long as it does not use that library, which refuses. Only forks have a memory limit: the
+    libraries that do not survive one reserve more address space than they use.
     """
     if not is_fork_safe() and _can_be_pickled(function):
         process = WarmProcess(what)
@@ -35,7 +37,9 @@ def call_isolated(
                 return result
         finally:
             process.close()
-    return forked.call_isolated(function, what=what, timeout=timeout, is_silent=is_silent)
+    return forked.call_isolated(
+        function, what=what, timeout=timeout, is_silent=is_silent, memory=memory
+    )
 
 
 def _can_be_pickled(function: Callable[[], object]) -> bool:

@@ -33,6 +33,9 @@ T = TypeVar("T")
 _AT_ONCE = 16
 """Guesses per process, because starting one takes milliseconds; guesses beside a crash are
 repeated."""
+_MEMORY = 2 << 30
+"""Bytes that guesses may allocate: a changed number can make a tensor that fills the machine.
+Chosen, not measured."""
 _LONGEST, _TIMES = 60.0, 20
 """Seconds, and multiples of the time of the unchanged model, after which a guess is stopped: on a
 busy machine, both take longer."""
@@ -297,6 +300,7 @@ def run_in_subprocess(
     party: str | SuspectedParty,
     timeout: float | None = None,
     is_silent: bool = False,
+    memory: int | None = None,
 ) -> T:
     """Return the result of a function, called in a subprocess if the system can fork.
 
@@ -305,6 +309,7 @@ def run_in_subprocess(
         party: the party that the function calls, or its name.
         timeout: time limit in seconds.
         is_silent: whether to discard its standard error.
+        memory: the limit for new memory in bytes.
 
     Raises:
         BackendError: it crashed, or exceeded the time limit.
@@ -313,7 +318,9 @@ def run_in_subprocess(
         return function()
     name = party if isinstance(party, str) else party.name
     try:
-        return call_isolated(function, what=name, timeout=timeout, is_silent=is_silent)
+        return call_isolated(
+            function, what=name, timeout=timeout, is_silent=is_silent, memory=memory
+        )
     except UsageError:
         return function()
 
@@ -449,7 +456,7 @@ def _run_within(timeout: float, function: Callable[[], T], who: str | SuspectedP
         BackendError: it crashed, or took longer.
     """
     if not isinstance(who, WarmParty):
-        return run_in_subprocess(function, who, timeout=timeout, is_silent=True)
+        return run_in_subprocess(function, who, timeout=timeout, is_silent=True, memory=_MEMORY)
     with who.limit_calls(timeout):
         return function()
 

@@ -18,6 +18,7 @@ from polygraphy.backend.onnx import OnnxReferenceRunner
 from tests.adapters.onnx_common.formulas import FORMULAS
 from tests.support import random_nodes
 from tests.support.examples import scaled
+from tests.support.models import make, value
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -201,3 +202,17 @@ def test_one_hot_takes_its_depth_in_either_form(depth: Any, axis: int) -> None:
     [made], [wanted] = evaluated(model, feed), in_onnx_runtime(model, feed) or [None]
     np.testing.assert_array_equal(made, wanted)
     assert made.dtype == np.float32
+
+
+@pytest.mark.parametrize("shape", [(2, 40), (2, 40, 1), (2, 40, 2)])
+def test_spectra_are_those_of_onnx_runtime_for_any_form_of_a_signal(shape: Any) -> None:
+    """Exporters write real signals with and without a last axis of one element."""
+    rng = np.random.default_rng(0)
+    weights = {"step": np.array(3), "window": rng.random(8).astype(np.float32)}
+    node = onnx.helper.make_node("STFT", ["x", *weights], ["y"], onesided=int(shape[-1] != 2))
+    model = make("net", [node], [value("x", shape)], [value("y", [None] * 4)], weights=weights)
+    feed = {"x": rng.standard_normal(shape).astype(np.float32)}
+    [wanted] = in_onnx_runtime(model, feed) or [None]
+    assert wanted is not None
+    [found] = evaluated(model, feed)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

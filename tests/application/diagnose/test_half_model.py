@@ -347,9 +347,11 @@ def test_a_weight_is_named_and_not_an_overflow_that_the_backend_does_not_have() 
 class Noisy(OnnxrtParty):
     """Computes half precision less precisely than one rounding for each operator."""
 
+    share = 2e-3
+
     def load(self, model: Any, **options: Any) -> Any:
         compute = super().load(model, **options)
-        share = 0.0 if callable(model) or narrow_nodes(model) is None else 2e-3
+        share = 0.0 if callable(model) or narrow_nodes(model) is None else self.share
         return lambda feed: {n: a * np.float32(1 + share) for n, a in compute(feed).items()}
 
 
@@ -410,3 +412,61 @@ def test_an_overflow_that_a_backend_hides_is_reported_with_the_command_that_find
     with bind(Findings, kept), bind(command_line, command_of_fakes):
         assert diagnose(hiding(np.float16), [OnnxrtParty()], data, hiding(np.float32))
     assert "To find the cause: polygraphy diagnose" in kept.summary
+
+
+def test_weights_that_only_branches_read_are_rounded_alike() -> None:
+    generator = np.random.default_rng(0)
+    shapes = {"w1": (8, 64), "w2": (64, 4)}
+    body = helper.make_graph(
+        [
+            *(
+                helper.make_node(
+                    "Constant",
+                    [],
+                    [name],
+                    name,
+                    value=numpy_helper.from_array(
+                        generator.standard_normal(shape).astype(np.float32)
+                    ),
+                )
+                for name, shape in shapes.items()
+            ),
+            helper.make_node("MatMul", ["x", "w1"], ["h"], "first"),
+            helper.make_node("MatMul", ["h", "w2"], ["inner"], "second"),
+        ],
+        "body",
+        [],
+        [value("inner", [2, 4])],
+    )
+    branch = helper.make_node("If", ["is"], ["y"], "if", then_branch=body, else_branch=body)
+    weights = {"is": np.array(True)}
+    model = make("net", [branch], [value("x", [2, 8])], [value("y", [2, 4])], weights=weights)
+    kept = found(half(model), [OnnxrtParty()], model)
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+def test_tiny_numbers_that_half_precision_rounds_are_no_fault() -> None:
+    """A variance of 3e-7 has two digits left in float16, which matters less than its rounding."""
+    generator = np.random.default_rng(0)
+    weights = {
+        "w": generator.standard_normal((8, 8)).astype(np.float32),
+        "scale": np.ones(8, np.float32),
+        "bias": np.zeros(8, np.float32),
+        "mean": np.zeros(8, np.float32),
+        "variance": np.full(8, 3.3e-7, np.float32),
+    }
+    rest = [name for name in weights if name != "w"]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], "product"),
+        helper.make_node("BatchNormalization", ["h", *rest], ["n"], "normalize", epsilon=1e-5),
+        helper.make_node("Sigmoid", ["n"], ["s"], "squash"),
+        helper.make_node("Exp", ["s"], ["y"], "last"),
+    ]
+    model = make("net", nodes, [value("x", [4, 8])], [value("y", [4, 8])], weights=weights)
+    clipped = OnnxNarrowModels().widen_model(model, like=half(model), keeps_range=False)
+    stored = {one.name: numpy_helper.to_array(one) for one in clipped.graph.initializer}
+    assert stored["variance"][0] == np.float32(np.float16(3.3e-7)) != np.float32(3.3e-7)
+    party = Noisy()
+    party.share = 0.05
+    kept = found(half(model, cast_io=False), [party], model)
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])

@@ -364,7 +364,7 @@ def stft(rng, opset):
     w = int(choice(rng, 4, 5, 8))
     return (
         [
-            array(rng, (2, n, 1)),
+            array(rng, (2, n, 1) if chance(rng) else (2, n)),
             np.array(int(rng.integers(1, 5)), np.int64),
             array(rng, (w,), FLOAT, 0.1, 1),
             np.array(w, np.int64),

@@ -139,12 +139,21 @@ class OnnxNarrowModels:
         )
         return lambda feed: _PerturbedOutputs(computing, feed)
 
-    def widen_model(self, model: Any, like: Any = None, *, drops_casts: bool = False) -> Any:
+    def widen_model(
+        self,
+        model: Any,
+        like: Any = None,
+        *,
+        drops_casts: bool = False,
+        keeps_range: bool = True,
+    ) -> Any:
         new_model = widen_model(model)
         if drops_casts:
             _drop_casts(new_model)
         nodes = None if like is None else narrow_nodes(like)
-        return new_model if nodes is None else _with_rounded_weights(new_model, like, *nodes)
+        if nodes is None:
+            return new_model
+        return _with_rounded_weights(new_model, like, *nodes, keeps_range=keeps_range)
 
 
 def _check_evaluator(dtype: DataTypeEntry) -> None:
@@ -616,15 +625,24 @@ def _widen_attributes(node: NodeProto, narrow: set[int]) -> None:
 
 
 def _with_rounded_weights(
-    model: ModelProto, narrow: ModelProto, dtype: DataTypeEntry, lowered: Collection[str]
+    model: ModelProto,
+    narrow: ModelProto,
+    dtype: DataTypeEntry,
+    lowered: Collection[str],
+    *,
+    keeps_range: bool,
 ) -> ModelProto:
     """Return a float32 model whose weights are rounded like those of a narrow model derived from
-    it. Their range is kept; weights of nodes that are float32 in both are unchanged."""
+    it. Weights of nodes that are float32 in both are unchanged."""
     kept_names = _node_names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
     stored = {name for name, tensor in _named_weights(narrow) if tensor.data_type == dtype.onnx()}
     for tensor in _weights(model, kept_names, stored):
-        rounded = with_digits(elements(tensor), spacing)
+        weights = elements(tensor)
+        if keeps_range:
+            rounded = with_digits(weights, spacing)
+        else:
+            rounded = narrow_array(weights, dtype)[0].astype(weights.dtype)
         replace_elements(tensor, rounded, in_file=is_stored(tensor))
     return model
 

@@ -177,12 +177,9 @@ def diagnose_precision_loss(
     curve = loss_by_node(precision_loss, dtype)
     tensors = {tensor: name for name, tensor in pairing.tensors.items()}
     case.record_curve(curve.rename(tensors))
-    reason = reasons.inputs_alone(narrow)
-    diagnosis = DiagnosisResult(
-        precision_loss.verdict,
-        culprits,
-        reason=reason if precision_loss.verdict == ILL_CONDITIONED else "",
-    )
+    is_alone = precision_loss.verdict == ILL_CONDITIONED
+    reason = reasons.inputs_alone(narrow) if is_alone else _reason(precision_loss, dtype)
+    diagnosis = DiagnosisResult(precision_loss.verdict, culprits, reason=reason)
     return diagnosis, precision_loss.before, half.tolerance.scale(precision_loss.allowance)
 
 
@@ -280,21 +277,22 @@ def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     return HalfModel(models.widen_model(case.model.proto), dtype, nodes, wide, share >= _MOST)
 
 
-def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
+def widen_models(model: Any, reference: Any, *, keeps_range: bool = True) -> tuple[Any, Any] | None:
     """Return two models in float32, with weights rounded alike, if one of them computes in half
     precision; else None.
 
     Args:
         model: an ``onnx.ModelProto``.
         reference: another.
+        keeps_range: whether weights keep numbers that half precision cannot hold.
     """
     models = resolve(NarrowModels)
     if models.narrow_nodes(model) is not None:
         wide = models.widen_model(model, drops_casts=True)
-        return wide, models.widen_model(reference, like=model)
+        return wide, models.widen_model(reference, like=model, keeps_range=keeps_range)
     if models.narrow_nodes(reference) is not None:
         wide = models.widen_model(reference, drops_casts=True)
-        return models.widen_model(model, like=reference), wide
+        return models.widen_model(model, like=reference, keeps_range=keeps_range), wide
     return None
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.oracle import Oracle
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.precision.half import Tolerance
 from polygraphy.application.diagnose.precision.half_verdict import (
     OBSERVED,
     cast_model,
@@ -27,12 +31,15 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
-from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import deviation_sentence
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, widen_array
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import OpenModel, open_model
 
+_AS_MUCH = 2
+"""Rounding at every operator explains an error of at most this multiple of its own. Chosen, not
+measured."""
 _MUCH = 0.1
 """An error of this share of an output's size is reported as a loss. Chosen, not measured."""
 
@@ -52,7 +59,7 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     is_shown = is_explained and (is_much or is_observed(outputs, evolve(loss, part=name)))
     if is_shown and not _is_cast_correct(case, comparison, str(narrow)):
         return Found(half_precision, case)
-    beside = _diagnose_in_float32(case, comparison)
+    beside = _diagnose_in_float32(case, comparison, tolerance)
     if isinstance(beside, Found) and beside.result.verdict == FAULT:
         return beside
     if is_explained:
@@ -67,6 +74,8 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
         reason = reasons.rounding_only(str(narrow), error)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     reason = reasons.more_than_rounding(str(narrow))
+    if error.off <= _AS_MUCH * loss.off and half_precision.verdict == INCONCLUSIVE:
+        reason = half_precision.reason
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
@@ -99,11 +108,11 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
     is_declared = any(dtype in HALF for dtype in ends)
     names = [*filter(HALF.__contains__, ends), *([] if nodes is None else [nodes[0].name])]
     dtype = str(names[0])
-    wide, reference = (
-        open_model(models.widen_model(case.model.proto, drops_casts=True)),
-        pair.reference,
-    )
-    outcome = _diagnose_widened(case, comparison, wide, reference)
+    if nodes is None:
+        wide = open_model(models.widen_model(case.model.proto, drops_casts=True))
+        outcome = _diagnose_widened(case, comparison, wide, pair.reference)
+    else:
+        outcome = _diagnose_in_float32(case, comparison)
     if not isinstance(outcome, Found) or outcome.result.verdict == FAULT:
         return outcome
     loss = max(
@@ -119,16 +128,55 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
     return Found(DiagnosisResult(AGREE, reason=reason), case)
 
 
-def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return the differences of the models in float32, with weights that are rounded alike."""
+def _diagnose_in_float32(
+    case: Case, comparison: ModelComparison, tolerance: Tolerance | None = None
+) -> StepOutcome:
+    """Return the differences of the models in float32, with weights that are rounded alike.
+
+    Args:
+        case: the case of the models as they are.
+        comparison: the models, and how their outputs differ.
+        tolerance: the tolerance of half precision. Numbers in weights that half precision cannot
+            hold, such as tiny variances, are a fault only if their loss changes the outputs by
+            more; None: any loss is tolerated.
+    """
     pair = comparison.pair
     models = widen_models(case.model.proto, pair.reference.proto)
     with case.attempt(titles.IN_FLOAT32) as notes:
-        if models is None:
+        clipped = widen_models(case.model.proto, pair.reference.proto, keeps_range=False)
+        if models is None or clipped is None:
             notes.append(steps.NOT_IN_HALF_PRECISION)
             return Skip(steps.NOT_IN_HALF_PRECISION)
+        if clipped != models and _is_range_harmless(comparison, (models, clipped), tolerance):
+            models = clipped
         wide, reference = map(open_model, models)
     return _diagnose_widened(case, comparison, wide, reference)
+
+
+def _is_range_harmless(
+    comparison: ModelComparison,
+    pairs: Sequence[tuple[Any, Any]],
+    tolerance: Tolerance | None,
+) -> bool:
+    """Return whether outputs stay within tolerance if weights lose the numbers that half precision
+    cannot hold.
+
+    Args:
+        comparison: the backend, and the data.
+        pairs: the model and its reference in float32, with all numbers, and without those.
+        tolerance: the tolerance of half precision; None: no limit.
+    """
+    if tolerance is None:
+        return True
+    changed = next(at for at in (0, 1) if pairs[0][at] != pairs[1][at])
+    feed = {name: widen_array(array) for name, array in comparison.feed.items()}
+    if changed:
+        feed = {**comparison.pair.feed_reference(feed)}
+    try:
+        exact, clipped = (comparison.pair.party.load(pair[changed])(feed) for pair in pairs)
+    except BackendError:
+        return False
+    return tolerance.error(exact, clipped).is_tolerable
 
 
 def _diagnose_widened(
