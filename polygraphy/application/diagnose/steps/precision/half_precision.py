@@ -73,9 +73,9 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     if isinstance(beside, Found) and beside.result.verdict == AGREE and error.is_tolerable:
         reason = reasons.rounding_only(str(narrow), error)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
-    reason = reasons.more_than_rounding(str(narrow))
     if error.off <= _AS_MUCH * loss.off and half_precision.verdict == INCONCLUSIVE:
-        reason = half_precision.reason
+        return Found(half_precision, case)
+    reason = reasons.more_than_rounding(str(narrow))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
