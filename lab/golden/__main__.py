@@ -34,6 +34,7 @@ from polygraphy.json import save_json
 from polygraphy.logger import G_LOGGER
 
 from .nodes import ROWS_OF_OPERATORS, model_of
+from .other_nodes import OTHER_ROWS
 from .planting import Fault, drawn, faults, two
 
 EXACT, NODE, CAUSE, OPEN, WRONG = WORDS = ("exact", "node", "cause", "open", "wrong")
@@ -54,7 +55,7 @@ class Case(NamedTuple):
 def cases(seed: int, rounds: int, only: str = "") -> Iterator[Case]:
     """Yield one case for each thing that can be wrong about each row, as far as it shows."""
     for number in range(rounds):
-        for position, row in enumerate(ROWS_OF_OPERATORS):
+        for position, row in enumerate((*ROWS_OF_OPERATORS, *OTHER_ROWS)):
             rng = np.random.default_rng([seed, number, position])
             node = drawn(row, rng)
             planted = list(faults(node, rng))

@@ -544,9 +544,9 @@ def model_of(node: Node) -> Any:
     graph = helper.make_graph(nodes, "golden", data, outputs, [w for w in held if w.name in used])
     imports = [helper.make_opsetid("", row.opset)]
     if row.domain:
-        imports.append(helper.make_opsetid(row.domain, 3))
+        imports.append(helper.make_opsetid(row.domain, 1 if row.domain == "com.microsoft" else 3))
     model = helper.make_model(graph, opset_imports=imports)
-    model.ir_version = 10
+    model.ir_version = 11 if row.opset >= 23 else 10
     return model
 
 

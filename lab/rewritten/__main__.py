@@ -2,7 +2,8 @@
 
     python -m rewritten [--seed N] [--folder FOLDER] [--shipped .models] [--take N] [--again]
                         [--own] [--hosts own|large|public] [--healthy] [--jobs N]
-                        [--ways N] [--host TEXT] [--chains] [--product CHECKOUT]
+                        [--ways N] [--host TEXT] [--chains] [--pairs FOLDER]
+                        [--product CHECKOUT]
 
 In the folder `lab`. A fault is planted into networks of the lab, models in packages, and exports
 of PyTorch (where that is installed); the reference is what another exporter, an optimizer or
@@ -105,6 +106,7 @@ def main() -> int:
     parser.add_argument("--host", default="", help="hosts with this in their names")
     parser.add_argument("--ways", type=int, help="so many references of each host, drawn")
     parser.add_argument("--chains", action="store_true", help="references of `tool_chains`")
+    parser.add_argument("--pairs", type=Path, help="models as several converters wrote them")
     parser.add_argument("--healthy", action="store_true", help="no fault: the rewritten models")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--product", type=Path, default=ROOT, help="the checkout that diagnoses")
@@ -117,7 +119,7 @@ def main() -> int:
         folder.mkdir(parents=True)
         plan = Plan(
             folder, given.shipped, given.seed, given.hosts, given.ways, given.host
-        )._replace(chains=given.chains)
+        )._replace(chains=given.chains, pairs=given.pairs)
         drawn = list(
             healthy_cases(plan) if given.healthy else cases(plan, given.per_pair, given.own)
         )

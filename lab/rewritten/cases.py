@@ -18,6 +18,7 @@ from faults.real_cases import distance, drawn
 
 from polygraphy.json import save_json
 
+from .children import in_child
 from .planting import KINDS as OWN
 from .rewrites import REWRITES, half
 from .tool_chains import CHAINS, common_half
@@ -92,6 +93,7 @@ class Plan(NamedTuple):
         ways: the number of references of each host besides that of the other exporter; None: all.
         host: hosts have this in their names.
         chains: whether the references are those of `tool_chains` alone.
+        pairs: a folder of models as several converters wrote them, instead of a group.
     """
 
     folder: Path
@@ -101,11 +103,31 @@ class Plan(NamedTuple):
     ways: int | None = None
     host: str = ""
     chains: bool = False
+    pairs: Path | None = None
 
 
 def hosts(plan: Plan) -> Iterator[Host]:
     """Yield the hosts of a group."""
-    yield from small(plan) if plan.group == "own" else exported(plan)
+    if plan.pairs is not None:
+        yield from converted(plan, plan.pairs)
+    else:
+        yield from small(plan) if plan.group == "own" else exported(plan)
+
+
+def converted(plan: Plan, folder: Path) -> Iterator[Host]:
+    """Yield each model as each converter wrote it; those of the others are its references. In a
+    folder for each model lies `data.npz`, whose arrays are its inputs in their order.
+    """
+    for place in sorted(path.parent for path in folder.rglob("data.npz")):
+        if plan.host not in place.name:
+            continue
+        models = {path.stem: onnx.load(path) for path in sorted(place.glob("*.onnx"))}
+        with np.load(place / "data.npz") as arrays:
+            held = [arrays[name] for name in arrays.files]
+        for name, model in models.items():
+            data = {value.name: array for value, array in zip(model.graph.input, held)}
+            others = {f"{name} by {way}": each for way, each in models.items() if way != name}
+            yield Host(place.name, model, others, data)
 
 
 def small(plan: Plan) -> Iterator[Host]:
@@ -180,7 +202,7 @@ def cases(plan: Plan, per_pair: int, only_own: bool = False) -> Iterator[Case]:
     turn = 0
     for host in hosts(plan):
         for way, reference in host.references.items():
-            if not _is_same(host, reference, HALF_SAME if way in HALVES else SAME):
+            if not in_child(_is_same, host, reference, HALF_SAME if way in HALVES else SAME):
                 continue
             for _ in range(per_pair * (3 if way == "other exporter" else 1)):
                 for _ in range(TRIES):
@@ -198,7 +220,7 @@ def healthy_cases(plan: Plan) -> Iterator[Case]:
     number = 0
     for host in hosts(plan):
         for way, reference in host.references.items():
-            if not _is_same(host, reference, HALF_SAME if way in HALVES else SAME):
+            if not in_child(_is_same, host, reference, HALF_SAME if way in HALVES else SAME):
                 continue
             names = [one.name for one in reference.graph.input]
             renamed = dict(zip(names, host.data.values()))
@@ -249,10 +271,7 @@ def _host(plan: Plan, name: str, model: onnx.ModelProto, data: Data | None) -> H
     for way, rewrite in rewrites.items():
         if way not in ways:
             continue
-        try:
-            made = rewrite(model)
-        except Exception:  # Tools fail in their own ways.
-            continue
+        made = in_child(rewrite, model)  # Tools fail in their own ways.
         if made is not None and _differs(model, made):
             references[way] = made
     return Host(name, model, references, drawn(model, 1) if data is None else data)

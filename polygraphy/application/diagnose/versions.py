@@ -60,8 +60,10 @@ class OtherVersions:
                     problems.pop(path, None)
                 elif problem is not None and path in problems:
                     problems[path] = problem
+        unknown = steps.NO_BACKEND_THERE if self.paths else steps.CANNOT_CHANGE_VERSION
         return [
-            f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".") for path, why in problems.items()
+            f"{path}: {why.replace(f'{path}: ', '') or unknown}".rstrip(".")
+            for path, why in problems.items()
         ]
 
 

@@ -56,6 +56,15 @@ def _equal_lengths_rule(prefix: str, *, of_pairs: bool = False) -> Rule:
     return check
 
 
+def _check_imputed(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation unless an Imputer has values of one data type."""
+    names = ("imputed_value_floats", "imputed_value_int64s")
+    held = [name for name in names if call.attributes.get(name)]
+    if len(held) != 1:
+        actual = "it has both" if held else "it has neither"
+        yield Violation(call.op, f"either {names[0]} or {names[1]}", actual, ATTRIBUTE)
+
+
 def _check_linear(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation unless a linear model has a coefficient for each feature and target."""
     coefficients, size = call.attributes.get("coefficients"), dim_of(call, 0, -1)
@@ -96,6 +105,19 @@ def _check_features(call: OperatorCall) -> Iterator[Violation]:
     if bad:
         actual = f"nodes_featureids contains {bad[0]}"
         yield Violation(call.op, f"features in [0, {size - 1}]", actual, ATTRIBUTE)
+
+
+def _check_results(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a leaf adds to a target or class that does not exist."""
+    labels = call.attributes.get("classlabels_int64s") or call.attributes.get("classlabels_strings")
+    for name, count in (
+        ("target_ids", call.attributes.get("n_targets")),
+        ("class_ids", len(labels) if labels else None),
+    ):
+        bad = [one for one in call.attributes.get(name) or () if count and not 0 <= one < count]
+        if bad:
+            text = f"{name} in [0, {count - 1}]"
+            yield Violation(call.op, text, f"{name} contains {bad[0]}", ATTRIBUTE)
 
 
 def _check_branches(call: OperatorCall) -> Iterator[Violation]:
@@ -156,6 +178,7 @@ _TREES: tuple[Rule, ...] = (
     attribute_rule("nodes_modes", lambda modes: {*modes} <= {*_MODES}, f"{', '.join(_MODES)}"),
     _check_features,
     _check_branches,
+    _check_results,
 )
 
 LEARNING_RULES: dict[str, tuple[Rule, ...]] = {
@@ -163,7 +186,10 @@ LEARNING_RULES: dict[str, tuple[Rule, ...]] = {
     "LabelEncoder": (_equal_lengths_rule("", of_pairs=True),),
     "LinearClassifier": (_check_linear,),
     "LinearRegressor": (_check_linear,),
-    "Imputer": (_length_rule(("imputed_value_floats", "imputed_value_int64s"), "imputed values"),),
+    "Imputer": (
+        _check_imputed,
+        _length_rule(("imputed_value_floats", "imputed_value_int64s"), "imputed values"),
+    ),
     "OneHotEncoder": (_check_categories,),
     "SVMClassifier": (_check_vectors,),
     "SVMRegressor": (_check_vectors,),

@@ -18,6 +18,7 @@ from polygraphy.domain.checks.requirements import (
     broadcasts_to,
     dim_of,
     fits,
+    is_shape,
     scalar_rule,
     shape_rule,
     wrong_attribute,
@@ -143,21 +144,30 @@ def _check_attention(call: OperatorCall) -> Iterator[Violation]:
     elif query[0] is not None and key[0] and query[0] % key[0]:
         yield wrong_shape(call, keys, f"a number of heads that divides {query[0]}")
     else:
-        yield from _check_past(call)
+        yield from _check_past(call, key, value)
         yield from _check_mask(call, query, key)
 
 
 _PAST_KEY, _PAST_VALUE = 4, 5
 
 
-def _check_past(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if an Attention has one past input only."""
+def _check_past(call: OperatorCall, key: _Heads, value: _Heads) -> Iterator[Violation]:
+    """Yield a violation if an Attention has one past input only, or one that it cannot join with
+    its keys or values."""
     one, other = call.input(_PAST_KEY), call.input(_PAST_VALUE)
     if (one is None) != (other is None):
         given = one or other
         assert given is not None
         actual = f"it has only {given.name!r}"
         yield Violation(call.op, "past_key and past_value, or neither", actual, SHAPE, given.name)
+        return
+    for operand, (heads, _, size), name in ((one, key, "keys"), (other, value, "values")):
+        if operand is None or operand.shape is None:
+            continue
+        if not is_shape(operand.shape, (None, heads, None, size)):
+            text = f"past {name} of {heads} heads of {size} elements, like its {name}"
+            yield wrong_shape(call, operand, text)
+            return
 
 
 def _check_mask(call: OperatorCall, query: _Heads, key: _Heads) -> Iterator[Violation]:

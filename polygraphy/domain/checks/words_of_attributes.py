@@ -11,8 +11,9 @@ _PADDED = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")}
 _SCATTERED = {"reduction": ("none", "add", "mul", "max", "min")}
 _RECURRENT = {"direction": ("forward", "reverse", "bidirectional")}
 _LOSS = {"reduction": ("none", "mean", "sum")}
-_KERNELS = {"kernel_type": ("LINEAR", "POLY", "RBF", "SIGMOID")}
-_ENSEMBLES = {"aggregate_function": ("SUM", "AVERAGE", "MIN", "MAX")}
+_TRANSFORMS = {"post_transform": ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")}
+_KERNELS = {"kernel_type": ("LINEAR", "POLY", "RBF", "SIGMOID"), **_TRANSFORMS}
+_ENSEMBLES = {"aggregate_function": ("SUM", "AVERAGE", "MIN", "MAX"), **_TRANSFORMS}
 _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv"),
@@ -50,6 +51,7 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Normalizer": {"norm": ("MAX", "L1", "L2")},
     "StringNormalizer": {"case_change_action": ("NONE", "LOWER", "UPPER")},
     "TfIdfVectorizer": {"mode": ("TF", "IDF", "TFIDF")},
+    **dict.fromkeys(("LinearClassifier", "LinearRegressor"), _TRANSFORMS),
     **dict.fromkeys(("SVMClassifier", "SVMRegressor"), _KERNELS),
     **dict.fromkeys(("TreeEnsembleClassifier", "TreeEnsembleRegressor"), _ENSEMBLES),
     "Upsample": {"mode": ("nearest", "linear", "bilinear")},
@@ -60,6 +62,7 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 _NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "GRU": {"layout": (0, 1)},
     "LSTM": {"layout": (0, 1)},
+    "LayerNormalization": {"stash_type": (1, 10, 11, 16)},
     "RNN": {"layout": (0, 1)},
     "MaxPool": {"storage_order": (0, 1)},
     "LpNormalization": {"p": (1, 2)},

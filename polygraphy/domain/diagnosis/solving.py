@@ -351,8 +351,32 @@ def _factor(array: Any, reference: Any) -> float | None:
     return middle if middle and np.allclose(ratios, middle, rtol=_RATIO) else None
 
 
+def _split_sizes(
+    node: Node,
+    total: int,
+    axis: int,
+    expected: Sequence[int],
+    outputs: Mapping[str, Sequence[int]],
+) -> Iterator[list[int]]:
+    """Yield the sizes of the outputs of a Split that have the expected shapes; a single unknown one
+    follows from the others."""
+    known = [outputs[name][axis] if name in outputs else None for name in node.outputs]
+    places = [[*known]] if any(known) else []
+    for at in range(len(known) if not any(known) else 0):
+        places.append([expected[axis] if at == other else None for other in range(len(known))])
+    for sizes in places:
+        rest = total - sum(size for size in sizes if size is not None)
+        if sizes.count(None) <= 1 and rest >= 0:
+            yield [rest if size is None else size for size in sizes]
+
+
 def resize_variants(
-    side: Graph, index: int, read: Sequence[int], lengths: Sequence[int], expected: Sequence[int]
+    side: Graph,
+    index: int,
+    read: Sequence[int],
+    lengths: Sequence[int],
+    expected: Sequence[int],
+    outputs: Mapping[str, Sequence[int]] | None = None,
 ) -> Iterator[Variant]:
     """Yield variants of a node with another size, bound or step, whose output has the expected
     shape.
@@ -362,7 +386,8 @@ def resize_variants(
         index: the position of the node.
         read: the shape of its first input.
         lengths: the shape of its output.
-        expected: the expected value.
+        expected: the expected shape.
+        outputs: the expected shapes of its outputs, as far as they are known.
     """
     node = side.nodes[index]
     if len(lengths) == len(expected) and tuple(lengths) == tuple(expected):
@@ -394,6 +419,10 @@ def resize_variants(
         )
     elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
         yield from _bound_variants(side, node, read, expected, weight_variants)
+    elif node.op == "Split" and len(read) == len(expected):
+        axis = int(node.attribute("axis") or 0)
+        for sizes in _split_sizes(node, read[axis], axis, expected, outputs or {}):
+            yield from weight_variants(1, sizes)
     elif node.op in ("Squeeze", "Unsqueeze"):
         count = abs(len(expected) - len(read))
         for axes in combinations(

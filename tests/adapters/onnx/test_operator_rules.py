@@ -158,6 +158,16 @@ CASES = [
      {"w": np.ones((1, 1, 2, 2), F), "o": np.ones((1, 6, 3, 3), F)}, "(1, 8, ?, ?) for the offsets"),
     ("int64[1] x", "y = ai.onnx.ml.LabelEncoder<keys_int64s=[1,2], values_int64s=[1]>(x)", {},
      "as many values_int64s as keys_int64s (2)"),
+    (MATRIX, "y = ai.onnx.ml.Imputer(x)", {}, "it has neither"),
+    (MATRIX, "y = ai.onnx.ml.Imputer<imputed_value_floats=[0.5], imputed_value_int64s=[1]>(x)", {},
+     "it has both"),
+    (MATRIX, f"y = ai.onnx.ml.TreeEnsembleRegressor<{TREE}, n_targets=1, target_ids=[0,3]>(x)", {},
+     "target_ids in [0, 0]"),
+    (MATRIX, f"y, z = ai.onnx.ml.TreeEnsembleClassifier<{TREE}, classlabels_int64s=[4,5],"
+     " class_ids=[0,2]>(x)", {}, "class_ids in [0, 1]"),
+    (MATRIX, "y = ai.onnx.ml.LinearRegressor<coefficients=[0.1,0.2,0.3], post_transform=\"RELU\">(x)",
+     {}, "one of NONE"),
+    (MATRIX, "y = LayerNormalization<stash_type=7>(x,s)", {"s": np.ones(3, F)}, "one of 1, 10"),
 ]  # fmt: skip
 
 
@@ -287,3 +297,27 @@ def test_a_position_outside_a_sequence_is_found() -> None:
     values = {"s": [np.ones(2, F), np.ones(3, F)], "t": [np.ones(2, F)], "p": np.array(1)}
     [found] = find_violations(parser.parse_model(text), values)
     assert (found.index, "in [-1, 0]" in found.message) == (1, True)
+
+
+FUNCTIONS = [
+    ("y = f.inner(x, x)", "r = Neg(p)", "inner requires at most 1 input, but it has 2."),
+    ("y, z = f.inner(x)", "r = Neg(p)", "inner requires at most 1 output, but it has 2."),
+    ("y = f.inner(x)", "r = Mish(p)", "No Op registered for Mish"),
+]
+
+
+@pytest.mark.parametrize(("call", "body", "said"), FUNCTIONS)
+def test_a_call_of_a_function_is_found_by_its_node(call: str, body: str, said: str) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 13, "f": 1]> g (float[2] x) => (float[2] y)
+        {{ a = Relu(x) {call} }}
+        <domain: "f", opset_import: ["": 13]> inner (p) => (r) {{ {body} }}"""
+    [found] = find_violations(parser.parse_model(text), {})
+    assert found.index == 1 and said in found.message
+
+
+def test_past_keys_of_attention_have_the_heads_of_its_keys() -> None:
+    body = "y = Attention(x,k,k,,p,p)"
+    weights = {"k": np.ones((1, 2, 5, 8), F), "p": np.ones((1, 2, 3, 6), F)}
+    [found] = invalid(body, weights, "float[1,2,4,8] x", 23)
+    assert "past keys of 2 heads of 8 elements" in found
+    assert not invalid(body, weights | {"p": np.ones((1, 2, 3, 8), F)}, "float[1,2,4,8] x", 23)

@@ -275,6 +275,12 @@ def test_an_environment_that_was_not_compared_leaves_the_question_open(
         assert diagnose(network(()), healthy, environments=["1.4.0", "1.4.0"])
 
 
+def test_a_backend_without_other_versions_leaves_the_question_open() -> None:
+    said = "Not compared with other versions: 1.4.0: This backend cannot run in other environments"
+    with pytest.raises(InconclusiveError, match=said):
+        diagnose(network(()), [OnnxParty()], environments=["1.4.0"])
+
+
 def test_other_versions_are_compared_also_beside_a_backend_in_half_precision() -> None:
     said = "wrong 1.2.0 and 1.1.0 give different results."
     parties = [WrongRewriter(guilty=()), Builder()]

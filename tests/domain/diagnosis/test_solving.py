@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.domain.diagnosis.solving import solve_weights
+from polygraphy.domain.diagnosis.solving import resize_variants, solve_weights
 from polygraphy.domain.model.graph import Attribute, Graph, Node, Tensor, Weight
 
 
@@ -36,3 +36,23 @@ def test_the_weight_of_a_product_is_solved_with_its_factor_and_order(
     )
     found = [*solve_weights(graph, 0, {"x": x}, output(stored), output(right))]
     assert any(np.allclose(variant.weights["w"], right) for variant in found)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "sizes"),
+    [
+        ({"a": (4, 3), "c": (4, 5)}, [[3, 1, 5]]),
+        ({"a": (4, 3), "b": (4, 2), "c": (4, 4)}, [[3, 2, 4]]),
+    ],
+)
+def test_the_sizes_of_a_split_follow_from_its_outputs(
+    outputs: dict[str, tuple[int, ...]], sizes: list[list[int]]
+) -> None:
+    graph = Graph(
+        inputs=(Tensor("x"),),
+        weights=(Weight("k", "int64", (3,), values=np.array([4, 1, 4])),),
+        nodes=(Node("split", "Split", "", ("x", "k"), ("a", "b", "c"),
+                    (Attribute("axis", "int", 1),)),),
+    )  # fmt: skip
+    found = resize_variants(graph, 0, (4, 9), (4, 4), (4, 3), outputs)
+    assert [variant.weights["k"].tolist() for variant in found] == sizes

@@ -34,7 +34,7 @@ _Key = tuple[str, str, str]
 def inline_functions(model: ModelProto) -> ModelProto:
     """Return a model with its functions inlined, or the model itself if it has none. Nodes and
     tensors of a body are called ``CALL/NAME``; calls of functions that import another version of
-    a domain remain.
+    a domain remain, and those with more inputs or outputs than their function.
 
     Raises:
         ModelError: a function calls itself, or the model would become too large.
@@ -132,6 +132,7 @@ class _FunctionInliner:
         }
         self._taken = names_in_use(model.graph)
         self._prefixes: set[str] = set()
+        self._has_invalid_calls = False
 
     def _is_compatible(self, function: FunctionProto) -> bool:
         """Return whether the imports of a body equal those of the model, or can be added to it."""
@@ -148,7 +149,7 @@ class _FunctionInliner:
     def run(self) -> None:
         """Inline all calls, and drop the functions."""
         self._inline_calls(self._model.graph)
-        if len(self._functions) == len(self._model.functions):
+        if len(self._functions) == len(self._model.functions) and not self._has_invalid_calls:
             del self._model.functions[:]
 
     def _inline_calls(self, graph: GraphProto) -> None:
@@ -166,6 +167,10 @@ class _FunctionInliner:
         for node in nodes:
             function = self._functions.get(_key(node))
             if function is None:
+                yield node
+                continue
+            if len(node.input) > len(function.input) or len(node.output) > len(function.output):
+                self._has_invalid_calls = True
                 yield node
                 continue
             body = self._body(node, function)

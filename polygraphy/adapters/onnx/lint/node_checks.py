@@ -40,6 +40,7 @@ from polygraphy.domain.tensors.naming import count_text
 
 if TYPE_CHECKING:
     from onnx import (
+        FunctionProto,
         GraphProto,
         ModelProto,
         NodeProto,
@@ -80,11 +81,21 @@ def find_violations(
         if chosen is None or wrong_declaration.index in chosen
     }
     for entry, violation in NodeChecks(model, values, chosen).findings(labels):
-        index = int(entry.nodes[0].partition("/")[0]) if entry.nodes else -1
-        if 0 <= index < len(labels):
-            kind, tensor = (violation.kind, violation.tensor) if violation else (SHAPE, "")
-            invalid.setdefault(index, InvalidNode(index, entry.op, entry.message, kind, tensor))
+        kind, tensor = (violation.kind, violation.tensor) if violation else (SHAPE, "")
+        for index in _positions(model, entry.nodes):
+            if chosen is None or index in chosen:
+                invalid.setdefault(index, InvalidNode(index, entry.op, entry.message, kind, tensor))
     return [invalid[index] for index in sorted(invalid)]
+
+
+def _positions(model: ModelProto, labels: Sequence[str]) -> list[int]:
+    """Return the node of the main graph that a finding is about, or the nodes that call its
+    function."""
+    where = labels[0].partition("/")[0] if labels else ""
+    if where.isdecimal():
+        return [int(where)]
+    called = {(f.domain, f.name) for f in model.functions if f"{f.domain}.{f.name}" == where}
+    return [i for i, node in enumerate(model.graph.node) if (node.domain, node.op_type) in called]
 
 
 def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterator[InvalidNode]:
@@ -139,6 +150,7 @@ class NodeChecks:
         self._model = model
         self._chosen = chosen
         self._opsets = _opsets(model.opset_import)
+        self._functions = {(each.domain, each.name): each for each in model.functions}
         self._indices = {
             tensor.name: tensor
             for tensor in model.graph.initializer
@@ -283,6 +295,8 @@ class NodeChecks:
     ) -> Iterator[Violation]:
         """Yield the operator rules that a node breaks."""
         schema = self._schema(node)
+        if (function := self._functions.get((node.domain, node.op_type))) is not None:
+            yield from _wrong_call(node, function)
         if schema is None or domain_of(node.domain) not in _CHECKED_DOMAINS:
             return
         reads_indices = node.op_type in _INDEXED
@@ -372,6 +386,18 @@ class NodeChecks:
         except Exception:  # Its other errors are about what it does not know, not about the node.
             return {}
         return node_outputs
+
+
+def _wrong_call(node: NodeProto, function: FunctionProto) -> Iterator[Violation]:
+    """Yield violations if a node has more inputs or outputs than the function that it calls."""
+    for kind, given, most in (
+        ("input", len(node.input), len(function.input)),
+        ("output", len(node.output), len(function.output)),
+    ):
+        if given > most:
+            yield Violation(
+                node.op_type, f"at most {count_text(most, kind)}", f"it has {given}", TYPE
+            )
 
 
 class _Contradiction(Exception):

@@ -421,7 +421,10 @@ class _SavedTensors:
         first = np.shape(search.part.feed.get(next(iter(search.graph.nodes[index].inputs), ""), 0))
         tried = variants(search.graph, index)
         if not self._run.is_traced:  # What an exporter wrote may follow from its example.
-            sized = resize_variants(search.graph, index, first, np.shape(output), np.shape(goal))
+            sizes = {name: np.shape(array) for name, array in search.goals.items()}
+            sized = resize_variants(
+                search.graph, index, first, np.shape(output), np.shape(goal), sizes
+            )
             tried = chain(sized, usual_variants(search.graph, index))
         variant = chain(
             search.select_matching(tried),
