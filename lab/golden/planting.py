@@ -96,7 +96,7 @@ def _weights(node: Node, name: str, value: Any, rng: Draw) -> Iterator[Fault]:
     yield Fault(
         "weight scaled",
         _weight(node, name, array * factor),
-        NUMBER if node.op == "Gemm" else WEIGHT,
+        NUMBER if node.op in ("Attention", "Gemm", "FusedMatMul") else WEIGHT,
     )
     if array.size < 2:
         return

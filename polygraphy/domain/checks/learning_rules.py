@@ -110,11 +110,13 @@ def _check_features(call: OperatorCall) -> Iterator[Violation]:
 def _check_results(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if a leaf adds to a target or class that does not exist."""
     labels = call.attributes.get("classlabels_int64s") or call.attributes.get("classlabels_strings")
-    for name, count in (
-        ("target_ids", call.attributes.get("n_targets")),
-        ("class_ids", len(labels) if labels else None),
-    ):
-        bad = [one for one in call.attributes.get(name) or () if count and not 0 <= one < count]
+    counts = {
+        "target_ids": call.attributes.get("n_targets") or 0,
+        "class_ids": len(labels or ()),
+    }
+    for name, count in counts.items():
+        ids = call.attributes.get(name) if count else None
+        bad = [one for one in ids or () if not 0 <= one < count]
         if bad:
             text = f"{name} in [0, {count - 1}]"
             yield Violation(call.op, text, f"{name} contains {bad[0]}", ATTRIBUTE)

@@ -87,26 +87,81 @@ def solve_missing_bias(
 def _solve_indices(
     side: Graph, node: Node, inputs: Mapping[str, Any], goal: Any
 ) -> Iterator[Variant]:
-    """Yield a Gather with the indices for which its data have the expected values."""
-    if node.op != "Gather" or node.inputs[1] not in side.constants:
+    """Yield a lookup with the indices for which its data have the expected values."""
+    name = node.inputs[1] if len(node.inputs) > 1 and node.inputs[1] in side.constants else ""
+    data, find = inputs.get(node.inputs[0]) if node.inputs else None, _LOOKUPS.get(node.op)
+    if not name or data is None or find is None or np.size(data) * np.size(goal) > _MOST:
         return
-    data = inputs.get(node.inputs[0])
-    array = np.asarray(side.constants[node.inputs[1]].values)
+    array = np.asarray(side.constants[name].values)
+    found = find(node, np.asarray(data), goal, array)
+    if found is None:
+        return
+    values = np.asarray(found).reshape(array.shape).astype(array.dtype)
+    if not np.array_equal(values, array):
+        difference = difference_of_integers(array, values)
+        change = changes.other_weight("weight", name, difference, node.op)
+        yield Variant("weight", change, node, {name: values})
+
+
+def _rows(data: Any, expected: Any) -> list[int] | None:
+    """Return the first row of an array that equals each expected row; None if one has none."""
+    if data.shape[1:] != expected.shape[1:]:
+        return None
+    places = [
+        next((at for at, row in enumerate(data) if np.array_equal(row, value)), None)
+        for value in expected
+    ]
+    return None if None in places else [at for at in places if at is not None]
+
+
+def _gathered(node: Node, data: Any, goal: Any, indices: Any) -> Any:
+    """Return the indices of a Gather; None if its data do not have the expected values."""
     axis = int(node.attribute("axis", 0))
-    if data is None or array.ndim > 1 or np.ndim(data) - 1 + array.ndim != goal.ndim:
-        return
-    rows = np.moveaxis(np.asarray(data), axis, 0)
-    expected = np.moveaxis(goal, axis, 0) if array.ndim else goal[np.newaxis]
-    if rows.shape[1:] != expected.shape[1:] or rows.size * len(expected) > _MOST:
-        return
-    places = [[j for j, row in enumerate(rows) if np.array_equal(row, value)] for value in expected]
-    if all(places):
-        values = np.array([place[0] for place in places], array.dtype)
-        values = values.reshape((-1,) if array.ndim else ())
-        if not np.array_equal(values, array):
-            difference = difference_of_integers(array, values)
-            change = changes.other_weight("weight", node.inputs[1], difference, node.op)
-            yield Variant("weight", change, node, {node.inputs[1]: values})
+    if indices.ndim > 1 or data.ndim - 1 + indices.ndim != goal.ndim:
+        return None
+    expected = np.moveaxis(goal, axis, 0) if indices.ndim else goal[np.newaxis]
+    return _rows(np.moveaxis(data, axis, 0), expected)
+
+
+def _gathered_positions(node: Node, data: Any, goal: Any, indices: Any) -> Any:
+    """Return the indices of a GatherND; None as above."""
+    depth = indices.shape[-1] if indices.ndim else 0
+    if not 0 < depth <= data.ndim or int(node.attribute("batch_dims", 0)):
+        return None
+    leading, rest = data.shape[:depth], data.shape[depth:]
+    found = None
+    if goal.shape == (*indices.shape[:-1], *rest):
+        found = _rows(data.reshape(-1, *rest), goal.reshape(-1, *rest))
+    return None if found is None else np.stack(np.unravel_index(found, leading), -1)
+
+
+def _gathered_features(node: Node, data: Any, goal: Any, indices: Any) -> Any:
+    """Return the indices of an ArrayFeatureExtractor; None as above."""
+    if data.ndim != goal.ndim or not goal.ndim or goal.shape[-1] != indices.size:
+        return None
+    return _rows(np.moveaxis(data, -1, 0), np.moveaxis(goal, -1, 0))
+
+
+def _kept(node: Node, data: Any, goal: Any, condition: Any) -> Any:
+    """Return the condition of a Compress; None as above."""
+    axis = node.attribute("axis")
+    if axis is None:
+        data, axis = data.reshape(-1), 0
+    if data.ndim != goal.ndim or condition.shape != data.shape[int(axis) : int(axis) + 1]:
+        return None
+    found = _rows(np.moveaxis(data, int(axis), 0), np.moveaxis(goal, int(axis), 0))
+    if found is None or found != sorted({*found}):
+        return None
+    return np.isin(np.arange(condition.size), found)
+
+
+_LOOKUPS: Mapping[str, Callable[[Node, Any, Any, Any], Any]] = {
+    "ArrayFeatureExtractor": _gathered_features,
+    "Compress": _kept,
+    "Gather": _gathered,
+    "GatherND": _gathered_positions,
+}
+"""By operator, a function of node, data, expected values and second input, which returns this."""
 
 
 def _weight_variant(side: Graph, index: int, position: int, weight: Any, values: Any) -> Variant:
@@ -360,10 +415,12 @@ def _split_sizes(
 ) -> Iterator[list[int]]:
     """Yield the sizes of the outputs of a Split that have the expected shapes; a single unknown one
     follows from the others."""
-    known = [outputs[name][axis] if name in outputs else None for name in node.outputs]
-    places = [[*known]] if any(known) else []
-    for at in range(len(known) if not any(known) else 0):
-        places.append([expected[axis] if at == other else None for other in range(len(known))])
+    places = [[outputs[name][axis] if name in outputs else None for name in node.outputs]]
+    if not any(places[0]):
+        count = len(node.outputs)
+        places = [
+            [expected[axis] if at == i else None for i in range(count)] for at in range(count)
+        ]
     for sizes in places:
         rest = total - sum(size for size in sizes if size is not None)
         if sizes.count(None) <= 1 and rest >= 0:
@@ -421,8 +478,8 @@ def resize_variants(
         yield from _bound_variants(side, node, read, expected, weight_variants)
     elif node.op == "Split" and len(read) == len(expected):
         axis = int(node.attribute("axis") or 0)
-        for sizes in _split_sizes(node, read[axis], axis, expected, outputs or {}):
-            yield from weight_variants(1, sizes)
+        for parts in _split_sizes(node, read[axis], axis, expected, outputs or {}):
+            yield from weight_variants(1, parts)
     elif node.op in ("Squeeze", "Unsqueeze"):
         count = abs(len(expected) - len(read))
         for axes in combinations(

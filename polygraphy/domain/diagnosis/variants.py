@@ -33,6 +33,7 @@ _NUMBERS = {
     "scale": ("attribute", ()),
 }
 """Attributes of one number: the cause, and what is usual."""
+_OTHER_NUMBER: tuple[str, tuple[float, ...]] = ("attribute", ())
 _OWN = {
     "BatchNormalization": ("epsilon",),
     "InstanceNormalization": ("epsilon",),
@@ -43,6 +44,10 @@ _OWN = {
     "ThresholdedRelu": ("alpha",),
     "Gemm": ("alpha", "beta"),
     "HardSigmoid": ("alpha", "beta"),
+    "Attention": ("scale", "softcap"),
+    "Swish": ("alpha",),
+    "QuickGelu": ("alpha",),
+    "FusedMatMul": ("alpha",),
 }
 """Which of them an operator has, also where they are left to their defaults."""
 _SWITCHES = {
@@ -111,6 +116,8 @@ _WORDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "SVMRegressor": {"post_transform": _LINKS, "kernel_type": _KERNELS},
     "Normalizer": {"norm": ("MAX", "L1", "L2")},
     "Gelu": {"approximate": ("none", "tanh")},
+    "FusedConv": {"activation": ("Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid")},
+    "FusedGemm": {"activation": ("Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid")},
     "GridSample": {
         "mode": ("linear", "nearest", "cubic", "bilinear", "bicubic"),
         "padding_mode": ("zeros", "border", "reflection"),
@@ -137,12 +144,20 @@ _CURVES = ("Tanh", "Relu", "Sigmoid", "HardSigmoid", "Softsign", "Softplus", "El
 _ALIKE = (
     ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"),
     ("Relu", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Softplus",
-     "Identity", "Abs", "Neg", "Exp", "Log", "Sqrt", "Erf", "Gelu"),
-    ("MaxPool", "AveragePool"), ("GlobalMaxPool", "GlobalAveragePool"),
-    ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL2"),
+     "Identity", "Abs", "Neg", "Exp", "Log", "Sqrt", "Erf", "Gelu", "Softsign", "Selu", "Celu",
+     "Mish", "Swish", "Sin", "Cos", "Reciprocal"),
+    ("MaxPool", "AveragePool", "LpPool"),
+    ("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"),
+    ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL2", "ReduceL1", "ReduceProd",
+     "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"),
     ("Softmax", "LogSoftmax", "Hardmax"), ("Floor", "Ceil", "Round"), ("ArgMax", "ArgMin"),
+    ("Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal"), ("And", "Or", "Xor"),
+    ("BitwiseAnd", "BitwiseOr", "BitwiseXor"), ("HannWindow", "HammingWindow", "BlackmanWindow"),
+    ("Sum", "Mean", "Max", "Min"),
 )  # fmt: skip
 """Operators with equal operands, which can be confused."""
+_CONTRIBUTED = {"com.microsoft": (("Gelu", "QuickGelu", "FastGelu"),)}
+"""The same in other domains."""
 _OWN_ATTRIBUTES = {
     "LeakyRelu": ("alpha",),
     "Elu": ("alpha",),
@@ -150,6 +165,7 @@ _OWN_ATTRIBUTES = {
     "Gelu": ("approximate",),
     "AveragePool": ("count_include_pad",),
     "MaxPool": ("dilations", "storage_order"),
+    "QuickGelu": ("alpha",),
 }
 """Attributes that an operator has and others of its group may lack: a node of another operator
 loses them.
@@ -252,7 +268,7 @@ def _number_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with usual values of its numbers."""
     for name in numeric_attributes(node):
         attribute = node.attribute(name)
-        for value in _NUMBERS[name][1]:
+        for value in _NUMBERS.get(name, _OTHER_NUMBER)[1]:
             if attribute is None or not np.isclose(attribute, value, rtol=1e-3, atol=0):
                 yield with_number(node, name, value)
 
@@ -262,13 +278,15 @@ def with_number(node: Node, name: str, value: float) -> Variant:
     attribute = node.attribute(name)
     attribute_number = None if attribute is None else float(attribute)
     change = changes.other_attribute(node.op, name, attribute_number, float(f"{value:.3g}"))
-    return Variant(_NUMBERS[name][0], change, with_attribute(node, name, "float", value))
+    cause = _NUMBERS.get(name, _OTHER_NUMBER)[0]
+    return Variant(cause, change, with_attribute(node, name, "float", value))
 
 
 def numeric_attributes(node: Node) -> tuple[str, ...]:
     """Return the numeric attributes of an operator, including those left at their default."""
     names = {attribute.name for attribute in node.attributes if attribute.kind == "float"}
-    return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *(n for n in _NUMBERS if n in names))))
+    known = [name for name in _NUMBERS if name in names]
+    return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *known, *sorted(names))))
 
 
 def epsilon_of(side: Graph, name: str) -> float | None:
@@ -352,8 +370,8 @@ def _equation_variants(node: Node) -> Iterator[Variant]:
 
 def _operator_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with another operator."""
-    for ops in _ALIKE:
-        for op in ops if node.op in ops and not node.domain else ():
+    for ops in _CONTRIBUTED.get(node.domain, ()) if node.domain else _ALIKE:
+        for op in ops if node.op in ops else ():
             if op != node.op:
                 change = changes.other_operator(node.op, op)
                 lost_names = {*_OWN_ATTRIBUTES.get(node.op, ())} - {*_OWN_ATTRIBUTES.get(op, ())}

@@ -47,7 +47,7 @@ def find_lost_inputs(
     node = search.graph.nodes[position]
     lost_values = _missing_inputs(search.graph, node, goal)
     names = {f"input {at}": at for at in lost_values}
-    is_bias = node.op in ("Conv", "ConvTranspose", "Gemm", "LayerNormalization", *_GATES)
+    is_bias = node.op not in ("Clip", "Pad")
 
     def variant_with(name: str, values: Any) -> Variant:
         """Return the variant that reads a weight as an additional input."""
@@ -174,25 +174,24 @@ def _missing_inputs(side: Graph, node: Node, expected: Any) -> dict[int, Any]:
     """Return the position of each optional weight that a node lacks, with the value that its
     absence means."""
 
-    def is_absent(position: int) -> bool:
-        """Return whether a node lacks an input."""
-        return len(node.inputs) <= position or not node.inputs[position]
-
-    shape = np.shape(expected)
-    if node.domain or not shape:
+    shape, usual = np.shape(expected), dict[int, Any]()
+    if node.domain not in ("", "com.microsoft") or not shape:
         return {}
-    if node.op in ("Conv", "ConvTranspose") and is_absent(2) and len(shape) > 1:
-        return {2: np.zeros(shape[1], np.float32)}
-    if node.op == "Gemm" and is_absent(2):
-        return {2: np.zeros(shape[-1], np.float32)}
     scale = side.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
-    if node.op == "LayerNormalization" and is_absent(2) and scale is not None:
-        return {2: np.zeros(scale.shape, np.float32)}
-    if node.op in _GATES and is_absent(3) and scale is not None and len(scale.shape) == 3:
-        return {3: np.zeros((scale.shape[0], 2 * scale.shape[1]), np.float32)}
-    if node.op == "Clip":
-        bounds = {1: np.float32(-_LARGEST), 2: np.float32(_LARGEST)}
-        return {at: np.array(bound) for at, bound in bounds.items() if is_absent(at)}
-    if node.op == "Pad" and is_absent(2) and node.attribute("mode", "constant") == "constant":
-        return {2: np.array(np.float32(0))}
-    return {}
+    if node.op in ("Conv", "ConvTranspose", "FusedConv") and len(shape) > 1:
+        usual = {2: np.zeros(shape[1], np.float32)}
+    elif node.op in ("Gemm", "FusedGemm"):
+        usual = {2: np.zeros(shape[-1], np.float32)}
+    elif node.op == "SkipLayerNormalization":
+        usual = {at: np.zeros(shape[-1], np.float32) for at in (3, 4)}
+    elif node.op == "LayerNormalization" and scale is not None:
+        usual = {2: np.zeros(scale.shape, np.float32)}
+    elif node.op in _GATES and scale is not None and len(scale.shape) == 3:
+        usual = {3: np.zeros((scale.shape[0], 2 * scale.shape[1]), np.float32)}
+    elif node.op == "Clip":
+        usual = {1: np.array(np.float32(-_LARGEST)), 2: np.array(np.float32(_LARGEST))}
+    elif node.op == "Pad" and node.attribute("mode", "constant") == "constant":
+        usual = {2: np.array(np.float32(0))}
+    return {
+        at: value for at, value in usual.items() if len(node.inputs) <= at or not node.inputs[at]
+    }

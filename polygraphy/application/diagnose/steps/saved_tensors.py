@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.changes.change_search import (
     OtherTensor,
     usual_variants,
 )
+from polygraphy.application.diagnose.changes.integer_search import find_integers
 from polygraphy.application.diagnose.changes.weight_search import (
     find_lost_inputs,
     find_other_weights,
@@ -295,6 +296,7 @@ class _SavedTensors:
                     solved = chain(
                         find_lost_inputs(search, index, wrong[1], goal),
                         search.find_weights(index, wrong[1], goal),
+                        find_integers(search, index),
                         find_other_weights(search, index, goal),
                     )
                     weight = next(solved, None)

@@ -1,0 +1,109 @@
+"""Which integers of a node differ: those with which it computes what is expected, found one by
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from polygraphy.application.diagnose.case import Values
+from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
+from polygraphy.domain.diagnosis.two_models import QUANTIZING
+from polygraphy.domain.diagnosis.variants import Variant, difference_of_integers
+from polygraphy.domain.diagnosis.words import changes
+from polygraphy.domain.errors import PolygraphyException
+
+_MOST_INTEGERS = 16
+"""Elements of the largest weight whose integers are tried one by one. Chosen, not measured."""
+_MOST_VALUES = 64
+"""Values of an integer that are tried. Chosen, not measured."""
+_ROUNDS = 2
+"""Times that all integers are tried: one may be right only after another is."""
+_MOST_RUNS = 1024
+"""The most runs of a search."""
+
+Score = tuple[int, float]
+
+
+def find_integers(search: ChangeSearch, position: int) -> Iterator[Variant]:
+    """Yield the variant of a node with other integers in one of its weights, if it computes the
+    expected values.
+
+    Args:
+        search: tries changes of the node alone.
+        position: the node.
+    """
+    node, weights = search.graph.nodes[position], search.graph.constants
+    for name in dict.fromkeys(node.inputs) if node.op not in QUANTIZING else ():
+        values = weights[name].values if name in weights else None
+        if values is None or not 0 < np.size(values) <= _MOST_INTEGERS:
+            continue
+        start = np.asarray(values)
+        if start.dtype.kind not in "biu":
+            continue
+
+        def variant_with(array: Any, name: str = name, start: Any = start) -> Variant:
+            """Return the variant with other integers."""
+            difference = difference_of_integers(start, array)
+            change = changes.other_weight("weight", name, difference, node.op)
+            return Variant("weight", change, node, {name: array})
+
+        found = search.try_runs(partial(_nearest_integers, search, start, variant_with), _MOST_RUNS)
+        if found is not None:
+            yield from search.select_matching([variant_with(found)])
+
+
+def _nearest_integers(
+    search: ChangeSearch, start: Any, variant_with: Callable[[Any], Variant]
+) -> Any:
+    """Return the integers with which most elements are as expected, other than the given ones;
+    None if no others are better."""
+    variant = variant_with(start)
+    try:
+        part = search.part.change(output_name(variant), variant, asks=True)
+        compute = part.load_first(search.runners)
+    except PolygraphyException:
+        return None
+    *_, last = part.feed
+
+    def score(array: Any) -> Score:
+        """Return how close the computed values are: equal sizes first, then equal elements."""
+        try:
+            return _score(compute({**part.feed, last: array}), search.goals)
+        except PolygraphyException:
+            return (-1, 0.0)
+
+    shapes = [np.shape(value) for value in (*search.part.feed.values(), *search.goals.values())]
+    largest = max((size for shape in shapes for size in shape), default=0)
+    candidates = range(2) if start.dtype.kind == "b" else range(min(largest + 1, _MOST_VALUES))
+    array, best, runs = start.copy(), score(start), 1
+    for _ in range(_ROUNDS):
+        before = best
+        for at in range(array.size):
+            for value in candidates:
+                other = array.copy()
+                other.flat[at] = value
+                if runs >= _MOST_RUNS or np.array_equal(other, array):
+                    continue
+                runs, scored = runs + 1, score(other)
+                if scored > best:
+                    array, best = other, scored
+        if best == before:
+            break
+    return None if np.array_equal(array, start) else array
+
+
+def _score(values: Values, goals: Values) -> Score:
+    """Return the number of equal sizes of tensors, and the share of equal elements."""
+    sizes, shares = 0, []
+    for name, goal in goals.items():
+        array, wanted = np.asarray(values.get(name)), np.asarray(goal)
+        if array.ndim == wanted.ndim:
+            sizes += sum(one == other for one, other in zip(array.shape, wanted.shape))
+        if array.shape == wanted.shape and wanted.size:
+            shares.append(float(np.mean(np.isclose(array, wanted, rtol=1e-4, atol=1e-6))))
+    return sizes, sum(shares)

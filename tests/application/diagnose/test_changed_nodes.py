@@ -1,0 +1,91 @@
+"""What differs in a node, beside saved tensors of the unchanged model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.binding import bind
+from polygraphy.comparator import RunResults
+from polygraphy.diagnose import diagnose
+from polygraphy.ports.reporting import Findings
+from tests.support.diagnosis.diagnosis_cases import Kept
+
+F, INT = np.float32, np.int64
+DRAW = np.random.default_rng(3)
+
+
+def floats(*shape: int) -> Any:
+    return DRAW.standard_normal(shape).astype(F)
+
+
+def integers(*values: Any) -> Any:
+    return np.array(values, INT)
+
+
+def model_of(node: str, shape: str, opset: int, weights: dict[str, Any]) -> onnx.ModelProto:
+    model = parser.parse_model(f"""<ir_version: {11 if opset > 22 else 8},
+        opset_import: ["": {opset}, "ai.onnx.ml": 3, "com.microsoft": 1]>
+        m (float[{shape}] x) => (float y) {{ h = Tanh(x) mid = {node} y = Identity(mid) }}""")
+    model.graph.output[0].ClearField("type")
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    return model
+
+
+CASES = [
+    # node, shape, opset, weights; the node and the weights of the changed model; cause, words
+    ("ReverseSequence<time_axis=0, batch_axis=1>(h, k)", "4,3", 17, {"k": integers(4, 2, 3)},
+     "", {"k": integers(1, 4, 2)}, "weight", "is [1, 4, 2] instead of [4, 2, 3]"),
+    ("GatherND(h, k)", "4,3", 17, {"k": integers([0, 1], [2, 2])},
+     "", {"k": integers([3, 0], [1, 1])}, "weight", "'k'"),
+    ("ai.onnx.ml.ArrayFeatureExtractor(h, k)", "4,5", 17, {"k": integers(1, 4)},
+     "", {"k": integers(3, 0)}, "weight", "'k'"),
+    ("Compress<axis=1>(h, k)", "4,5", 17, {"k": np.array([1, 0, 1, 1, 0], bool)},
+     "", {"k": np.array([0, 1, 0, 0, 1], bool)}, "weight", "'k'"),
+    ("CenterCropPad(h, k)", "4,8", 18, {"k": integers(6, 6)},
+     "", {"k": integers(4, 8)}, "weight", "'k'"),
+    ("Softplus(h)", "4,5", 17, {}, "Softsign(h)", {}, "structure", "Softplus"),
+    ("ReduceLogSumExp<keepdims=0>(h, k)", "2,3,4", 18, {"k": integers(1)},
+     "ReduceSumSquare<keepdims=0>(h, k)", {}, "structure", "ReduceLogSumExp"),
+    ("com.microsoft.QuickGelu(h)", "4,5", 17, {}, "com.microsoft.Gelu(h)", {}, "structure",
+     "QuickGelu"),
+    ("Attention<softcap=1.5>(h, k, k)", "1,2,4,8", 23, {"k": floats(1, 2, 5, 8) * 2},
+     "Attention(h, k, k)", {}, "attribute", "softcap"),
+    ('com.microsoft.FusedConv<activation="Tanh">(h, w, b)', "1,2,5,5", 17,
+     {"w": floats(3, 2, 3, 3), "b": floats(3)},
+     'com.microsoft.FusedConv<activation="Sigmoid">(h, w, b)', {}, "attribute", "activation"),
+    ("com.microsoft.SkipLayerNormalization(h, g, s, b, c)", "1,4,6", 17,
+     {"g": floats(1, 4, 6), "s": floats(6), "b": floats(6), "c": floats(6)},
+     "com.microsoft.SkipLayerNormalization(h, g, s, b)", {}, "structure", "bias"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("node", "shape", "opset", "weights", "changed", "others", "cause", "words"), CASES
+)
+def test_the_change_of_a_node_is_found(
+    tmp_path: Path, node: str, shape: str, opset: int, weights: dict[str, Any],
+    changed: str, others: dict[str, Any], cause: str, words: str,
+) -> None:  # fmt: skip
+    marked = model_of(node, shape, opset, weights)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mid"))
+    sizes = [int(size) for size in shape.split(",")]
+    feed = {"x": np.random.default_rng(5).standard_normal(sizes).astype(F)}
+    results = RunResults()
+    results.add([OnnxrtParty().load(marked)(feed)], runner_name="onnxrt")
+    results.save(golden := str(tmp_path / "golden.json"))
+    model = model_of(changed or node, shape, opset, {**weights, **others})
+    kept = Kept()
+    with bind(Findings, kept):
+        onnx.save(model, path := str(tmp_path / "m.onnx"))
+        assert not diagnose(path, [OnnxrtParty()], [feed], golden=golden)
+    [culprit] = kept.culprits
+    assert (culprit["tensor"], culprit["cause"]) == ("mid", cause)
+    assert words in " ".join(map(str, culprit["evidence"]))
