@@ -553,6 +553,7 @@ class MatplotlibPlots:
     def heat_maps(
         self, name: str, value: Array, reference: Array, *, folder: str | None, show: bool
     ) -> None:
+        """Draw both outputs, and their differences, as images."""
         save_and_show(heat_maps(name, value, reference), folder=folder, show=show)
 
     def error_plots(
@@ -569,4 +570,5 @@ class MatplotlibPlots:
         save_and_show(error_plots(name, value, reference, limits), folder=folder, show=show)
 
     def error_by_depth(self, lines: Mapping[str, Sequence[OutputRow]], path: str) -> None:
+        """Draw the largest differences of outputs in the order of computation."""
         save_figure(depth_plot(lines), Path(path))

@@ -93,7 +93,7 @@ def markdown(descriptions: Sequence[Description]) -> str:
             "",
             f"### {title}",
             "",
-            _escape_text(f"Of {used}{_title_suffix(group) or '.'}"),
+            _escape_text(f"For {used}{_title_suffix(group) or '.'}"),
             "",
         ]
         lines += _bullets(group[2])
@@ -171,7 +171,7 @@ def man(descriptions: Sequence[Description], version: str) -> str:
     lines.append(".SH SHARED OPTIONS")
     for texts, (title, names) in shared.items():
         lines += [f'.SS "{_escape_roff(title)}"']
-        lines += [_escape_roff(f"Of {', '.join(names)}{_title_suffix(texts) or '.'}")]
+        lines += [_escape_roff(f"For {', '.join(names)}{_title_suffix(texts) or '.'}")]
         lines += _roff_items(texts[2])
     lines += [".SH EXIT STATUS"]
     for code, meaning in EXIT_CODES:

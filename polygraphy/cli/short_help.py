@@ -173,7 +173,9 @@ def topics_of(groups: tuple[Group, ...]) -> list[str]:
 
 
 def _table_lines(name: str, groups: tuple[Group, ...]) -> list[str]:
-    """Return the lines of `LINES`, and one for each runner of another package."""
+    """Return the lines of the short help: those in `LINES`, and one per runner of another
+    package.
+    """
     listed = {word.rstrip(",") for options, _ in LINES[name] for word in options.split()}
     added = [
         (flags, explained.partition(". ")[0].rstrip("."))

@@ -174,6 +174,7 @@ class Name(Expression):
     name: str
 
     def to_source(self, use: Use) -> Source:
+        """Return the name, and add its import."""
         return use(self.module, self.name)
 
 
@@ -234,6 +235,7 @@ class Call(Expression):
         return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **values})
 
     def to_source(self, use: Use) -> Source:
+        """Return the source of the call."""
         signature = SIGNATURES[self.name]
         head, _, method = self.name.partition(".")
         if self.on is None:
@@ -256,6 +258,7 @@ class ForeignCall(Expression):
     kwargs: Mapping[str, Any] = field(factory=dict)
 
     def to_source(self, use: Use) -> Source:
+        """Return the source of the call, and add its import."""
         return Source(
             f"{use(self.module, self.name)}({_arguments_text(self.args, self.kwargs, use)})"
         )

@@ -387,7 +387,7 @@ class Deviation:
             output is judged as one. Of several outputs, the one that is off most, or its part.
         excesses: the excess of each part; empty if it is judged as one.
         off: the absolute error of the worst element.
-        is_usual: whether what backends approximate explains what rounding does not.
+        is_approximation: whether the usual approximations of backends explain it.
     """
 
     excess: float = 0.0

@@ -22,10 +22,12 @@ def TypedDict(key_type_func: Callable[[], Any], value_type_func: Callable[[], An
         """A dictionary of one type of keys and one of values."""
 
         def __init__(self, dct: Mapping[Any, Any] | None = None) -> None:
+            """Create a dictionary of checked entries."""
             super().__init__()
             self.update(dct or {})
 
         def __setitem__(self, key: Any, value: Any) -> None:
+            """Set an entry; raise UsageError for a key or value of another type."""
             _check_type(self, "key", key, key_type_func())
             _check_type(self, "value", value, value_type_func())
             super().__setitem__(key, value)
@@ -49,6 +51,7 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
         """A list of one type of elements."""
 
         def __init__(self, lst: Iterable[Any] | None = None) -> None:
+            """Create a list of checked elements."""
             super().__init__()
             self.extend(lst or ())
 
@@ -63,11 +66,13 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
                 self.append(elem)
 
         def __setitem__(self, index: Any, elem: Any) -> None:
+            """Set an element; raise UsageError for one of another type."""
             for value in elem if isinstance(index, slice) else [elem]:
                 _check_type(self, "element", value, elem_type_func())
             super().__setitem__(index, elem)
 
         def __iadd__(self, elems: Iterable[Any]) -> Any:  # type: ignore[misc]
+            """Append elements; raise UsageError for one of another type."""
             self.extend(elems)
             return self
 

@@ -179,7 +179,7 @@ class ModelTrial(Protocol):
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> ModelTrial:
-        """Return a trial that runs models with these settings, if the backend has several."""
+        """Return a trial that uses these settings; the same one if the backend has no settings."""
 
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]

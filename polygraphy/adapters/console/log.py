@@ -46,6 +46,7 @@ class LogConsole:
         self.explains = True
 
     def note(self, text: str) -> None:
+        """Log a note."""
         G_LOGGER.warning(text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:

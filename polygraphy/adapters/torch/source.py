@@ -473,6 +473,7 @@ class OpenedModule(OpenedTorch):
     def run(
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
+        """Return the outputs by name, from the recorded operations."""
         if keep is None:
             return super().run(feed)
         record = keep
@@ -485,6 +486,7 @@ class OpenedModule(OpenedTorch):
         )
 
     def condition_of(self, name: str) -> str:
+        """Return a phrase for the Python `if` that decides about an operation."""
         place = self._recording.frames.get(name)
         return "" if place is None else describe_condition(*place)
 

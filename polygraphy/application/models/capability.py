@@ -246,23 +246,23 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         raise UsageError("No backend is installed.")
     reports = resolve(ModelReports)
     results = []
-    seen_names: set[str] = set()
+    seen_notes: set[str] = set()
     for backend, runner in runners.items():
-        reason = _failure(runner, DataLoader() if data_loader is None else data_loader, seen_names)
+        reason = _failure(runner, DataLoader() if data_loader is None else data_loader, seen_notes)
         nodes = () if reason is None else _find_unsupported(model, backend)
         results.append(Compatibility(backend, reason, nodes))
         reports.compatibility(results[-1])
     return all(result.is_compatible for result in results)
 
 
-def _failure(runner: Runner, data_loader: Any, seen_names: set[str]) -> str | None:
-    """Return why a runner cannot run its model; None if it can. Notes in `seen_names` are not
+def _failure(runner: Runner, data_loader: Any, seen_notes: set[str]) -> str | None:
+    """Return why a runner cannot run its model; None if it can. Notes in `seen_notes` are not
     repeated.
     """
     console = resolve(Console)
     try:
         with runner:
-            feeds = Feeds(data_loader, console, seen_names)
+            feeds = Feeds(data_loader, console, seen_notes)
             feeds.describe_model_inputs([runner])
             feeds.report_unused_data()
             runner.infer(InputAdapter(runner, console)(feeds.current))

@@ -76,6 +76,7 @@ class RunnerFlags(OrderedFlags):
         return super().files([entry for entry in value if not _is_named(entry)])
 
     def flags_of(self, value: Sequence[str]) -> list[str]:
+        """Return the flags of the entries without a name."""
         return super().flags_of([entry for entry in value if not _is_named(entry)])
 
 

@@ -294,11 +294,13 @@ class Rest(Texts):
     nargs = "..."
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return all words."""
         if not words:
             raise BadValue("a command must follow")
         return tuple(words)
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
+        """Return the flag and all words."""
         return [*flags[:1], *words]  # Those with a dash belong to it, too.
 
 

@@ -138,6 +138,7 @@ class ReportPath(Text):
     metavar = "PATH"
 
     def parse(self, words: Sequence[str]) -> str:
+        """Return the path; raise CommandLineError if its extension is unknown."""
         if format_of_report(words[0]) is None:
             raise BadValue(
                 f"cannot write a report to {words[0]!r}: the extension must be one of"

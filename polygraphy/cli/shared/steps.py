@@ -24,6 +24,7 @@ class _Steps(Integer):
         self.nargs = "?"
 
     def parse(self, words: Sequence[str]) -> int:
+        """Return the number of steps."""
         if not words:
             return DEFAULT_STEPS
         if not words[0].lstrip("+-").isdigit():

@@ -491,7 +491,7 @@ def _check_einsum(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_one_hot(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if the values of a OneHot are not two."""
+    """Yield a violation unless a OneHot has two values."""
     yield from require_shape(call, 2, (2,), "the values")
 
 

@@ -71,6 +71,7 @@ def _index_limits(position: int, axis: int) -> Callable[[OperatorCall], Range | 
     """Return a function that returns the limits of indices that count from 0 along an axis."""
 
     def limits(call: OperatorCall) -> Range | None:
+        """Return the range of valid indices; None if it is unknown."""
         size = dim_of(call, position, axis)
         return None if size is None else (0, size - 1)
 
@@ -91,6 +92,7 @@ def _member_limits(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
     be one beyond."""
 
     def limits(call: OperatorCall) -> Range | None:
+        """Return the range of valid values; None if it is unknown."""
         sequence = call.input(0)
         count = None if sequence is None else sequence.length
         return None if count is None else (-count, count - 1 + beyond)

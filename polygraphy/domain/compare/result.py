@@ -174,6 +174,7 @@ class UncomparedResult(CompareResult):
         return False
 
     def __repr__(self) -> str:
+        """Return the class and the reason as text."""
         return f"UncomparedResult({self.reason!r})"
 
 
@@ -638,7 +639,7 @@ def columns_of(results: Iterable[Any]) -> Columns | None:
 
 
 def from_columns(columns: Columns) -> Iterator[OutputCompareResult]:
-    """Yield the results of `columns_of`."""
+    """Yield results from the columns that `columns_of` returns."""
     shared, metrics = columns
     count, width = len(_COMMON), len(_PLAIN)
     for number in range(len(shared) // count):

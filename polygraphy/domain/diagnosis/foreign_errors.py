@@ -18,6 +18,7 @@ class ForeignError(BackendError):
     """
 
     def __init__(self, original: Exception) -> None:
+        """Wrap an error."""
         super().__init__(f"{type(original).__name__}: {original}")
         self.original = original
 

@@ -351,6 +351,7 @@ class FileResultStore:
         return json_io.dumps(value)
 
     def loads(self, text: str, kind: type[T]) -> T:
+        """Return the object of a kind from JSON text; raise FileError if it is damaged."""
         return json_io.loads(text, kind)
 
     def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:

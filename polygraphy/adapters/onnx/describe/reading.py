@@ -274,6 +274,7 @@ class _CachedCall:
     elements: Any = None
 
     def __call__(self) -> Any:
+        """Return the result of the function, which is called once."""
         if self.elements is None:
             self.elements = self.read()
         return self.elements

@@ -100,14 +100,17 @@ class OnnxNarrowModels:
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> OnnxNarrowModel:
+        """Return the model, prepared for running in a narrower type."""
         if dtype == DataType.BFLOAT16:
             _check_evaluator(dtype)
         return OnnxNarrowModel(inline_functions(evaluate(model)), dtype, only)
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
+        """Return the narrow type of most nodes, and the names of its nodes; None without one."""
         return narrow_nodes(model)
 
     def rounding_emulator(self, model: Any) -> Compute | None:
+        """Return a function that runs a model with rounding after every operator; see the port."""
         nodes = narrow_nodes(model)
         if nodes is None:
             return None
@@ -117,12 +120,14 @@ class OnnxNarrowModels:
         return _WrappedEvaluator(inline_functions(model)).with_nodes(watched)
 
     def tf32_emulator(self, model: Any, *, drops: bool = False) -> Compute:
+        """Return a function that runs a model with products in TF32."""
         watched = partial(compute_in_tf32, drops=drops)
         return _WrappedEvaluator(inline_functions(model)).with_nodes(watched)
 
     def perturbed_function(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+        """Return a function that runs perturbed versions of a model; see the port."""
         if isinstance(model, (str, Path)):
             model = OnnxFromPath(str(model)).call_impl()
         elif isinstance(model, bytes):
@@ -147,6 +152,7 @@ class OnnxNarrowModels:
         drops_casts: bool = False,
         keeps_range: bool = True,
     ) -> Any:
+        """Return the model converted to float32."""
         new_model = widen_model(model)
         if drops_casts:
             _drop_casts(new_model)
@@ -261,6 +267,7 @@ class OnnxNarrowModel:
         return CastSelection(keep_nodes=kept_names, only_nodes=self._only)
 
     def facts(self) -> Facts:
+        """Return facts about the outputs."""
         return find_facts(self._model)
 
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:

@@ -148,10 +148,12 @@ class OnnxOpenModel(OpenModel):
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes."""
         return describe_nodes(self.proto)
 
     @cached_property
     def graph(self) -> Graph:
+        """Return the graph, with the values of its weights."""
         return graph_with_weights(self.proto, self.nodes)
 
     @property
@@ -159,9 +161,11 @@ class OnnxOpenModel(OpenModel):
         return [str(node.op_type) for node in self.protos]
 
     def facts(self) -> Facts:
+        """Return facts about the outputs."""
         return find_facts(self.proto)
 
     def with_branches(self, conditions: Mapping[str, Any]) -> OnnxOpenModel:
+        """Return the model with taken branches in place of If nodes; see the port."""
         nodes = zip(self.protos, self.reads)
         requested_names = {
             name for node, names in nodes if node.op_type == "If" for name in names[:1]
@@ -183,6 +187,7 @@ class OnnxOpenModel(OpenModel):
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, np.ndarray[Any, Any]]], epsilon: float
     ) -> RecomputedTensors | None:
+        """Return a tensor computed from the tensors before it."""
         return self._recomputer.recompute(name, runs, epsilon)
 
 
@@ -274,6 +279,7 @@ class ReducibleOnnxModel:
         ends: Collection[int] | None = None,
         starts: Collection[int] | None = None,
     ) -> ModelProto:
+        """Return a model of some of the nodes."""
         opened, chosen = self._opened, self._places(nodes)
         names = {name for index in chosen for name in opened.protos[index].output if name}
         reads = dict.fromkeys(name for index in chosen for name in opened.reads[index])
@@ -301,6 +307,7 @@ class ReducibleOnnxModel:
         return [self._nodes[node] for node in sorted(nodes)]
 
     def feed(self, part: ModelProto) -> dict[str, Any]:
+        """Return the input values of a part, from a run of the whole model."""
         names = list(input_metadata(part))
         self._observe_tensors(names)
         return {name: self._seen[name] for name in names}
@@ -413,6 +420,7 @@ class Recomputer:
     def recompute(
         self, name: str, runs: Sequence[Feed], epsilon: float
     ) -> RecomputedTensors | None:
+        """Return a tensor computed from the tensors before it; None if that is not possible."""
         nodes = self._nodes_from_known(name, runs)
         if nodes is None:
             return None

@@ -142,6 +142,7 @@ class FormulaParty(OnnxParty):
     name = "formulas"
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Return a function that runs a model with formulas in float64."""
         from polygraphy.adapters.onnx_common.evaluator import formula_evaluator
 
         with translated("load"):
@@ -155,6 +156,7 @@ class PackageParty(OnnxParty):
     name = "package"
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Return a function that runs a model in the onnx package."""
         from onnx.reference import ReferenceEvaluator
 
         from polygraphy.adapters.onnx_common.evaluator import operators_run_by_onnx

@@ -128,7 +128,7 @@ def find_changes(
     is_whole = reasons and len(reasons) == len(new_culprits)
     repaired = None
     if is_whole:
-        repaired = _repair_model(case, pairing.model, party, feeds[0], goal, reasons)
+        repaired = _repair_builder(case, pairing.model, party, feeds[0], goal, reasons)
         if repaired is None:
             return Differences(known_culprits or new_culprits, is_open=True)
         remedy = case.undo_changes(pairing.model, [culprit.variant for culprit in reasons])
@@ -385,7 +385,7 @@ def _culprit_without_change(case: Case, group: Sequence[Divergence], feed: Feed)
     return Culprit(names[:_MANY], last, MODEL, "structure", facts=facts, op=op)
 
 
-def _repair_model(
+def _repair_builder(
     case: Case,
     graph: Graph,
     party: SuspectedParty,
@@ -393,7 +393,9 @@ def _repair_model(
     goal: Values,
     reasons: Sequence[Explanation],
 ) -> Callable[[], OpenModel | None] | None:
-    """Return a function that builds the model without the changes, if all outputs then match."""
+    """Return a function that builds the model without the changes, which returns None unless all
+    outputs then match; None if the changes cannot be undone.
+    """
     part = Part(case.model.proto, feed)
     known_names = {"", *feed, *graph.constants, *graph.operation_producers}
     if any(

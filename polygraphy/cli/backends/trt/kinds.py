@@ -46,6 +46,7 @@ class Members(Member, Texts):
     nargs = "*"
 
     def parse(self, words: Sequence[str]) -> Any:
+        """Return the full names, without duplicates."""
         name = NAMES[self.enumeration]
         return tuple(dict.fromkeys(_match_word(word, name, self.enumeration) for word in words))
 
@@ -97,6 +98,7 @@ class PerNameOnly(Kind):
         return {name: self.value.argument(value) for name, value in value.items()}
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
+        """Return a word per name, ``NAME:VALUE``."""
         words = []
         for name, array in value.items():
             texts = self.value.unparse(array)

@@ -186,6 +186,7 @@ class SurgeonInsertCommand(_EditCommand):
     groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def _steps(self, values: Values) -> list[Call]:
+        """Return the calls that insert the node."""
         node = values[InsertOptions]
         for flag, given_names in (("--inputs", node.inputs), ("--outputs", node.outputs)):
             if not given_names:
@@ -250,6 +251,7 @@ class SurgeonWeightStripCommand(_EditCommand):
     groups = (*LOADED, StripOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def _steps(self, values: Values) -> list[Call]:
+        """Return the calls that remove the weights."""
         return [*cast_of(values[OnnxCastOptions]), call_of("strip_weights", values)]
 
 
@@ -262,5 +264,6 @@ class SurgeonWeightReconstructCommand(_EditCommand):
     groups = (*LOADED, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def _steps(self, values: Values) -> list[Call]:
+        """Return the calls that create random weights."""
         rebuild = call_of("reconstruct_weights", values, map_weights=True)
         return [*cast_of(values[OnnxCastOptions]), rebuild]

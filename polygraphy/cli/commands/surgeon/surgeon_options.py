@@ -138,6 +138,7 @@ class NamedShapes(Kind):
         return shapes
 
     def unparse(self, value: Mapping[str, Sequence[int | str | None]]) -> list[str]:
+        """Return a word per input."""
         return [f"{quote_name(name)}:{_shape_text(shape)}" for name, shape in value.items()]
 
     def argument(self, value: Mapping[str, Sequence[int | str | None]]) -> Any:
@@ -164,6 +165,7 @@ class Attributes(Kind):
         return attributes
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
+        """Return a word per attribute, ``NAME=VALUE``."""
         return [f"{name}={_attribute_text(item)}" for name, item in value.items()]
 
 

@@ -96,6 +96,7 @@ class Repeated(Kind):
         return tuple(self.single.parse(word) for word in words)
 
     def argument(self, value: Any) -> Any:
+        """Return the arguments of the values as a list."""
         return [self.single.argument(item) for item in value]
 
     def unparse(self, value: Any) -> list[Any]:
@@ -191,6 +192,7 @@ class OrderedFlags(Kind):
         return [split_symbol(text) for text in texts if text]
 
     def flags_of(self, value: Sequence[str]) -> list[str]:
+        """Return the flags of the names that are files."""
         flags = {name: flag for flag, name in self.names.items()}
         named = (entry.partition(":") for entry in value)
         return [flags[name] for name, _, text in named if text]
@@ -408,6 +410,7 @@ class OptionalInteger(Integer):
         self.without_word = without_word
 
     def parse(self, words: Sequence[str]) -> int:
+        """Return the integer, or the value for a flag without one."""
         value = super().parse(words) if words else self.without_word
         if value > self.maximum:
             raise BadValue(f"{value} is more than {self.maximum:g}")
@@ -424,6 +427,7 @@ class Integers(Texts):
     metavar = "N"
 
     def parse(self, words: Sequence[str]) -> tuple[int, ...]:
+        """Return the integers."""
         return tuple(map(integer, words))
 
 
@@ -433,6 +437,7 @@ class NumberOrAuto(Number):
     metavar = "NUMBER|auto"
 
     def parse(self, words: Sequence[str]) -> Any:
+        """Return the number, or ``auto``."""
         return "auto" if words[0].lower() == "auto" else super().parse(words)
 
 

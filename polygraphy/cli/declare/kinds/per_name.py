@@ -72,6 +72,7 @@ class Statistics(PerName):
         return collected[""] if list(collected) == [""] else collected
 
     def unparse(self, value: Any) -> list[str]:
+        """Return a word per statistic."""
         per_name = value if isinstance(value, Mapping) else {"": value}
         return [
             f"{name}:{text}" if name else text
@@ -119,6 +120,7 @@ class Preprocessing(Kind):
         return words
 
     def argument(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings as a dictionary."""
         return dict(value)
 
 
@@ -174,6 +176,7 @@ class Providers(Texts):
         return tuple(map(_parse_provider, words))
 
     def unparse(self, value: Iterable[Provider]) -> list[str]:
+        """Return a word per provider."""
         return [each if isinstance(each, str) else _provider_word(*each) for each in value]
 
 

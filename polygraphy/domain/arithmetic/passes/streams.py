@@ -232,6 +232,7 @@ class _WideKernel(Kernel):
         return distance
 
     def _reload(self) -> tuple[Array, Array]:
+        """Return both blocks again, widened."""
         words = []
         for flat, out in zip((self._value, self._reference), self._words, strict=True):
             block = flat.block(self.start, self.stop)
@@ -259,6 +260,7 @@ class _LongKernel(Kernel):
     """Real numbers of which at least one side is a longdouble, or a wide integer beside a float."""
 
     def _allocate(self, scratch: Scratch) -> None:
+        """Reserve buffers of the wide type."""
         self._long = [np.empty(scratch.room, np.longdouble) for _ in range(2)]
         self._absolute = scratch.floats()
         self._scale = scratch.floats()
@@ -282,6 +284,7 @@ class _LongKernel(Kernel):
             np.copyto(self.absolute, 0.0, where=equal)
 
     def _reload(self) -> tuple[Array, Array]:
+        """Return both blocks again, in the wide type."""
         # Elsewhere: the distance and the size, which `mask_within` asks, stand where these were.
         return self._widen_block([np.empty_like(out) for out in self._long])
 
@@ -306,6 +309,7 @@ class _ComplexKernel(Kernel):
     """Numbers of which at least one side is complex."""
 
     def _allocate(self, scratch: Scratch) -> None:
+        """Reserve buffers of complex numbers."""
         dtypes = {self._value.array.dtype, self._reference.array.dtype}
         long = any(kind_of(dtype) is Kind.LONG or dtype.itemsize > 16 for dtype in dtypes)
         self._dtype = np.dtype(np.clongdouble if long else np.complex128)
@@ -327,6 +331,7 @@ class _ComplexKernel(Kernel):
         np.copyto(self.absolute, np.nan, where=np.isnan(a) | np.isnan(b))
 
     def _reload(self) -> tuple[Array, Array]:
+        """Return both blocks again, as complex numbers."""
         a, b = (
             flat.block(self.start, self.stop).astype(self._dtype)
             for flat in (self._value, self._reference)
@@ -338,6 +343,7 @@ class _EqualityKernel(Kernel):
     """Elements that can only be equal or different."""
 
     def _allocate(self, scratch: Scratch) -> None:
+        """Reserve the buffers of the kernel."""
         self._absolute = scratch.floats()
         self._scale: Floats = np.ones(scratch.room)
 
@@ -465,6 +471,7 @@ class ArrayStream(Stream[Reader]):
         self.origins = (self._origin,)
 
     def reader(self, scratch: Scratch) -> Reader:
+        """Return a reader of the array for one thread."""
         if self._flat.kind is Kind.WIDE:
             return _WideReader(self._flat, self._origin, scratch)
         return _ArrayReader(self._flat, scratch)
@@ -487,6 +494,7 @@ class _ArrayReader(RealReader):
         self._floats = scratch.floats()
 
     def load(self, start: int, stop: int) -> Sequence[Reals]:
+        """Return the block of the array as the only channel."""
         if self._flat.kind is Kind.COMPLEX:
             sizes = modulus(_component_wise(self._flat.block(start, stop)))
             self._channels = (convert(sizes, self._floats),)
@@ -674,6 +682,7 @@ class DifferenceStream(Stream[DifferenceReader]):
         self._names = channels
 
     def reader(self, scratch: Scratch) -> DifferenceReader:
+        """Return a reader of the differences for one thread."""
         return DifferenceReader(self._pair, self._names, scratch)
 
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:

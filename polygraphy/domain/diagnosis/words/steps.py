@@ -250,8 +250,8 @@ USUAL_MISTAKES, OTHER_INPUTS, OTHER_NUMBERS = "usual mistakes", "other inputs", 
 def count_of_explanations(
     count: int, total: int, untried: Mapping[str, Collection[int]] | None = None
 ) -> str:
-    """Return the sentence that says how many differences are explained, and which kinds of changes
-    the limit left out, by the nodes.
+    """Return the sentence with the number of explained differences, and the kinds of changes that
+    were not tried because of the limit.
     """
     text = f"{count} of {total} explained."
     if not untried:
