@@ -254,7 +254,7 @@ SIGNATURES = {
     "diagnose": Signature("polygraphy.diagnose", {"model": ..., "parties": ...,
         "data_loader": None, "reference": None, "golden": None, "program": None,
         "save_culprit": None, "issue": None, "environments": None, "memory_budget": None,
-        "within": None, "metric": None, "save": None, "budget": None}),
+        "within": None, "metric": None, "save": None, "budget": None, "baseline": None}),
     "diagnose_half": Signature("polygraphy.diagnose", {"model": ..., "dtype": "fp16",
         "data_loader": None, "rtol": None, "atol": None, "parties": (), "environments": None}),
     "doctor": Signature("polygraphy.doctor", {}),

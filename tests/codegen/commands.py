@@ -425,6 +425,7 @@ RENDERED: dict[str, str] = {
     "diagnose_script": "diagnose identity.onnx --torch net.py:load_model --onnx",
     "diagnose_named": "diagnose identity.onnx --runner cpu=--onnxrt --runner"
     " cuda='--onnxrt --providers cuda:use_tf32=0' --runner f32='--openvino --openvino-precision f32'",
+    "diagnose_provider": "diagnose identity.onnx --onnxrt --providers cuda:use_tf32=0 --intra-op-threads 1",
     "diagnose_half": "diagnose identity.onnx --fp-to-fp16",
     "diagnose_half_data": (
         "diagnose identity.onnx --to-bf16 --rtol 0.05 --atol 1e-3 --input-shapes x:[1,1,2,2]"

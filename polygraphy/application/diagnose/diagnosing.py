@@ -35,7 +35,7 @@ from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import OtherVersions, open_versions
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
-from polygraphy.domain.diagnosis.words import errors
+from polygraphy.domain.diagnosis.words import errors, steps
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
@@ -98,6 +98,7 @@ def diagnose(
     metric: str | Callable[..., float] | None = None,
     save: str | None = None,
     budget: float | None = None,
+    baseline: SuspectedParty | None = None,
 ) -> bool:
     """Return whether a model is correct in one or more backends, and report the cause if it is not.
 
@@ -128,6 +129,8 @@ def diagnose(
             element), ``kl``, or a function of outputs and reference outputs; smaller is better.
         save: path for the model that reaches `within`.
         budget: seconds that the search for that may take (default: 200 runs).
+        baseline: a backend that the model is compared with if it runs it, and there is only one
+            backend and no other source of correct results.
 
     Returns:
         Whether nothing is wrong.
@@ -144,17 +147,20 @@ def diagnose(
     goal = _goal(within, metric, save, budget, reference)
     paths = [golden] if isinstance(golden, str) else golden
     other_environments = [environments] if isinstance(environments, str) else environments
-    parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
+    uses_device = getattr(program, "uses_device", False)
+    parties = isolate(parties, uses_device=uses_device)
+    baselines = [] if baseline is None else isolate([baseline], uses_device=uses_device)
     case, versions = _open_case(model, parties, memory_budget, other_environments)
     request = Request(data_loader, ask, reference, paths, program, versions, goal)
+    request = evolve(request, baseline=next(iter(baselines), None))
     try:
         found = ask(case, request)
         for ending in ENDINGS:
             found = ending(found, request)
         result = _report_culprit(found, request, model, save_culprit, issue)
     finally:
-        close(parties)
-        if getattr(program, "uses_device", False):
+        close([*parties, *baselines])
+        if uses_device:
             program.close()  # type: ignore[union-attr]
     result = evolve(result, attempts=found.case.attempts, curves=found.case.curves)
     return conclude(add_origins(result, found.case.model))
@@ -195,6 +201,7 @@ def diagnose_once(case: Case, request: Request) -> Found:
     other.
     """
     case, request = _with_data(case, request)
+    case = _with_baseline(case, request)
     try:
         answer = take_steps(ORACLES, case, request)
         if isinstance(answer, Unexplained):
@@ -211,6 +218,22 @@ def diagnose_once(case: Case, request: Request) -> Found:
     for ending in ENDINGS_ON_DATA:
         once = ending(once, request)
     return once
+
+
+def _with_baseline(case: Case, request: Request) -> Case:
+    """Return the case with the baseline as another party, if the model has nothing else to be
+    compared with and the baseline runs it.
+    """
+    baseline = request.baseline
+    if baseline is None or request.has_oracle or len(case.parties) > 1:
+        return case
+    try:
+        case.load(baseline)(case.feed)
+    except BackendError as error:
+        with case.attempt(baseline.name) as notes:
+            notes.append(steps.cannot_run(error))
+        return case
+    return evolve(case, parties=[baseline, *case.parties])
 
 
 def _with_data(case: Case, request: Request) -> tuple[Case, Request]:

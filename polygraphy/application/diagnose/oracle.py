@@ -35,6 +35,7 @@ class Request:
         versions: environments with other versions of the backends.
         goal: the target for a quantized model.
         feeds: the chosen data, if any.
+        baseline: the backend that the only other one is compared with if there is no oracle.
         arbiter: the backend that computes expected results if there is no other source.
         unexplained: the reason for a difference without a known cause; empty if there is none.
     """
@@ -47,6 +48,7 @@ class Request:
     versions: OtherVersions | None = None
     goal: QuantizedGoal | None = None
     feeds: Sequence[Feed] = ()
+    baseline: SuspectedParty | None = None
     arbiter: SuspectedParty = field(factory=lambda: resolve(SuspectedParty, REFERENCE))
     unexplained: str = ""
 

@@ -199,6 +199,8 @@ class BuiltInBackend(Backend):
             as it is tells more.
         call: returns the call that makes its runner, from the options and the model.
         party: returns the call that makes a party of a diagnosis; None where it cannot be one.
+        baseline: returns the call that makes the party with which a diagnosis compares its party if
+            the command names nothing to compare with; None if there is none.
         program: returns the call that makes a program from which models are exported, of what the
             flag names; None where there is none.
         party_groups: returns those that the party takes; `groups` unless there are others.
@@ -221,6 +223,7 @@ class BuiltInBackend(Backend):
     rewrites: bool = False
     call: Callable[[Values, RunnerModel], Call] | None = None
     party: Callable[[Values], Call] | None = None
+    baseline: Callable[[Values], Call | None] = lambda _values: None
     program: Callable[[str, str | None], Call] | None = None
     party_groups: Callable[[], Groups] | None = None
     warn: Callable[[Values, Collection[str], str], None] = lambda _values, _chosen, _kind: None

@@ -8,11 +8,19 @@ from polygraphy.cli.declare.kinds import (
     Integer,
     Texts,
 )
-from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    call_of,
+    option,
+    option_group,
+    with_values,
+)
 from polygraphy.cli.shared.providers import OnnxrtProviderOptions
 from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
 
+_CPU = "cpu"
 _LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL")
 
 
@@ -70,6 +78,16 @@ def _party_call(values: Values) -> Call:
     return call_of("OnnxrtParty", values)
 
 
+def _baseline_call(values: Values) -> Call | None:
+    """Return the call that creates a party on the CPU, if other providers run the model."""
+    options = values[OnnxrtOptions]
+    names = [one if isinstance(one, str) else one[0] for one in options.providers or ()]
+    if all(name.lower().startswith(_CPU) for name in names):
+        return None
+    on_cpu = with_values(options, providers=(_CPU,), provider_libraries=None)
+    return call_of("OnnxrtParty", values.replace_groups(on_cpu)).of(name=_CPU)
+
+
 BACKENDS = (
     BuiltInBackend(
         name="onnxrt",
@@ -82,6 +100,7 @@ BACKENDS = (
         rewrites=True,
         call=_runner_call,
         party=_party_call,
+        baseline=_baseline_call,
         modules=("onnxruntime", "polygraphy.backend.onnxrt"),
     ),
 )

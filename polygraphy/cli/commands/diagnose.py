@@ -17,6 +17,7 @@ from polygraphy.cli.commands.diagnose_options import (
     PartyOptions,
     ProgramOptions,
     QuantizedOptions,
+    baseline_of,
     default_party,
     groups_of,
     parties_of,
@@ -106,6 +107,7 @@ class DiagnoseCommand(Command):
                 Source("parties"),
                 data_loader=data_loader_argument(data),
                 program=exported,
+                baseline=baseline_of(values),
             ),
         )
 

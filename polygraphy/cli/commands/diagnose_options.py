@@ -78,6 +78,20 @@ def parties_of(values: Values, default: str = "") -> list[Call]:
     return calls
 
 
+def baseline_of(values: Values) -> Call | None:
+    """Return the call that creates the party with which the only backend is compared, if the
+    command names nothing to compare with; None if there is none.
+    """
+    compared = values[ComparedOptions]
+    has_program = bool(PROGRAMS) and values[ProgramOptions].program is not None
+    if compared.reference or compared.golden or has_program or values[HandoverOptions].environments:
+        return None
+    chosen = select_runners(values, PartyOptions)
+    if len(chosen) != 1:
+        return None
+    return PARTIES[chosen[0].backend].baseline(chosen[0].values)
+
+
 def values_by_party(command: Command, values: Values) -> dict[str, Values]:
     """Return the options of named backends, by name."""
     return parse_named(command, PartyOptions, values, lambda name: groups_of(PARTIES[name]))

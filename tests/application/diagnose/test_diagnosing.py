@@ -378,3 +378,23 @@ def test_states_that_hold_other_values_are_no_fault(
     assert not culprit or any(culprit in one["nodes"] for one in kept.culprits)
     if not culprit:
         assert "its own states" in kept.summary
+
+
+class RefusesEveryModel(OnnxParty):
+    """Runs no model."""
+
+    name = "refusing"
+
+    def load(self, *args: Any, **options: Any) -> Any:
+        raise BackendError("There is no kernel for it.")
+
+
+def test_a_single_backend_is_compared_with_a_baseline_that_runs_the_model(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with bind(command_line, command_of_fakes):
+        assert not diagnose(network(), [WrongRewriter()], baseline=OnnxParty(name="right"))
+        assert [culprit["rewrite"] for culprit in kept.culprits] == ["ExpLogFusion"]
+        with pytest.raises(InconclusiveError, match="nothing to compare with"):
+            diagnose(network(), [OnnxParty()], baseline=RefusesEveryModel())
+    assert "Cannot run: There is no kernel for it." in capsys.readouterr().out
