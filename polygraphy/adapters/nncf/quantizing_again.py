@@ -139,7 +139,10 @@ def _matching_options(
     for kind in types:
         for preset in _PRESETS:
             options = {"preset": preset, "type": kind}
-            made = _placement(_quantize(copy_of(reference), feeds[:1], options, [], False))
+            try:
+                made = _placement(_quantize(copy_of(reference), feeds[:1], options, [], False))
+            except (AttributeError, RuntimeError, ValueError):
+                break  # NNCF 3.4 fails for some models of this type.
             if made.keys() != own.keys():
                 break  # The preset changes no places.
             different = sum(own[name] != made[name] for name in own)

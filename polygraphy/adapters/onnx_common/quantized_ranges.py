@@ -10,7 +10,7 @@ from polygraphy.adapters.onnx_common.messages import copy_of
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
     Array = np.ndarray[Any, Any]
 
@@ -66,12 +66,10 @@ def copy_ranges(made: ModelProto, model: ModelProto, reference: ModelProto) -> N
 
 def _copy_biases(made: ModelProto, model: ModelProto, reference: ModelProto) -> None:
     """Copy biases of a model that differ from the reference's to another model."""
-    theirs, exact = (
-        {weight.name: weight for weight in each.graph.initializer} for each in (model, reference)
-    )
+    own, theirs, exact = (_constants(each) for each in (made, model, reference))
     floats = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
-    for weight in made.graph.initializer:
-        other, right = theirs.get(weight.name), exact.get(weight.name)
+    for name, weight in own.items():
+        other, right = theirs.get(name), exact.get(name)
         if other is None or right is None or weight.data_type not in floats:
             continue
         arrays = [onnx.numpy_helper.to_array(one) for one in (weight, other, right)]
@@ -79,6 +77,16 @@ def _copy_biases(made: ModelProto, model: ModelProto, reference: ModelProto) -> 
         is_corrected = is_alike and not numpy.array_equal(arrays[0], arrays[2])
         if is_corrected and arrays[0].dtype == arrays[1].dtype:
             weight.CopyFrom(onnx.numpy_helper.from_array(arrays[1], weight.name))
+
+
+def _constants(model: ModelProto) -> dict[str, TensorProto]:
+    """Return the initializers of a model and the tensors of its Constant nodes, by name."""
+    constants = {weight.name: weight for weight in model.graph.initializer}
+    for node in model.graph.node:
+        for attribute in node.attribute if node.op_type == "Constant" else ():
+            if attribute.name == "value":
+                constants[node.output[0]] = attribute.t
+    return constants
 
 
 def save_in_folder(model: ModelProto, folder: str, name: str) -> str:

@@ -241,27 +241,28 @@ def _quantize_static(
     return model
 
 
-def _quantize_dynamic(
-    reference: ModelProto, sites: Sequence[Site], without: Sequence[str]
-) -> ModelProto | None:
-    """Return the model quantized again with dynamic ranges; None if the sites do not allow it."""
+def _quantize_dynamically(request: Requantization) -> list[ModelProto]:
+    """Return models quantized again with dynamic ranges; empty if weights have several types."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    schemes = [site.scheme for site in sites if site.scheme is not None]
-    kinds = {scheme.dtype for scheme in schemes}
-    if len(kinds) != 1:
-        return None
-    kind = _TYPES[kinds.pop()]
+    schemes = [site.scheme for site in request.sites if site.scheme is not None]
+    # Weights in Constant nodes are quantized at run time: then no weight shows the type.
+    kinds = {scheme.dtype for scheme in schemes} or {"int8"}
+    if len(kinds) > 1:
+        return []
+    models = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        quantize_dynamic(
-            reference,
-            path,
-            nodes_to_exclude=list(without),
-            per_channel=any(not scheme.is_per_tensor for scheme in schemes),
-            weight_type=getattr(QuantType, kind),
-        )
-        return onnx.load(str(path))  # type: ignore[no-any-return]
+        for names in request.excluded:
+            quantize_dynamic(
+                copy_of(request.reference),
+                path,
+                nodes_to_exclude=list(names),
+                per_channel=any(not scheme.is_per_tensor for scheme in schemes),
+                weight_type=getattr(QuantType, _TYPES[next(iter(kinds))]),
+            )
+            models.append(onnx.load(str(path)))
+    return models
 
 
 def _quantize_blocks(request: Requantization) -> list[ModelProto]:
@@ -360,26 +361,9 @@ def _has_codes(model: ModelProto, codes: Mapping[str, Any]) -> bool:
     )
 
 
-def _one_by_one(
-    quantize: Callable[[ModelProto, Sequence[Site], Sequence[str]], ModelProto | None],
-) -> Callable[[Requantization], list[ModelProto]]:
-    """Return a function that quantizes for each set of nodes; it returns an empty list if one
-    fails."""
-
-    def quantize_all(request: Requantization) -> list[ModelProto]:
-        """Return the models; empty if the sites do not allow it."""
-        made = [
-            quantize(copy_of(request.reference), request.sites, list(names))
-            for names in request.excluded
-        ]
-        return [model for model in made if model is not None]
-
-    return quantize_all
-
-
 _QUANTIZERS: Mapping[str, Callable[[Requantization], list[Any]]] = {
     "static": _quantize_statically,
-    "dynamic": _one_by_one(_quantize_dynamic),
+    "dynamic": _quantize_dynamically,
     "nbits": _quantize_blocks,
 }
 """The quantizers that are part of ONNX Runtime, by the name of `QuantizedModel.producer`."""

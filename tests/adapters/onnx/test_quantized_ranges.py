@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from polygraphy.adapters.nncf import quantizing_again
 from polygraphy.adapters.onnx.edit.quantized_nodes import producer_of
 from polygraphy.adapters.onnx_common.quantized_ranges import activation_scales, copy_ranges
 
@@ -37,6 +38,32 @@ def test_ranges_and_corrected_biases_are_those_of_the_other_model() -> None:
     copy_ranges(excluded, model, model_with(1, 1))
     bias = next(one for one in excluded.graph.initializer if one.name == "b")
     assert numpy_helper.to_array(bias)[0] == 1
+
+
+def test_corrected_biases_in_constant_nodes_are_those_of_the_other_model() -> None:
+    models = [model_with(1, bias) for bias in (1.5, 1.25, 1)]
+    for model in models:
+        bias = next(one for one in model.graph.initializer if one.name == "b")
+        node = helper.make_node("Constant", [], ["b"], value=bias)
+        model.graph.initializer.remove(bias)
+        model.graph.node.insert(0, node)
+    copy_ranges(*models)
+    assert numpy_helper.to_array(models[0].graph.node[0].attribute[0].t)[0] == 1.25
+
+
+def test_options_with_which_nncf_fails_are_not_those_of_a_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def quantize(reference: Any, feeds: Any, options: Any, *rest: Any) -> onnx.ModelProto:
+        if options["type"]:
+            raise AttributeError("'NoneType' object has no attribute 'shape'")
+        return model_with(1, 1)
+
+    monkeypatch.setattr(quantizing_again, "_quantize", quantize)
+    reference = model_with(1, 1)
+    reference.graph.node.append(helper.make_node("Softmax", ["d"], ["s"]))
+    found = quantizing_again._matching_options(reference, model_with(1, 1), [{}])
+    assert found == {"preset": "PERFORMANCE", "type": None}
 
 
 @pytest.mark.parametrize(("note", "producer"), [("onnxruntime.quant", "static"), ("", "modelopt")])

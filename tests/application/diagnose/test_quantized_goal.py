@@ -251,6 +251,26 @@ def test_the_quantizer_gets_the_operators_that_the_model_quantizes(tmp_path: Pat
     assert count_pairs(again) == count_pairs(model) > 0
 
 
+def test_weights_that_are_quantized_at_run_time_do_not_hide_the_options(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_dynamic
+
+    array = np.random.default_rng(1).normal(size=(4, 8, 1)).astype(np.float32)
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(array)),
+        helper.make_node("Constant", [], ["shape"], value_ints=[1, 8, SIZE]),
+        helper.make_node("Reshape", ["x", "shape"], ["rows"], "reshape"),
+        helper.make_node("Conv", ["rows", "w"], ["y"], "conv"),
+    ]
+    reference = make("constant", nodes, [value("x", [8, SIZE])], [value("y", [1, 4, SIZE])])
+    path = str(tmp_path / "quantized.onnx")
+    quantize_dynamic(onnx.load_from_string(reference.SerializeToString()), path)
+    model = onnx.load(path)
+    sites = open_quantized(model, [reference]).sites
+    request = Requantization("dynamic", reference, model, sites, FEEDS, [[]], [False], 60)
+    [again] = quantize_by_onnxruntime(request) or []
+    assert sites and np.array_equal(outputs(again).samples[0]["y"], outputs(model).samples[0]["y"])
+
+
 def count_pairs(model: onnx.ModelProto) -> int:
     return sum(node.op_type == "QuantizeLinear" for node in model.graph.node)
 
