@@ -92,6 +92,8 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
         for tensor in free:
             if roles[tensor.name] == CHUNK and not _is_embedding(tensor.name):
                 roles[tensor.name] = CONSTANT
+    for tensor in _conditions([tensor for tensor in free if roles[tensor.name] == CHUNK]):
+        roles[tensor.name] = CONSTANT
     main = [tensor for tensor in free if roles[tensor.name] in (TOKENS, CHUNK)]
     by_name = {tensor.name: tensor for tensor in graph.inputs}
     capacity = _capacity(pairs, by_name, roles)
@@ -114,6 +116,23 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
         chunk=_static_length(main, axis),
         axis=axis,
     )
+
+
+def _conditions(chunks: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the inputs without time among inputs that have it: a vector that describes a speaker
+    is the same for all chunks.
+    """
+    ranks = [len(tensor.shape or ()) for tensor in chunks if _has_open_axis(tensor)]
+    return [
+        tensor
+        for tensor in chunks
+        if ranks and not _has_open_axis(tensor) and len(tensor.shape or ()) < min(ranks)
+    ]
+
+
+def _has_open_axis(tensor: Tensor) -> bool:
+    """Return whether an input has a dynamic axis after the batch."""
+    return any(not isinstance(dim, int) for dim in (tensor.shape or ())[1:])
 
 
 def _role(tensor: Tensor, uses: Uses) -> str:
