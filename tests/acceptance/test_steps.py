@@ -530,7 +530,7 @@ def test_page_markdown_junit_and_notebook_show_the_table_of_the_terminal(
     jsonschema.validate(document, schema)
     [found] = [each for each in document["results"] if each["kind"] == "steps"]
     titles, rows = step_table(found)
-    assert titles[4:6] == ["token onnxrt", "token onnxrt (2)"]
+    assert titles[4:6] == ["token onnxrt", "token r.safetensors"]
     cells = [cell for cell in (*titles[1:-1], *rows[1][1:-1]) if cell]
     for text in (done.out, *(folder.joinpath(f"r.{kind}").read_text() for kind in ("md", "xml"))):
         assert all(cell in text for cell in cells)

@@ -31,7 +31,12 @@ from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.compare.result import OutputCompareResult
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.ports import Plots, ResultStore
-from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
+from polygraphy.domain.results.results import (
+    IterationResult,
+    RunResults,
+    label_of_runner,
+    names_of_runs,
+)
 from polygraphy.domain.tensors.naming import Note, count_text
 from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console
@@ -560,8 +565,9 @@ class _Comparison:
             pair.results,
             (outputs[0].compute_dtype(judged), outputs[1].compute_dtype(judged)),
         )
-        names = (label_of_runner(pair.runners[0]), label_of_runner(pair.runners[1]))
-        self.steps.setdefault(position, StepFigures(names)).add(facts, row, pair.results)
+        left, right = names_of_runs([*zip(pair.runners, pair.origins)])
+        figures = self.steps.setdefault(position, StepFigures((left, right)))
+        figures.add(facts, row, pair.results)
 
     def _copy_compared_data(self, result: CompareResult) -> None:
         """Copy the data that a result needs, because the compared outputs may change."""

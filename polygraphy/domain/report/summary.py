@@ -15,7 +15,6 @@ from polygraphy.domain.accuracy.summarizing import failure_sentence, pass_senten
 from polygraphy.domain.environment import describe_installed
 from polygraphy.domain.ports import command_line
 from polygraphy.domain.report.document import Document, Problem
-from polygraphy.domain.results.results import short_names
 from polygraphy.domain.tensors.naming import count_text, join_words, list_some
 
 if TYPE_CHECKING:
@@ -351,7 +350,7 @@ def _result_checks(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
 
 def _steps(steps: Mapping[str, Any]) -> Check:
     """Return the check of two runs over steps, with their table if a step differs."""
-    group = " vs. ".join(short_names(steps["parties"]))
+    group = " vs. ".join(steps["parties"])
     if steps["first_wrong"] is None:
         return Check(group, "steps", PASSED)
     from polygraphy.domain.states.comparing import step_table, steps_in_words

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.domain.results.results import short_names
 from polygraphy.domain.rounding import rounding_between
 from polygraphy.domain.states.memory import StepFacts
 from polygraphy.domain.tensors.aliases import Array
@@ -63,7 +62,7 @@ class StepsCompared:
     """What is known of all steps of two runs.
 
     Attributes:
-        parties: the names of the runs.
+        parties: the names of the runs, as they are shown.
         judged: the output that is judged; None for none.
         steps: number of steps compared.
         rows: the steps in at most ten rows.
@@ -285,7 +284,7 @@ def step_table(steps: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     Args:
         steps: the document of `StepsCompared`.
     """
-    parties = short_names(steps["parties"])
+    parties = steps["parties"]
     titles = ["step", "position", "error", "KL", *(f"token {party}" for party in parties)]
     rows = [
         [
@@ -318,7 +317,7 @@ def _figure(value: Any) -> str:
 def steps_in_words(steps: Mapping[str, Any]) -> Iterator[str]:
     """Yield sentences about the steps of two runs, of the document of `StepsCompared`."""
     rows = steps["rows"]
-    left, right = short_names(steps["parties"])
+    left, right = steps["parties"]
     wrong = steps["first_wrong"]
     if wrong is None:
         errors = [row["error"] for row in rows if isinstance(row["error"], float)]
