@@ -546,3 +546,41 @@ def test_results_in_a_notebook_have_the_steps() -> None:
     html = Comparator.compare_accuracy(results)._repr_html_()
     assert "All 3 steps agree" in html
     assert "<th>position</th>" in html
+
+
+def test_a_length_that_only_declared_shapes_freeze_is_named(
+    tmp_path: Path, polygraphy: Callable[..., Any]
+) -> None:
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["": 17]>
+        m (float[1,T,4] x, float[1,1,4] h) => (float[1,N,3] y, float[1,1,4] hn)
+        <float[1,12,4] w = {0.1}, float[1,12,4] r = {0.1}, float[4,3] o = {0.2}, float[3] b = {0.1}>
+        {
+            time_first = Transpose <perm = [1, 0, 2]> (x)
+            every, hn = GRU <hidden_size = 4> (time_first, w, r, "", "", h)
+            axis = Constant <value_ints = [1]> ()
+            rows = Squeeze (every, axis)
+            batch_first = Transpose <perm = [1, 0, 2]> (rows)
+            product = MatMul (batch_first, o)
+            y = Add (product, b)
+        }
+        """
+    )
+    for node in model.graph.node:
+        node.name = f"n_{node.output[0]}"
+    shape = [1, 20, 4]
+    model.graph.value_info.append(
+        helper.make_tensor_value_info("batch_first", TensorProto.FLOAT, shape)
+    )
+    path = tmp_path / "m.onnx"
+    for name, size in (("w", 48), ("r", 48), ("o", 12), ("b", 3)):
+        [weight] = [each for each in model.graph.initializer if each.name == name]
+        array = np.linspace(-0.5, 0.5, size, dtype=np.float32).reshape(weight.dims)
+        weight.CopyFrom(numpy_helper.from_array(array, name))
+    onnx.save(model, str(path))
+    done = polygraphy(f"polygraphy diagnose {path} --onnxrt --steps 3")
+    assert done.code == 1
+    assert "CULPRIT  'n_batch_first': length (model)" in done.out
+    assert "The model runs with 20 positions only." in done.out
+    assert "declares shape [1,20,4] for 'batch_first'" in done.out

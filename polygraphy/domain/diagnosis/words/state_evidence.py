@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from polygraphy.domain.diagnosis.facts import fact
 from polygraphy.domain.rounding import Deviation
@@ -94,3 +95,17 @@ def refuses_length(lengths: Sequence[int], message: str) -> str:
     """Return the fact that says with how many positions the model runs, and the error of others."""
     runs = f"The model runs with {', '.join(map(str, lengths))} positions only. " if lengths else ""
     return f"{runs}{message}"
+
+
+@fact
+def declares_shape(tensor: str, declared: Sequence[Any], computed: Sequence[int]) -> str:
+    """Return the fact that a model declares a shape that a tensor has for one length only."""
+    return (
+        f"The model declares shape {_shape_text(declared)} for {tensor!r}, but the node computes"
+        f" {_shape_text(computed)}. A backend that uses declared shapes rejects other lengths."
+    )
+
+
+def _shape_text(shape: Sequence[Any]) -> str:
+    """Return a shape as text."""
+    return f"[{','.join(map(str, shape))}]"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
-from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.comparisons.step_runs import Party, Run
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -16,12 +18,16 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.words import reasons, state_evidence
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.plan import StatePlan
+from polygraphy.domain.tensors.shapes import fits
 
 _LENGTHS = range(1, 17)
 """Numbers of positions that are tried if a model refuses one."""
+_LONGEST, _MOST_DECLARED = 4096, 8
+"""The largest number of positions that a tensor may declare to be tried, and the most such numbers."""
 _NODE = re.compile(r"node '([^']+)'")
 
 
@@ -86,22 +92,59 @@ def _nodes_in_message(case: Case, error: BackendError) -> list[str]:
 
 def _diagnose_fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
     """Return the culprit if the model runs with some numbers of positions, but not with all."""
-    if plan.roles.chunk is not None or not plan.is_decoder or plan.first is not None:
+    if plan.roles.chunk is not None or plan.first is not None:
         return None
-    compute, able = case.load(case.parties[0]), []
-    for length in _LENGTHS:
+    compute = case.load(case.parties[0])
+    able: list[int] = []
+    refused: list[Feed] = []
+    for length in _lengths_to_try(plan):
         drawn = {
             name: np.zeros(plan.shape(name, length, 0), case.model.inputs[name].dtype.numpy())
             for name, role in plan.roles.of.items()
             if role in ("tokens", "chunk", "constant")
         }
         feed = {name: plan.value(name, length, 0, drawn) for name in plan.roles.of}
+        feed = {**{pair.input: plan.initial(pair) for pair in plan.pairs}, **feed}
         try:
-            compute({**{pair.input: plan.initial(pair) for pair in plan.pairs}, **feed})
+            compute(feed)
         except REFUSALS:
-            continue
-        able.append(length)
-    if not able or len(able) == len(_LENGTHS):
+            refused.append(feed)
+        else:
+            able.append(length)
+    if not able or not refused:
         return None
-    fact = state_evidence.refuses_length(able, str(error))
-    return Culprit(_nodes_in_message(case, error), None, MODEL, "length", facts=[fact])
+    facts = [state_evidence.refuses_length(able, str(error))]
+    nodes = _nodes_in_message(case, error)
+    if not nodes:
+        nodes, more = _node_without_rewrites(case, refused[0])
+        facts += more
+    return Culprit(nodes, None, MODEL, "length", facts=facts)
+
+
+def _lengths_to_try(plan: StatePlan) -> Sequence[int]:
+    """Return numbers of positions: small ones, and those that the model declares for tensors."""
+    tensors = (*plan.graph.tensors.values(), *plan.graph.outputs)
+    declared = {dim for tensor in tensors for dim in tensor.shape or () if isinstance(dim, int)}
+    longer = sorted(dim for dim in declared if _LENGTHS.stop <= dim <= _LONGEST)
+    return [*_LENGTHS, *longer[:_MOST_DECLARED]]
+
+
+def _node_without_rewrites(case: Case, feed: Feed) -> tuple[list[str], list[Fact]]:
+    """Return the node that refuses a number of positions if the backend rewrites nothing; or the
+    first one whose output has a different shape than the model declares, with the fact.
+    """
+    try:
+        values = trace_tensors(case, case.parties[0], feed).values
+    except BackendError as error:
+        return _nodes_in_message(case, error), []
+    except REFUSALS:
+        return [], []
+    graph = case.model.graph
+    declared = {**graph.tensors, **{tensor.name: tensor for tensor in graph.outputs}}
+    for node in case.model.nodes:
+        for name in node.makes:
+            shape = declared[name].shape if name in declared else None
+            computed = getattr(values.get(name), "shape", None)
+            if computed is not None and not fits(computed, shape):
+                return [node.label], [state_evidence.declares_shape(name, shape or (), computed)]
+    return [], []
