@@ -329,7 +329,7 @@ class StepLoader:
                 feed.update({pair.input: plan.initial(pair) for pair in pairs})
             feed.update(
                 {
-                    name: array
+                    name: _as_type(array, numpy_dtype(current.inputs[name]))
                     for name, array in (own_values or {}).items()
                     if name in current.inputs and (index == 0 or name not in states)
                 }
@@ -591,6 +591,18 @@ def _data_loader_shapes(data: Any) -> dict[str, Sequence[int]]:
         for name, (_, shape) in data.user_input_metadata.items()
         if shape is not None and all(isinstance(dim, int) for dim in shape)
     }
+
+
+def _as_type(array: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an array in a data type if that loses nothing, else unchanged: a reference may have
+    states of another type.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype == dtype:
+        return array
+    with np.errstate(all="ignore"):
+        converted = array.astype(dtype)
+    is_same = np.array_equal(converted.astype(array.dtype), array)
+    return converted if is_same else array
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -708,6 +708,12 @@ def test_data_that_end_early_and_tokens_that_are_left_are_noted(tmp_path: Path) 
         StepLoader(decoder(), steps=10**11)
 
 
+def test_loaded_states_have_the_type_of_the_model_if_nothing_is_lost() -> None:
+    past = np.zeros((1, 0, 8), np.float16)
+    [feed] = StepLoader(decoder(), steps=1, data_loader=[{"past.0.key": past}])
+    assert feed["past.0.key"].dtype == np.float32
+
+
 def test_a_batch_of_loaded_data_is_that_of_all_inputs() -> None:
     model = decoder()
     for tensor in (*model.graph.input, *model.graph.output):
