@@ -27,7 +27,7 @@ from polygraphy.domain.tensors.shapes import fits
 _LENGTHS = range(1, 17)
 """Numbers of positions that are tried if a model refuses one."""
 _LONGEST, _MOST_DECLARED = 4096, 8
-"""The largest number of positions that a tensor may declare to be tried, and the most such numbers."""
+"""The largest number of positions in a declared shape that is tried, and how many are."""
 _NODE = re.compile(r"node '([^']+)'")
 
 
