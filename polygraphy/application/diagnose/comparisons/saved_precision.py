@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.tensor_trace import Trace
@@ -39,6 +39,9 @@ which makes all products smaller, so the limit is far below that.
 _TIMES = 3.0
 """A product may differ by this multiple of the effect of rounded operands. With it, 40 healthy
 networks are not blamed, 17 of them with dropped bits (see `diagnosis.md`)."""
+_FEW = 16
+"""With up to this number of elements, the effect on an output is the largest of several. Chosen,
+not measured."""
 _STATES = 2.0
 """The same for a recurrent node, as a multiple of other nodes: it also rounds its state in each
 step. Chosen, not measured."""
@@ -130,12 +133,26 @@ def tf32_losses(case: Case, comparison: SavedComparison) -> list[Tf32Loss] | Non
                     return None
                 difference = rms_ratio(outputs[name], saved[name])
                 effect = rms_ratio(rounded[name], outputs[name])
+                if difference > _TIMES * effect and np.size(saved[name]) <= _FEW:
+                    effect = max(effect, *_perturbed_effects(case, feed, name, outputs[name]))
                 if not difference <= _TIMES * effect:
                     return None
                 losses.append(Tf32Loss(difference, effect, dtype is not None))
     except PolygraphyException:
         return None
     return losses or None
+
+
+def _perturbed_effects(case: Case, feed: Feed, name: str, output: Any) -> list[float]:
+    """Return the effects of other roundings to TF32 on an output, as shares of its RMS: of few
+    elements, one rounding may change all by less than it usually does.
+    """
+    models = resolve(NarrowModels)
+    others = [
+        models.tf32_emulator(case.model.proto, drops=True)(feed),
+        *models.perturbed_function(case.model.proto, TF32)(feed),
+    ]
+    return [rms_ratio(each[name], output) for each in others]
 
 
 def _compute_rounded(case: Case, name: str, values: Values, *, drops: bool) -> Any:
