@@ -21,7 +21,7 @@ __getattr__ = defer_names(globals(), submodules=("func",))
 
 
 def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], Callable[P, R]]:
-    """Return a decorator for a function that works on what `extend_func` returns.
+    """Return a decorator for a function that receives the return value of `extend_func`.
 
     What takes the function's name is called like `extend_func`. It calls that, passes what it
     returns to the function, one argument for each element of a tuple, and returns what the function

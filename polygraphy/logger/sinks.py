@@ -24,8 +24,8 @@ __all__ = [
     "escape_controls",
     "forward_to_logging",
     "json_line",
+    "lines_of_first_stream",
     "shows_colors",
-    "split_by_stream",
     "text_lines",
     "without_commands",
     "write_console",
@@ -131,8 +131,8 @@ if TYPE_CHECKING:
     """The text of a message, without the final line break, and its severity."""
 
 
-def split_by_stream(lines: Sequence[Line]) -> list[Line]:
-    """Return the first messages that go to the same stream."""
+def lines_of_first_stream(lines: Sequence[Line]) -> list[Line]:
+    """Return the first lines, as long as they go to the same stream."""
     is_critical = lines[0][1] >= CRITICAL
     for count, (_, severity) in enumerate(lines):
         if (severity >= CRITICAL) != is_critical:
@@ -350,7 +350,7 @@ class PendingLines:
         """Write all pending lines; keep the rest after an interrupt."""
         while self._lines:
             # Taken out first: a signal handler that logs meanwhile would write them again.
-            run = split_by_stream(self._lines)
+            run = lines_of_first_stream(self._lines)
             del self._lines[: len(run)]
             try:
                 self._write(run)

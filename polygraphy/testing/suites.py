@@ -54,7 +54,9 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
         _check(list(answer) == list(answers[0]), "Outputs are always in the same order.")
         is_same = all(_is_same_array(array, answers[0][name]) for name, array in answer.items())
         _check(is_same, "Equal data gives equal outputs.")
-    _check(_raises_in_block(make_runner()), "An error inside the block deactivates the runner.")
+    _check(
+        _deactivates_on_error(make_runner()), "An error inside the block deactivates the runner."
+    )
 
 
 def check_loader(
@@ -199,7 +201,7 @@ def _is_same_array(one: Any, other: Any) -> bool:
     )
 
 
-def _raises_in_block(runner: Runner) -> bool:
+def _deactivates_on_error(runner: Runner) -> bool:
     """Return whether the runner is deactivated by an error in its `with` block."""
     try:
         with runner:

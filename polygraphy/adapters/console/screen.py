@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.severity import PROGRESS
-from polygraphy.logger.sinks import split_by_stream, write_console
+from polygraphy.logger.sinks import lines_of_first_stream, write_console
 
 if TYPE_CHECKING:
     from polygraphy.logger.sinks import Line
@@ -159,7 +159,7 @@ def write_lines(lines: Sequence[Line]) -> None:
     rest_lines = list(lines)
     with G_LOGGER._lock:
         while rest_lines:
-            run = split_by_stream(rest_lines)
+            run = lines_of_first_stream(rest_lines)
             write_console(run, colors=G_LOGGER.colors)
             del rest_lines[: len(run)]
 

@@ -80,7 +80,9 @@ def provider_sections() -> list[Section]:
 
 
 def _provider_status(provider: str) -> str:
-    """Return whether a provider starts with a model of one node in its own process, or why not."""
+    """Return as text whether a provider starts with a model of one node in its own process, or why
+    not.
+    """
     try:
         reason = call_isolated(partial(start_error, provider), what=provider, is_silent=True)
     except PolygraphyException as error:

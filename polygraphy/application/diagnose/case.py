@@ -216,9 +216,9 @@ class Case:
         """Record that a version of a backend was compared, or the problem that prevented it."""
         self._log.evidence = self.evidence.with_party(party, version, problem)
 
-    def choose_data_again(self) -> Case:
-        """Return the case before new data are chosen, which may include input sets that did not fit
-        before."""
+    def without_data_notes(self) -> Case:
+        """Return the case without notes on input sets that were left out, because new data will be
+        chosen."""
         log = evolve(self._log, evidence=evolve(self.evidence, left_out=()))
         return evolve(self, log=log)
 

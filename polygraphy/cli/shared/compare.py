@@ -85,8 +85,8 @@ def statistic_option(*statistics: str, otherwise: str, feeds: Feeds = (), note: 
         "--check-error-stat",
         kind=Statistics(*statistics),
         help=(
-            "Statistic of the differences that must be within tolerance; if several, all must be."
-            f" {note}"
+            "Statistic of the differences that must be within tolerance. If there are several,"
+            f" all must be. {note}"
         ).rstrip(),
         otherwise=otherwise,
         feeds=feeds,

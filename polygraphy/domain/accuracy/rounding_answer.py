@@ -32,7 +32,7 @@ class RoundingAnswer:
 
 
 def explain_by_rounding(row: OutputRow, failing: Sequence[OutputRow]) -> RoundingAnswer | None:
-    """Return whether rounding explains an output that failed; None if that is unknown.
+    """Return the answer to whether rounding explains a failed output; None if it is unknown.
 
     Args:
         row: the output.

@@ -117,7 +117,9 @@ class _Guesses:
         return self._party
 
     def result(self) -> StepOutcome:
-        """Return whether the data, one changed node or one changed weight explains the outputs."""
+        """Return the outcome: whether the data, one changed node or one changed weight explains the
+        outputs.
+        """
         case, saved = self._case, self._saved
         with case.attempt(titles.THIRD_OPINION) as notes:
             try:

@@ -30,7 +30,7 @@ STEPS: Sequence[Step[HalfCast]] = (
 
 
 def against_float32_model(case: Case, request: Request, trial: Trial, dtype: str) -> Found:
-    """Return whether a float32 model works in half precision.
+    """Return the outcome: whether a float32 model works in half precision.
 
     Args:
         case: the model in float32.

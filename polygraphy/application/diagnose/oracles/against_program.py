@@ -135,8 +135,8 @@ def _explain_refusal(
     number: int,
     error: BackendError,
 ) -> StepOutcome:
-    """Return whether a model is refused because it is not an export of the program, for example
-    with sizes from another example.
+    """Return the outcome: whether a model is refused because it is not an export of the program,
+    for example with sizes from another example.
 
     Args:
         case: the model.

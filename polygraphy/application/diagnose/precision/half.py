@@ -290,7 +290,7 @@ class OpenedHalf:
         notes: list[str] | None = None,
         lowered: LoweredModel | None = None,
     ) -> HalfPrecision:
-        """Return what half precision does to the model on data, and write it into notes."""
+        """Return the effect of half precision on the model, and describe it in `notes`."""
         half = self.try_on(feeds, lowered=lowered).result()
         if notes is not None:
             notes.append(steps.loss(half.verdict, half.before))

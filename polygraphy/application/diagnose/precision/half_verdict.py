@@ -369,8 +369,8 @@ def diagnose_half_model(
 def diagnose_saved_outputs(
     case: Case, half: HalfModel, saved: Values, values: Values, third: SuspectedParty
 ) -> StepOutcome:
-    """Return whether half precision explains outputs that differ from saved ones. Rounding was
-    excluded before.
+    """Return the outcome: whether half precision explains outputs that differ from saved ones.
+    Rounding was excluded before.
 
     Args:
         case: the case of the unmodified model.

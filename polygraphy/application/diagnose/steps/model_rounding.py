@@ -13,7 +13,9 @@ from polygraphy.domain.rounding import LARGE
 
 
 def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return whether accumulated rounding causes a difference that nothing else explains."""
+    """Return the outcome: whether accumulated rounding causes a difference that nothing else
+    explains.
+    """
     most = comparison.compared.largest_error
     runs = {0: comparison.values, 1: comparison.expected}
     if most <= LARGE and rounding_accumulates(case, comparison.feeds, runs):

@@ -23,15 +23,16 @@ from polygraphy.domain.diagnosis.words import reasons, steps, tf32
 
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return whether rounding explains all outputs that differ."""
+    """Return the outcome: whether rounding explains all outputs that differ."""
     if not rounding_explains(case, comparison.feeds, comparison.values, comparison.matched.sets):
         return Skip("rounding does not explain the outputs")
     return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
 
 
 def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return whether the outputs were computed in TF32, and differ by no more than its effect; only
-    noted if the file does not say how they were computed."""
+    """Return the outcome: whether the outputs were computed in TF32, and differ by no more than its
+    effect; only noted if the file does not say how they were computed.
+    """
     losses = tf32_losses(case, comparison)
     if losses is None:
         return Skip("TF32 does not explain the outputs")
@@ -45,7 +46,9 @@ def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 
 def explain_outputs_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return whether rounding explains the outputs, if no intermediate tensors are known."""
+    """Return the outcome: whether rounding explains the outputs, if no intermediate tensors are
+    known.
+    """
     if comparison.matched.inner:
         return Skip("tensors before the outputs are checked first")
     return explain_by_precision(case, comparison)

@@ -40,7 +40,7 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
     except ModelError:
         pass  # The float32 diagnosis says why the model is invalid.
     wide = lowering.in_float32()
-    case = _replace_backend(case, lowering, wide).choose_data_again()
+    case = _replace_backend(case, lowering, wide).without_data_notes()
     lowering_first = request.diagnose(case, request)
     if refused is not None and lowering_first.result.verdict == AGREE:
         return _describe_refusal(lowering_first.case, wide, refused, request.data_loader)

@@ -41,8 +41,8 @@ _MOST = 8
 
 
 def explain_by_quantization_steps(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return whether codes one step apart explain the backends' differences, or the nodes whose
-    codes differ more.
+    """Return the outcome: whether codes one step apart explain the backends' differences, or the
+    nodes whose codes differ more.
     """
     if runs.has_nan or not runs.compared.differs or len(runs.outputs) < 2:
         return Skip("outputs do not differ, or are not finite")
