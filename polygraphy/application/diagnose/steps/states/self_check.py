@@ -452,7 +452,7 @@ class _Search:
             moves = [pair for pair in way if pair != carrier and _op(pair[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
                 return self._state_place(pair, moves[:1])
-            if carrier[0] is not node and self._keeps_other_contents(
+            if carrier[0] is not node and self._is_only_difference(
                 pair, place.tensor, feed, whole_values
             ):
                 return self._state_place(pair, [carrier])
@@ -511,10 +511,12 @@ class _Search:
         capacity = self.plan.roles.capacity or max(sizes, default=1)
         return 1.0 / capacity
 
-    def _keeps_other_contents(
+    def _is_only_difference(
         self, pair: StatePair, tensor: str, feed: Feed, whole_values: Values
     ) -> bool:
-        """Return whether only this state differs from the previous contents of a tensor."""
+        """Return whether this state, and no other one, differs from the previous contents of a
+        tensor.
+        """
         value, longer = feed[pair.input], whole_values[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.find_deviation(value, expected) is None:
