@@ -90,7 +90,7 @@ def find_changes(
     with case.attempt(titles.CHANGED_NODES) as notes:
         groups = group_places(divergences.places)
         search = _GroupSearch(
-            case, reference, pairing, party, divergences, feeds[0], known_culprits
+            case, reference, pairing, party, divergences, feeds[0], known_culprits, goal
         )
         explained = [
             parting for group in groups for parting in search.explain_each(group, len(groups))
@@ -173,6 +173,7 @@ class _GroupSearch:
     found: Divergences
     feed: Feed
     known: Sequence[Culprit]
+    goal: Values
 
     def explain_each(self, places: Sequence[Divergence], number: int) -> Sequence[_Group]:
         """Return a group with the change that explains it; if there is none, its places as single
@@ -206,6 +207,9 @@ class _GroupSearch:
             behind = self._change(self.found, wider)
             is_one = len(change.unverified_nodes) == 1
             reason = behind.find_common_change() if is_one else behind.find_exchanged_outputs()
+            reason = reason or change.find_lost_node_behind()
+            if reason is None and number == 1:
+                reason = change.find_change_for_outputs(self.goal)
         return evolve(group, reason=None if reason is None else change.choose_node(reason))
 
     def describe(self, group: _Group) -> tuple[Sequence[Culprit], bool]:

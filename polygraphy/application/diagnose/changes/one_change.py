@@ -10,32 +10,35 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.case import Case, Feed
+from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.changes.change_search import (
     ChangeSearch,
     OtherTensor,
 )
 from polygraphy.application.diagnose.changes.divergence import (
+    LEFT,
     Divergence,
     Divergences,
 )
-from polygraphy.application.diagnose.parts import cut_part
+from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.pairing import Pairing, is_quantized
-from polygraphy.domain.diagnosis.variants import Variant, output_swaps
-from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.diagnosis.variants import Variant, output_swaps, variants
+from polygraphy.domain.diagnosis.words import changes, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.graph import attribute_text
 from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 _SOLVED = 16
 """In regions with more nodes, no number is solved for: a number of another node may have the same
 effect."""
 _OPERANDS = 16
 """Arrays that a missing node may have read besides its input."""
+_FEW_NODES = 4
+"""The most nodes whose changes are tried in the whole model. Chosen, not measured."""
 _RESERVED = 0.25
 """The share of the tries that is reserved for other inputs and numbers. Chosen, not measured."""
 
@@ -92,6 +95,7 @@ class Change:
         self._case, self._party, self._found, self._places = case, party, divergences, places
         self._side, self._others = pairing.model, pairing.reference
         self._is_quantized = is_quantized(pairing)
+        self._feed = feed
         self._held = {**divergences.values, **feed}
         self._nodes = sorted({index for place in places for index in place.border.nodes})
         self._goals = {place.border.tensor: place.expected for place in places}
@@ -213,15 +217,73 @@ class Change:
     def _find_inputs(self, index: int) -> Iterator[Variant]:
         """Yield variants in which a node reads another tensor, of the model or the reference."""
         behind = self._nodes_behind(index)
-        search = self._search_in([node for node in self._nodes if node == index or node in behind])
-        if search is not None:
-            yield from search.find_inputs(
-                index,
-                self._other_tensors(),
-                self._twins,
-                self._tensors_behind,
-                self._second_operands,
-            )
+        narrow = tuple(node for node in self._nodes if node == index or node in behind)
+        for nodes in dict.fromkeys((narrow, self._readers_like(index))):
+            search = self._search_in(nodes)
+            if search is not None:
+                yield from search.find_inputs(
+                    index,
+                    self._other_tensors(),
+                    self._twins,
+                    self._tensors_behind,
+                    self._second_operands,
+                )
+
+    def _readers_like(self, index: int) -> tuple[int, ...]:
+        """Return a node, the others that read a computed input of it, and all nodes behind them: a
+        node may be missing before all of them."""
+        nodes, constants = self._case.model.nodes, self._case.model.constants
+        read = {name for name in nodes[index].reads if name and name not in constants}
+        readers = [node for node in self._nodes if node == index or read & {*nodes[node].reads}]
+        chosen = {*readers}.union(*map(self._nodes_behind, readers))
+        return tuple(node for node in self._nodes if node in chosen)
+
+    def find_lost_node_behind(self) -> Explanation | None:
+        """Return an explanation by a node that is missing behind the only place; None unless its
+        unchanged nodes compute a tensor of the reference before the expected one."""
+        search = self._search_all_nodes
+        if search is None or len(self._places) != 1:
+            return None
+        [place] = self._places
+        tensor, twin = place.border.tensor, place.border.twin
+        try:
+            own = search.part.run(self._party).get(tensor)
+        except PolygraphyException:
+            return None
+        earlier = (name for name in place.instead if name != twin)
+        theirs = self._found.theirs
+        if not any(name in theirs and is_close(own, theirs[name]) for name in earlier):
+            return None
+        for index, _ in self._case.model.graph.readers.get(tensor, ()):
+            if index in self._side.operations:
+                node = self._side.nodes[index]
+                inputs = tuple(twin if name == tensor else name for name in node.inputs)
+                change = changes.missing_node_between(node.op, twin, tensor)
+                variant = Variant("structure", change, evolve(node, inputs=inputs))
+                return Explanation(index, variant, self._places)
+        return None
+
+    def find_change_for_outputs(self, goals: Values) -> Explanation | None:
+        """Return an explanation by a change of one of the unverified nodes with which the whole
+        model computes the expected outputs; None if none fits. What a border should hold may be
+        unknown, for example if Relu follows it in both models."""
+
+        def matches(values: Values, compute: Compute) -> bool:
+            """Return whether the outputs are as expected."""
+            differing = self._case.find_deviations(values, goals)
+            return all(deviation.relative <= LEFT for deviation in differing.values())
+
+        part = Part(self._case.model.proto, self._feed)
+        search = ChangeSearch(
+            self._side, part, goals, (self._party,), self.budget,
+            explains=matches, limit=self._found.limit,
+        )  # fmt: skip
+        indices = sorted(self.unverified_nodes & self._side.operations.keys())
+        for index in indices if len(indices) <= _FEW_NODES else ():
+            tried = chain(bypass_variants(self._side, index), variants(self._side, index))
+            for variant in search.select_matching(tried):
+                return Explanation(index, variant, self._places)
+        return None
 
     @cached_property
     def _second_operands(self) -> Sequence[Any]:

@@ -1,0 +1,143 @@
+"""A node is missing or too many, beside a reference whose products are Einsum nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.changes import model_changes
+from polygraphy.application.diagnose.changes.divergence import Divergence, Divergences
+from polygraphy.binding import bind, resolve
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.diagnosis.borrowed import Border
+from polygraphy.domain.diagnosis.pairing import pair_graphs
+from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import open_model
+from polygraphy.ports.reporting import Findings
+from tests.support.diagnosis.diagnosis_cases import Kept
+
+WIDTH = 6
+FEED = {"x": np.random.default_rng(8).standard_normal((WIDTH, WIDTH)).astype(np.float32)}
+LAYERS = 9
+"""Layers behind, so that the models differ in more places than are restored one by one."""
+CASES = {
+    "before two readers": (
+        "h = MatMul(x,w0) a = Add(h,b) r = Relu(a) p = MatMul(r,w1) q = MatMul(r,w2) s = Tanh(p)"
+        " t = Add(s,q) v = Sin(t) last = MatMul(v,w3)",
+        "h = MatMul(x,w0) a = Add(h,b) p = MatMul(a,w1) q = MatMul(a,w2) s = Tanh(p)"
+        " t = Add(s,q) v = Sin(t) last = MatMul(v,w3)",
+        {"a", "p", "q"},
+    ),
+    "behind a place": (
+        "a = Tanh(x) v = Transpose(a) m = MatMul(v,w0) l = Add(m,b) s = Sin(l) last = MatMul(s,w3)",
+        "a = Tanh(x) v = Transpose(a) l = Add(v,b) s = Sin(l) last = MatMul(s,w3)",
+        {"l"},
+    ),
+    "too many before Relu": (
+        "a = Tanh(x) c = MatMul(a,w0) r = Relu(c) m = MatMul(r,w1) s = Sin(m) last = MatMul(s,w3)",
+        "a = Tanh(x) c = MatMul(a,w0) g = Gather<axis=1>(c,order) r = Relu(g) m = MatMul(r,w1)"
+        " s = Sin(m) last = MatMul(s,w3)",
+        {"g"},
+    ),
+}
+"""The nodes of the healthy model, those of the faulty one, and which may be named."""
+
+
+def model_of(nodes: str, rows: int = WIDTH) -> onnx.ModelProto:
+    nodes += "".join(
+        f" n{i} = MatMul({f'e{i - 1}' if i else 'last'},w{i % 4}) e{i} = Tanh(n{i})"
+        for i in range(LAYERS)
+    )
+    nodes += f" y = Identity(e{LAYERS - 1})"
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        m (float[{rows},{WIDTH}] x) => (float[{rows},{WIDTH}] y) {{ {nodes} }}""")
+    rng = np.random.default_rng(7)
+    weights = {f"w{i}": rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) for i in range(4)}
+    weights |= {
+        "b": rng.standard_normal(WIDTH).astype(np.float32),
+        "order": np.array([1, 0, 2, 5, 4, 3]),
+    }
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
+
+
+def spelled_otherwise(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model with other names, whose products are Einsum nodes with half of the weights."""
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    for name in [name for name in weights if name.startswith("w")]:
+        half = numpy_helper.to_array(weights[name]) / np.float32(2)
+        weights[name].CopyFrom(numpy_helper.from_array(half, name))
+    two = numpy_helper.from_array(np.float32(2), "two")
+    model.graph.initializer.append(two)
+    nodes = []
+    for node in model.graph.node:
+        for tensors in (node.input, node.output):
+            tensors[:] = [n if n in {*weights, "x", "y"} else f"other_{n}" for n in tensors]
+        nodes.append(node)
+        if node.op_type == "MatMul":
+            node.op_type = "Einsum"
+            node.attribute.append(onnx.helper.make_attribute("equation", "ij,jk->ik"))
+            product = f"{node.output[0]}_half"
+            nodes.append(onnx.helper.make_node("Mul", [product, "two"], [node.output[0]]))
+            node.output[0] = product
+    changed = onnx.ModelProto.FromString(model.SerializeToString())
+    del changed.graph.node[:]
+    changed.graph.node.extend(nodes)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("case", "tensor", "twin", "given", "named"),
+    [
+        ("behind a place", "v", "m", "a", "l"),
+        ("too many before Relu", "g", "r", "c", "g"),
+    ],
+)
+def test_a_border_that_lies_too_late_in_the_reference_still_shows_the_change(
+    monkeypatch: pytest.MonkeyPatch, case: str, tensor: str, twin: str, given: str, named: str
+) -> None:
+    healthy, faulty, _ = CASES[case]
+    models = [open_model(model_of(nodes)) for nodes in (faulty, healthy)]
+    own, theirs = [traced(model.proto) for model in models]
+    computed = models[1].graph.producers
+    between = [name for name in theirs if computed[given] < computed[name] <= computed[twin]]
+    position = models[0].graph.producers[tensor]
+    border = Border((position,), tensor, twin)
+    place = Divergence(border, theirs[twin], (position,), tuple(between), (given,))
+    values = {**FEED, **own, tensor: theirs[twin]}
+    found = Divergences([place], values, theirs, {"x": "x", given: given})
+    monkeypatch.setattr(model_changes, "find_divergences", lambda *_: found)
+    changed = model_changes.find_changes(
+        Case(models[0], "m.onnx", [OnnxrtParty()], resolve(DiagnosisReports)),
+        models[1],
+        pair_graphs(models[0].graph, models[1].graph),
+        OnnxrtParty(),
+        (FEED, FEED),
+        {"y": theirs["y"]},
+        [],
+    )
+    assert [culprit.nodes for culprit in changed.culprits] == [[named]]
+    assert not changed.is_open
+
+
+def traced(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    marked = onnx.ModelProto.FromString(model.SerializeToString())
+    names = [name for node in model.graph.node for name in node.output if name != "y"]
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return dict(OnnxrtParty().load(marked)(FEED))
+
+
+def test_a_missing_or_extra_node_is_named_without_its_neighbors() -> None:
+    healthy, faulty, names = CASES["before two readers"]
+    feed = {"x": FEED["x"][:5]}
+    reference = spelled_otherwise(model_of(healthy, 5))
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(model_of(faulty, 5), [OnnxrtParty()], [feed], reference)
+    assert kept.verdict == "fault"
+    assert {name for culprit in kept.culprits for name in culprit["nodes"]} <= names
