@@ -414,16 +414,23 @@ class Deviation:
         """Return whether rounding explains all elements."""
         return self.excess <= 1
 
+    @property
+    def is_other(self) -> bool:
+        """Return whether the shape or the data type differs, so that no element is the worst."""
+        return self.excess == np.inf and not self.where and self.value is None
+
     def __str__(self) -> str:
         """Return the worst element as text, with its error relative to the RMS."""
         if self.broken:
             return f"{self.broken} elements of {self.part!r} become infinite or NaN"
+        if self.is_other:
+            return f"{self.part!r} has a different shape or data type"
         share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
         return f"{self.part!r} has an error of {self.off:.3g}, {share} the tolerance"
 
     def in_words(self) -> str:
         """Return the worst element as text."""
-        if not self.where and self.value is None:
+        if self.is_other:
             return "has a different shape or data type"
         at = f" at {list(self.where)}" if self.where else ""
         at += f", in {self.part}" if self.part else ""
