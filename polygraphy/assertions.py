@@ -525,7 +525,7 @@ def _silence_log() -> Iterator[None]:
 
 
 def _hide_traceback(error: T) -> T:
-    """Mark an error whose message is complete, so that the plugin shows it without a traceback."""
+    """Return an error, marked so that the plugin shows only its message, without a traceback."""
     error.says_enough = True  # type: ignore[attr-defined]
     return error
 

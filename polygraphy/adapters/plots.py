@@ -375,7 +375,7 @@ def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
 
 
 def _clip_to_axes(numbers: Array) -> Array:
-    """Clip numbers to the range of axes, whose ticks must fit a float."""
+    """Return numbers clipped to the range of axes, whose ticks must fit a float."""
     wide = numbers.astype(np.float64)
     clipped = np.where(np.abs(wide) < 1 / _LARGEST, 0.0, wide)
     return np.where(np.isfinite(clipped), np.clip(clipped, -_LARGEST, _LARGEST), clipped)

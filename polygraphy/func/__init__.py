@@ -154,7 +154,7 @@ def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(func)
     def check_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the method; raise if it changes its object and checks are on."""
+        """Return the result of the method; raise if it changes its object and checks are on."""
         if not config.INTERNAL_CORRECTNESS_CHECKS:
             return func(*args, **kwargs)
         return check_unchanged(args[0], _function_name(func), lambda: func(*args, **kwargs))

@@ -96,7 +96,7 @@ def add_json_methods(description: str | None = None) -> Callable[[Class], Class]
             save_json(self, dest, description)
 
         def from_json(src: str) -> Any:
-            """Read an object of this class from JSON text."""
+            """Return an object of this class from JSON text."""
             return json_io.loads(src, cls)
 
         def load(src: PathOrFile) -> Any:

@@ -104,7 +104,7 @@ def is_on_cpu(obj: Any) -> bool:
 
 
 def to_numpy(obj: Any) -> Array:
-    """Return a NumPy array of the elements; without a copy, if possible, of host memory.
+    """Return a NumPy array of the elements; host memory is not copied if possible.
 
     Raises:
         UsageError: it is no array, nor a number.

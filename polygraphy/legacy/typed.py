@@ -72,7 +72,7 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
             super().__setitem__(index, elem)
 
         def __iadd__(self, elems: Iterable[Any]) -> Any:  # type: ignore[misc]
-            """Append elements; raise UsageError for one of another type."""
+            """Append elements, and return the list; raise UsageError for one of another type."""
             self.extend(elems)
             return self
 

@@ -125,7 +125,7 @@ def _with_warning(function: Any, warn: Callable[[], None]) -> Any:
 
     @wraps(function)
     def warn_and_call(*args: Any, **kwargs: Any) -> Any:
-        """Warn, then call the function."""
+        """Warn, and return the result of the function."""
         warn()
         return function(*args, **kwargs)
 

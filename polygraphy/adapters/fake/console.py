@@ -154,12 +154,12 @@ class RecordingProgress:
     jobs: list[FollowedJob] = Factory(list)
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
-        """Follow a job for the length of a `with` block; see `polygraphy.ports.reporting`."""
+        """Return a context that follows a job; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, total)
         return self._follow_job(job, job.step)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Follow a job that other code does; see `polygraphy.ports.reporting`."""
+        """Return a context that follows a job of other code; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, None)
         return self._follow_job(job, job.tell)
 

@@ -547,8 +547,8 @@ def _prepare_model(
 
 
 def _remove_added_names(model: ModelProto) -> ModelProto:
-    """Remove the node names that `_prepare_model` added, because names of unnamed nodes follow from
-    their outputs.
+    """Return a model without the node names that `_prepare_model` added, because names of unnamed
+    nodes follow from their outputs.
     """
     for node in model.graph.node:
         if node.name.startswith(_MADE_UP):

@@ -199,7 +199,7 @@ def dismiss_witnesses() -> None:
 
 
 def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
-    """Start a process that prints a text if this one is killed; None if it cannot be started."""
+    """Return a started process that prints a text if this one is killed; None if that fails."""
     import subprocess  # A run that nothing waits for does without.
 
     try:

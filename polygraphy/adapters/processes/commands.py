@@ -279,7 +279,7 @@ class ProcessCommands:
         environment: Mapping[str, str] | None = None,
         in_new_process: bool = False,
     ) -> RunningCommand:
-        """Start a command; see `polygraphy.ports.running.Commands`."""
+        """Start a command, and return it; see `polygraphy.ports.running.Commands`."""
         words = list(command)
         if words[0] == _OURS:
             if can_fork() and not in_new_process:
@@ -360,7 +360,7 @@ def _start_process(
     folder: str | None,
     environment: Mapping[str, str] | None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command that writes to a file; raise UsageError if it cannot run."""
+    """Return the process of a command that writes to a file; raise UsageError if it cannot run."""
     try:
         return start_command(
             words,

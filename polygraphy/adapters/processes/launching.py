@@ -85,7 +85,7 @@ def launch(
 
 
 def _begin_job(preload: str, job: Job, device: str | None, output: int, lock: _Lock) -> _Process:
-    """Start the process of a job, which writes to a file and holds another one."""
+    """Return the started process of a job, which writes to a file and holds another one."""
     variables = dict(job.environment)
     if device is not None:
         variables["CUDA_VISIBLE_DEVICES"] = device
@@ -360,7 +360,7 @@ class _ProcessLock(_Lock):
 
 
 def _lock_file(path: str) -> _Lock | None:
-    """Lock a file; None if another process holds it."""
+    """Lock a file, and return the lock; None if another process holds it."""
     if fcntl is None:
         file_lock = filelock.FileLock(path, timeout=0)
         try:

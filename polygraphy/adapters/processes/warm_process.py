@@ -316,7 +316,7 @@ def main() -> None:
     lines: list[tuple[str, int]] = []
 
     def collect_lines(logged: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Keep log lines, so that they are not written here."""
+        """Keep log lines, and return none, so that nothing is written here."""
         lines.extend(logged)
         return []
 

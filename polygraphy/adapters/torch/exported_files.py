@@ -42,7 +42,7 @@ def _refuse_pickles(path: Path) -> Iterator[None]:
     caches = [value for value in caches if isinstance(value, type)]
 
     def checked_load(*args: Any, **options: Any) -> Any:
-        """Load with `weights_only`, and refuse pickled objects."""
+        """Return the loaded object; raise an error for pickled objects."""
         try:
             with allow(caches):
                 return load(*args, **{**options, "weights_only": True})

@@ -280,7 +280,7 @@ def compare_accuracy(
     save_accuracy_path: str | None = None,
     samples: Samples | None = None,
 ) -> AccuracyResults:
-    """Compare runs pair by pair, iteration by iteration.
+    """Return the comparison of runs, pair by pair and iteration by iteration.
 
     A stream is taken one iteration at a time, and the arrays of an iteration are let go when it was
     compared.

@@ -108,7 +108,7 @@ class CheckCommand:
         places: Mapping[str, str] | None = None,
         in_new_process: bool = False,
     ) -> RunningCheck:
-        """Start the command without waiting; several may run in parallel.
+        """Start the command, and return the running check; several may run in parallel.
 
         Args:
             folder: its working directory (default: the current folder).

@@ -208,7 +208,7 @@ class Jobs:
         self.release_folder(started, self._own)
 
     def _start(self, candidate: Candidate, place: Place) -> StartedCheck:
-        """Create an artifact and start its check."""
+        """Create an artifact, and return its started check."""
         self._here = place
         try:
             if candidate.make is not None:

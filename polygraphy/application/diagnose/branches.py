@@ -33,8 +33,8 @@ def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
 
 
 def add_idle_branches(found: Found, request: Request) -> Found:
-    """Add the branches of If nodes that never ran, and so were not compared, to the reason of a
-    result without a fault.
+    """Return the result; if it has no fault, its reason also lists the branches of If nodes that
+    never ran, and so were not compared.
     """
     if found.result.verdict != AGREE:
         return found

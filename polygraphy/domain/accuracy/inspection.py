@@ -130,7 +130,7 @@ _UNMEASURED = dict.fromkeys("USO", "Text") | {"V": "Bytes of an unknown type"}
 
 
 def report_on(name: str, array: Array, detail: Detail) -> TensorReport:
-    """Describe an array of any dtype and shape."""
+    """Return the report on an array of any dtype and shape."""
     summary = summarize(array, quantiles=PERCENTILES) if detail.statistics else summarize(array)
     return TensorReport(
         name=name,

@@ -77,7 +77,7 @@ class PairwiseCompareFunc:
         raise NotImplementedError
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compare two arrays of equal shape; `setting` is the key for per-output settings."""
+        """Return the comparison of two arrays of equal shape; `setting` is the key of settings."""
         raise NotImplementedError
 
     def check_averages(self) -> None:
@@ -121,7 +121,7 @@ class PairwiseCompareFunc:
     def __call__(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> dict[str, CompareResult]:
-        """Compare all outputs of one iteration of two runs.
+        """Return the comparison of each output of one iteration of two runs.
 
         Returns:
             One result per output of the first run, in its order, then one per output that only the
@@ -138,8 +138,8 @@ class PairwiseCompareFunc:
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> dict[str, CompareResult]:
-        """Compare like `__call__`, lazily: the outputs must not change until `own_arrays` or
-        `settle` is called on each result.
+        """Return the lazily computed results of `__call__`: the outputs must not change until
+        `own_arrays` or `settle` is called on each result.
         """
         from polygraphy.domain.compare.pairwise import compare_pairs, output_names_of_runs
 

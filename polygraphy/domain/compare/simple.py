@@ -176,7 +176,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             )
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compare two arrays of equal shape; each metric is computed on first access."""
+        """Return the comparison of two arrays of equal shape; metrics are computed on access."""
         return _comparison()(self, value, reference, setting)
 
     def __repr__(self) -> str:

@@ -196,7 +196,7 @@ class Settings(Protocol):
 
 
 def compare_arrays(settings: Settings, value: Side, reference: Side, setting: str) -> CompareResult:
-    """Compare two arrays of equal shape; each metric is computed on first access.
+    """Return the comparison of two arrays of equal shape; metrics are computed on first access.
 
     Args:
         settings: the tolerances.

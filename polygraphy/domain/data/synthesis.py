@@ -250,7 +250,7 @@ class DataLoader:
         return (self._feed(index, generator) for index in range(self.iterations))
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Generate the feed dictionary of one iteration.
+        """Return the generated feed dictionary of one iteration.
 
         Raises:
             IndexError: there are not that many iterations.

@@ -96,14 +96,14 @@ def training_tensors(model: ModelProto) -> set[str]:
 
 def clean(graph: GraphProto, other_names: Collection[str] = ()) -> int:
     """Remove everything that no output depends on (nodes, weights, declarations), including in
-    subgraphs. Inputs are kept.
+    subgraphs, and return the number of removed nodes. Inputs are kept.
 
     Args:
         graph: the graph.
         other_names: tensors that stay as if they were outputs.
 
     Returns:
-        How many nodes were removed, those inside removed ones not counted.
+        The number of removed nodes, not counting nodes inside removed ones.
     """
     nodes = list(graph.node)
     needed, used = dependencies_of(graph, {value.name for value in graph.output}.union(other_names))

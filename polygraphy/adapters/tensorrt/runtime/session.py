@@ -226,7 +226,7 @@ def _make_listener(module: Any, owner: DebugTensors) -> Any:
         def process_debug_tensor(
             self, addr: Any, location: Any, type: Any, shape: Any, name: str, stream: int
         ) -> bool:
-            """Pass a debug tensor to its owner."""
+            """Pass a debug tensor to its owner; return whether that worked."""
             on_host = location == module.TensorLocation.HOST
             return owner.add(addr, on_host, type, shape, name)
 

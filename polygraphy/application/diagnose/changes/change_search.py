@@ -256,7 +256,7 @@ class ChangeSearch:
         return upstream
 
     def _time_unchanged_part(self) -> bool:
-        """Run the part without a change, to measure how long a change takes."""
+        """Return whether the unchanged part is correct; its run shows how long a change takes."""
         return self._is_right(None)
 
     def _load(self, part: Part, prover: SuspectedParty | None = None) -> Compute:

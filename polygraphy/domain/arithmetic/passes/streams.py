@@ -379,7 +379,7 @@ def _widens_to_signed(own_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
 @functools.lru_cache(maxsize=256)
 @functools.lru_cache(maxsize=256)
 def kernel_for(value: np.dtype[Any], reference: np.dtype[Any]) -> type[Kernel]:
-    """The kernel that is exact for two dtypes; see the table at the top of this module."""
+    """Return the kernel class that is exact for two dtypes; see the table of this module."""
     kinds = {kind_of(value), kind_of(reference)}
     if Kind.OTHER in kinds:
         return _EqualityKernel
@@ -399,7 +399,7 @@ class Reader(Protocol):
         """Return the channels of a block, ``(stop - start,)`` each; valid until the next."""
 
     def describe(self, channel: int, extremes: tuple[float, float] | None = None) -> Row:
-        """Describe a channel of the block that was loaded last.
+        """Return the statistics of a channel of the block that was loaded last.
 
         `extremes`, its least and its greatest element, save time if they are known; at least one
         of them is NaN if an element is.
@@ -431,7 +431,7 @@ class Stream(abc.ABC, Generic[AnyReader_co]):
 
     @abc.abstractmethod
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
-        """The elements of each channel at C-order positions."""
+        """Return the elements of each channel at C-order positions."""
 
 
 class RealReader:

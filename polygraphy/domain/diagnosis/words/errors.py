@@ -115,8 +115,8 @@ def reference_without_input(path: str, name: str) -> UsageError:
 def search_needs_memory(needed: int, limit: int) -> UsageError:
     """Return the error that a search needs more memory than allowed."""
     return UsageError(
-        f"The search needs about {in_bytes(needed)} of memory for the weights, and"
-        f" {in_bytes(limit)} are allowed.",
+        f"The search needs about {in_bytes(needed)} of memory for the weights, but only"
+        f" {in_bytes(limit)} is allowed.",
         hint="Pass a larger --memory-budget, or list ranges with `inspect model --reference`.",
     )
 
