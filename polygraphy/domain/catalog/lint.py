@@ -8,6 +8,7 @@ RULES = {
     "graph/duplicate-tensor": "Two nodes, inputs or weights define a tensor with the same name.",
     "graph/order": "A node reads a tensor that a later node computes.",
     "graph/states": "The graph and the name of a state disagree about the input that it continues.",
+    "graph/state-scales": "A quantized state is written with one scale and read with another.",
     "graph/undefined-input": "A node reads a tensor that does not exist.",
     "graph/undefined-output": "No node computes an output of the model.",
     "graph/unused-input": "No output depends on an input of the model.",

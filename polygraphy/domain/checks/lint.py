@@ -16,6 +16,7 @@ from polygraphy.domain.catalog.lint import RULES
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.model.description import Model
 from polygraphy.domain.model.graph import Graph, Node, Weight
+from polygraphy.domain.states.cache_scales import find_other_scales
 from polygraphy.domain.states.pairs import state_pairs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import count_text
@@ -316,10 +317,14 @@ def _lint_entry(
 
 
 def _states(graph: Graph) -> Iterator[LintEntry]:
-    """Yield warnings about inconsistent pairs of states."""
-    for conflict in state_pairs(graph)[1]:
+    """Yield warnings about inconsistent pairs of states, and inconsistent scales of states."""
+    pairs, conflicts = state_pairs(graph)
+    for conflict in conflicts:
         nodes = (conflict.node,) if conflict.node else ()
         yield _lint_entry("graph/states", WARNING, str(conflict), nodes)
+    for other in find_other_scales(graph, pairs):
+        nodes = (other.writer.label, other.reader.label)
+        yield _lint_entry("graph/state-scales", WARNING, str(other), nodes)
 
 
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:

@@ -12,8 +12,10 @@ import pytest
 from attrs import evolve
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.adapters.onnx.describe.reading import describe_with_weights
 from polygraphy.common import TensorMetadata
 from polygraphy.comparator import DataLoader, StepLoader
+from polygraphy.domain.checks.lint import graph_findings
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.graph import Graph, Node, Tensor, Weight
 from polygraphy.domain.states.aligning import join_steps
@@ -759,3 +761,22 @@ def test_slots_are_on_the_axis_of_their_indices_if_it_has_several_places(
 def test_caches_with_numbers_as_sizes_have_no_names_to_find_out() -> None:
     tensor = Tensor("past", "float32", ("B", 2, 8, 4))
     assert cache_sizes(Graph(inputs=(tensor,)), (), None) == {}
+
+
+@pytest.mark.parametrize(("scale", "count"), [(0.05, 0), (0.04, 1)])
+def test_a_quantized_state_is_read_with_the_scale_that_it_is_written_with(
+    scale: float, count: int
+) -> None:
+    text = f"""
+        <ir_version: 8, opset_import: ["": 17]>
+        m (float[1,S,8] x, int8[1,P,8] past) => (float[1,T,8] y, int8[1,T,8] present)
+        <float written = {{0.05}}, float read = {{{scale}}}, int8 zero = {{0}}>
+        {{
+            codes = QuantizeLinear (x, written, zero)
+            present = Concat <axis = 1> (past, codes)
+            turned = Transpose <perm = [0, 1, 2]> (present)
+            y = DequantizeLinear (turned, read, zero)
+        }}
+    """
+    found = graph_findings(describe_with_weights(onnx.parser.parse_model(text)))
+    assert sum(each.rule == "graph/state-scales" for each in found) == count

@@ -1,0 +1,101 @@
+"""Quantized states that are written with one scale and read with another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.model.graph import Graph, Node
+from polygraphy.domain.states.pairs import StatePair
+
+_CARRIERS = frozenset(
+    {"Concat", "ScatterND", "ScatterElements", "TensorScatter", "Identity", "Transpose", "Reshape",
+     "Slice", "Gather", "Squeeze", "Unsqueeze", "Expand"}
+)  # fmt: skip
+"""Operators that hand codes on as they are."""
+
+
+@frozen
+class OtherScale:
+    """A quantized state whose reader has another scale or zero point than its writer.
+
+    Attributes:
+        state: the output that is the state.
+        writer: the node that quantizes it.
+        reader: the node that dequantizes it.
+    """
+
+    state: str
+    writer: Node
+    reader: Node
+
+    def __str__(self) -> str:
+        """Return the contradiction as a sentence."""
+        return (
+            f"State {self.state!r} is quantized by {self.writer.label!r}, but"
+            f" {self.reader.label!r} reads it with a different scale or zero point."
+        )
+
+
+def find_other_scales(graph: Graph, pairs: Sequence[StatePair]) -> Iterator[OtherScale]:
+    """Yield the quantized states that are written with one scale and read with another."""
+    makers, seen = graph.makers, set()
+    for pair in pairs:
+        carried = _carried(graph, {pair.output, pair.input})
+        writers = [
+            makers[name]
+            for name in carried
+            if name in makers and makers[name].op == "QuantizeLinear"
+        ]
+        readers = [
+            node
+            for node in graph.nodes
+            if node.op == "DequantizeLinear" and node.inputs[0] in carried
+        ]
+        for writer in writers:
+            for reader in readers:
+                names = writer.label, reader.label
+                if names not in seen and _differ(graph, writer, reader):
+                    seen.add(names)
+                    yield OtherScale(pair.output, writer, reader)
+
+
+def _carried(graph: Graph, names: set[str]) -> set[str]:
+    """Return the tensors that hold the codes of a state, before and after it is handed out."""
+    carriers = [node for node in graph.nodes if node.op in _CARRIERS]
+    found, size = set(names), -1
+    while size != len(found):
+        size = len(found)
+        for node in carriers:
+            data = [name for name in _data_inputs(node) if name]
+            if node.outputs[0] in found:
+                found.update(data)
+            elif not found.isdisjoint(data):
+                found.add(node.outputs[0])
+    return found
+
+
+def _data_inputs(node: Node) -> Sequence[str]:
+    """Return the inputs of a carrier that are data, and no indices or shapes."""
+    if node.op == "Concat":
+        return node.inputs
+    if node.op == "TensorScatter":
+        return node.inputs[:2]
+    return (node.inputs[0], *node.inputs[2:]) if node.op.startswith("Sc") else node.inputs[:1]
+
+
+def _differ(graph: Graph, writer: Node, reader: Node) -> bool:
+    """Return whether constant scales or zero points of two nodes differ."""
+    for at in (1, 2):
+        pair = [
+            graph.constants.get(node.inputs[at]) if at < len(node.inputs) else None
+            for node in (writer, reader)
+        ]
+        if None in pair:
+            continue
+        left, right = (np.asarray(weight.values).reshape(-1) for weight in pair if weight)
+        if left.size == right.size and not np.array_equal(left, right):
+            return True
+    return False
