@@ -323,8 +323,8 @@ def _states(graph: Graph) -> Iterator[LintEntry]:
         nodes = (conflict.node,) if conflict.node else ()
         yield _lint_entry("graph/states", WARNING, str(conflict), nodes)
     for other in find_other_scales(graph, pairs):
-        nodes = (other.writer.label, other.reader.label)
-        yield _lint_entry("graph/state-scales", WARNING, str(other), nodes)
+        both = other.writer.label, other.reader.label
+        yield _lint_entry("graph/state-scales", WARNING, str(other), both)
 
 
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
