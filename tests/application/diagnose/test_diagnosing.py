@@ -14,6 +14,7 @@ from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
+from polygraphy.comparator import StepLoader
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.domain.diagnosis.versions import Span
@@ -364,6 +365,24 @@ def sums(factor: float, weight: float = 1.0, window: int = 99) -> onnx.ModelProt
         value("present", [1, "n", 4]),
     ]
     return make("sums", nodes, *ends, weights=weights)
+
+
+@pytest.mark.parametrize("given", [None, "steps"])
+def test_an_output_that_is_a_state_is_compared_if_there_is_no_other(
+    given: str | None, kept: Kept
+) -> None:
+    """No other output shows that the state is wrong."""
+
+    def cell(op: str) -> onnx.ModelProto:
+        return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+            cell (float[1,4] x, float[1,4] past) => (float[1,4] present)
+            {{ sum = Add(x, past)  present = {op}(sum) }}""")
+
+    model = cell("Sin")
+    loader = StepLoader(model, 4) if given else None
+    diagnose(model, [OnnxParty()], loader, reference=cell("Tanh"))
+    assert kept.verdict == "fault"
+    assert kept.culprits[0]["op"] == "Sin"
 
 
 @pytest.mark.parametrize(

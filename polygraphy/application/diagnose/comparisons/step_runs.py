@@ -421,7 +421,7 @@ class PartyRuns:
 
 def output_names(party: Party, reference: Party) -> dict[str, str]:
     """Return pairs of outputs to compare, except states: by name, by export order, or else the
-    judged ones.
+    judged ones. If all outputs are states, these are compared.
     """
     states = {pair.output for pair in party.plan.pairs}
     outputs = {pair.output for pair in reference.plan.pairs}
@@ -440,7 +440,9 @@ def output_names(party: Party, reference: Party) -> dict[str, str]:
     if found_names:
         return found_names
     judged, other_judged = party.plan.roles.judged, reference.plan.roles.judged
-    return {judged: other_judged} if judged is not None and other_judged is not None else {}
+    if judged is not None and other_judged is not None:
+        return {judged: other_judged}
+    return state_names(party, reference)
 
 
 def state_names(party: Party, reference: Party) -> dict[str, str]:

@@ -186,8 +186,11 @@ def compare_own_states(found: Found, request: Request) -> Found:
     is_asked = request.reference is None or request.goal is not None or request.has_states
     if is_asked or found.result.verdict == AGREE or not isinstance(given, DataLoader | None):
         return found
-    if len(case.model.inputs) < 2 or not state_pairs(case.model.graph)[0]:
+    pairs = state_pairs(case.model.graph)[0]
+    if len(case.model.inputs) < 2 or not pairs:
         return found
+    if not {*case.model.outputs} - {pair.output for pair in pairs}:
+        return found  # No output would show a wrong state.
     weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
     most = int(RunBudget.for_bytes(weights, *_OWN_STEPS).runs)
     for number in dict.fromkeys((most, _OWN_STEPS[0])):  # A model may have room for few steps.

@@ -48,7 +48,7 @@ _ALIKE = 0.5
 one by one. Chosen, not measured."""
 _NAMED = 4
 """Differences that are listed."""
-_LONGEST = 60
+_LONGEST = 120
 """Characters of a value that are shown."""
 _MOST_BRANCHES = 24
 """Exports in which one statement of the program decides something else."""
@@ -673,4 +673,6 @@ def _text(value: Any) -> str:
     array = np.asarray(value)
     if array.size > 8:
         return titles.array_of(array.dtype, array.shape)
-    return str(array.tolist())[:_LONGEST]
+    numbers = [float(f"{number:.6g}") for number in array.reshape(-1)] if is_float(array) else []
+    shown = np.reshape(numbers, array.shape) if numbers else array
+    return str(shown.tolist())[:_LONGEST]
