@@ -233,6 +233,14 @@ SIZED: dict[str, tuple[str, ...]] = {
     "numpy": ("import numpy", "x = x * float(numpy.sqrt(data.shape[-1]) / 3)"),
     "positions": ("x = x + torch.linspace(0, 1, int(data.shape[-2])).sum()",),
     "value": ("x = x / data.abs().max().item()",),
+    "two values": (
+        "low, high = data.min().item(), data.max().item()",
+        "x = x + torch.linspace(low, high, 4).square().mean()",
+    ),
+    "rest of its size": (
+        "extra = (-int(x.shape[-1])) % 5",
+        "x = x * (1 + extra / 10)",
+    ),
     "count": ("x = x * (int((data > 0.2).sum()) / 100)",),
     "tolist": ("x = x + torch.tensor(data.mean((1,)).flatten()[:1].tolist()).sum()",),
 }

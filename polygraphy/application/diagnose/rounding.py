@@ -162,22 +162,30 @@ def _compute_type_rounding(case: Case, name: str, value: Any, expected: Any) -> 
     """Return the rounding limit of an output in its compute type; None unless both are arrays of
     equal shape.
     """
+    inside = compute_dtype(case.facts, name)
+    type_rounding = part_rounding(case, name, inside, value, expected)
+    if type_rounding is not None and inside in HALF and not is_float(expected):
+        return evolve(type_rounding, dtype=inside)  # A few whole numbers may be others.
+    return type_rounding
+
+
+def part_rounding(
+    case: Case, name: str, dtype: str | None, value: Any, expected: Any
+) -> Rounding | None:
+    """Return the rounding limit of an output, and of each of its parts, in a data type; None
+    unless both values are arrays of equal shape.
+    """
     if not isinstance(value, np.ndarray) or not isinstance(expected, np.ndarray):
         return None
     if value.shape != expected.shape:
         return None
-    inside = compute_dtype(case.facts, name)
-    types, by_nature = (inside, expected.dtype.name), is_bounded(case.facts, name)
-    type_rounding = rounding_between(
+    return rounding_between(
         (value, expected),
-        types,
-        is_bounded=by_nature,
+        (dtype, expected.dtype.name),
+        is_bounded=is_bounded(case.facts, name),
         name=name,
         layout=layout_of(case.facts, name),
     )
-    if type_rounding is not None and inside in HALF and not is_float(expected):
-        return evolve(type_rounding, dtype=inside)  # A few whole numbers may be others.
-    return type_rounding
 
 
 def _rounding_excess(

@@ -51,7 +51,8 @@ class Fingerprint:
         """
         if self.shape != fingerprint.shape or self.kind != fingerprint.kind:
             return np.inf
-        apart = np.abs(self.sample - fingerprint.sample)
+        with np.errstate(invalid="ignore"):  # Infinities may be equal.
+            apart = np.abs(self.sample - fingerprint.sample)
         is_equal = (self.sample == fingerprint.sample) | (
             np.isnan(self.sample) & np.isnan(fingerprint.sample)
         )

@@ -470,3 +470,24 @@ def test_tiny_numbers_that_half_precision_rounds_are_no_fault() -> None:
     party.share = 0.05
     kept = found(half(model, cast_io=False), [party], model)
     assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
+JOINED = """<ir_version: 8, opset_import: ["": 17]> g (float[8,4] x) => (float[8,8] y) {
+    %s  p = Sigmoid(back)  b = Mul(x, size)  y = Concat<axis=1>(b, p) }"""
+CAST = "far = Add(x, shift) near = Cast<to=10>(far) wide = Cast<to=1>(near) back = Sub(wide, shift)"
+
+
+def test_a_small_part_of_an_output_that_half_precision_loses_is_a_fault() -> None:
+    """Of the size of all elements it is nothing."""
+    feed = {"x": np.random.default_rng(5).normal(size=(8, 4)).astype(np.float32)}
+    models = []
+    for text in (CAST, "back = Identity(x)"):
+        model = onnx.parser.parse_model(JOINED % text)
+        for name, number in (("size", 1e4), ("shift", 300.0)):
+            model.graph.initializer.append(numpy_helper.from_array(np.float32(number), name))
+        models.append(model)
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(models[0], [OnnxrtParty()], [feed], reference=models[1])
+    assert kept.verdict == "fault"
+    assert kept.culprits[0]["op"] == "Cast"

@@ -50,6 +50,8 @@ _NAMED = 4
 """Differences that are listed."""
 _LONGEST = 120
 """Characters of a value that are shown."""
+_SHOWN = 8
+"""Elements of a constant that are shown."""
 _MOST_BRANCHES = 24
 """Exports in which one statement of the program decides something else."""
 _LARGEST = 1 << 22
@@ -347,23 +349,22 @@ class _File:
             apart: in what an export with another example differs.
         """
         first = spots[0]
-        text = _text({spot.key: spot for spot in apart.spots}[first.key].value)
-        values = _text(first.value), _text(first.expected)
+        other = {spot.key: spot for spot in apart.spots}[first.key]
+        *values, text = _texts(first.value, first.expected, other.value)
         facts = [
-            program_evidence.frozen_number(first.node.op, first.name, *values),
+            program_evidence.frozen_number(first.node.op, first.name, values[0], values[1]),
             program_evidence.other_example(text),
             program_evidence.match_after_new_export(self._again.words),
         ]
         operation, origin = self._operation(first.twin)
-        by_size = not _follows_from_values(self._program)
-        if not by_size:
-            read = [node for node in self._program.nodes if node.operator in _READ_BY_PYTHON]
-            origin = nearest_origin(self._program.nodes, read[0]) or origin
-        else:
-            origin = self._line_of_number(first.twin) or origin
+        read = [node for node in self._program.nodes if node.operator in _READ_BY_PYTHON]
+        lines = [nearest_origin(self._program.nodes, node) for node in read]
+        origin = self._line_of_number(first.twin) or (
+            origin if not lines or origin in lines else lines[0] or origin
+        )
         if operation:
             facts.insert(0, program_evidence.export_of_operation(operation, [first.node.op]))
-        by_size &= not self._lost
+        by_size = not read and not self._lost
         note = remedies.KEEP_SIZE if by_size and self._again.exporter.sizes else ""
         remedy = Remedy(None, False, note or remedies.KEEP_NUMBER)
         facts += self._lost_facts()
@@ -661,9 +662,18 @@ def _is_in_training_mode(node: Node, graph: Graph) -> bool:
     )
 
 
-def _follows_from_values(program: OpenedProgram) -> bool:
-    """Return whether the Python code of a program reads tensor values."""
-    return any(node.operator in _READ_BY_PYTHON for node in program.nodes)
+def _texts(value: Any, expected: Any, other: Any) -> list[str]:
+    """Return three forms of a constant as text: large ones of one shape by an element that
+    differs."""
+    values = (value, expected, other)
+    if any(each is None for each in values) or len({np.shape(each) for each in values}) > 1:
+        return [*map(_text, values)]
+    arrays = [np.asarray(each) for each in values]
+    differs = np.asarray(arrays[0] != arrays[1])
+    if differs.size <= _SHOWN or not differs.any():
+        return [*map(_text, values)]
+    place = tuple(int(at) for at in np.argwhere(differs)[0])
+    return [f"{_text(array[place])} at {[*place]}" for array in arrays]
 
 
 def _text(value: Any) -> str:
@@ -671,7 +681,7 @@ def _text(value: Any) -> str:
     if value is None:
         return "computed"
     array = np.asarray(value)
-    if array.size > 8:
+    if array.size > _SHOWN:
         return titles.array_of(array.dtype, array.shape)
     numbers = [float(f"{number:.6g}") for number in array.reshape(-1)] if is_float(array) else []
     shown = np.reshape(numbers, array.shape) if numbers else array

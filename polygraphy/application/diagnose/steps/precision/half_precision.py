@@ -19,6 +19,7 @@ from polygraphy.application.diagnose.precision.half_verdict import (
     is_observed,
     widen_models,
 )
+from polygraphy.application.diagnose.rounding import part_rounding
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
@@ -32,7 +33,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import deviation_sentence
+from polygraphy.domain.rounding import GROWTH, deviation, deviation_sentence
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, widen_array
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import OpenModel, open_model
@@ -121,11 +122,25 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
         for name, value in expected.items()
         if name in own_value and is_float(value)
     )
-    limit = _MUCH if is_declared else 16 * epsilon_of(dtype)
-    if outcome.result.verdict != AGREE or loss > limit or len(case.parties) > 1:
+    limit = _MUCH if is_declared else GROWTH * epsilon_of(dtype)
+    is_much = loss > limit or _is_part_lost(case, comparison, dtype, limit)
+    if outcome.result.verdict != AGREE or is_much or len(case.parties) > 1:
         return Skip("float32 explains it, but half precision loses too much")
     reason = reasons.half_storage(dtype, loss)
     return Found(DiagnosisResult(AGREE, reason=reason), case)
+
+
+def _is_part_lost(case: Case, comparison: ModelComparison, dtype: str, limit: float) -> bool:
+    """Return whether an error exceeds a limit, relative to the size of its part of an output."""
+    share = limit / (GROWTH * epsilon_of(dtype))
+    for own_value, expected in zip(comparison.values, comparison.expected):
+        for name, value in expected.items():
+            rounding = part_rounding(case, name, dtype, own_value.get(name), value)
+            if rounding is None or not rounding.parts:
+                continue
+            if deviation(own_value[name], value, rounding=rounding.scale(share)).is_wrong:
+                return True
+    return False
 
 
 def _diagnose_in_float32(
