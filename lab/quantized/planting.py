@@ -314,6 +314,22 @@ def integer_weight(host: Host, model: onnx.ModelProto, rng: np.random.Generator)
     return Fault(names, ("weight scale", "scale"))
 
 
+def operator_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """An operator that computes codes, such as QLinearConv, has another scale for its output."""
+    graph = _Graph(model)
+    places = {"QLinearConv": 6, "QLinearMatMul": 6, "QGemm": 7}
+    node = _choose(rng, [one for kind in places for one in graph.nodes(kind)])
+    if node is None or not graph.has(node.input[places[node.op_type]]):
+        return None
+    name, is_wide = node.input[places[node.op_type]], bool(rng.integers(2))
+    factor = rng.uniform(3, 30) if is_wide else rng.uniform(0.05, 0.25)
+    graph.set(name, (graph.array(name) * factor).astype(np.float32))
+    made = node.output[0].removesuffix("_quantized")
+    behind = [one for one in host.model.graph.node if one.op_type in ("Relu", "Clip")]
+    names = (made, *(one.output[0] for one in behind if made in one.input))
+    return Fault(names, ("wide range" if is_wide else "clipped range",))
+
+
 def _weight_names(node: onnx.NodeProto) -> tuple[str, ...]:
     return node.output[0], node.input[0].removesuffix("_quantized")
 
@@ -333,6 +349,7 @@ KINDS: dict[str, Callable[[Host, onnx.ModelProto, np.random.Generator], Fault | 
         block_zero_point,
         block_scales,
         integer_weight,
+        operator_scale,
     )
 }
 
