@@ -1,15 +1,11 @@
-"""The judge: whether rounding explains that two values of a tensor differ. Nothing else decides it:
-`run --rtol auto`, `convert --verify`, every mode of `diagnose`, and halves ask here.
+"""The judge: whether rounding explains the difference of two values of a tensor. `run --rtol auto`,
+`convert --verify`, all modes of `diagnose`, and halves use this limit, and no other.
 
-A difference is explained where each element is off by at most `rtol` of itself or by at most
-`atol`, whichever is more: `rtol` is `GROWTH` epsilons of the coarsest type that was computed in,
-and `atol` is that of the size of the output, which is 1 where it is a probability by nature. What
-was seen to add up along the model, with every tensor rounded to `GROWTH` epsilons, is explained
-`BESIDE` times over. ``docs/tolerances.md`` says why, and has the measurements.
-
-An output is judged in its parts (`polygraphy.domain.sizes`): each by its own size and kind, as if
-it were an output of its own.
-"""
+It is `rtol` of each element or `atol`, whichever is larger. `rtol` is `GROWTH` epsilons of the
+coarsest type in which the output is computed; `atol` is the same relative to the size of the
+output, which is 1 for a probability. The measured effect of rounding every tensor may be exceeded
+by the factor `BESIDE`. The parts of an output are judged like outputs (`polygraphy.domain.sizes`).
+See ``docs/tolerances.md`` for reasons and measurements."""
 
 from __future__ import annotations
 
@@ -69,7 +65,7 @@ FLIPS = 0.01
 """Share of integers, such as classes or steps, that may change if a coarse type decides between
 nearly equal numbers. Chosen, not measured."""
 WIDE = ("float64", "float32", TF32)
-"""Types in which what adds up along a model is seen by moving its tensors."""
+"""Types in which the effect of rounding along a model is measured by a change of its tensors."""
 NOISE = 64.0
 """Multiple of the effect of moving a node's inputs by one ulp that rounding explains. Chosen, not
 measured."""
@@ -85,7 +81,6 @@ _MOST_ROWS = 4096
 """With more rows, no order is searched."""
 _SWAPPED = 2
 """Rows that may swap places in any type: two with nearly equal scores."""
-
 
 WHOLE = Layout(is_pure=True)
 """The layout of an output that is judged as one."""

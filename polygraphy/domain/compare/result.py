@@ -558,7 +558,7 @@ class OutputCompareResult(CompareResult):
 
     @staticmethod
     def prepare_settling(results: Iterable[CompareResult]) -> None:
-        """Compute what `settle` needs of many small outputs in one batch."""
+        """Compute what `settle` needs for many small outputs in one batch."""
         Difference.find_medians(
             result.difference
             for result in results

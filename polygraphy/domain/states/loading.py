@@ -471,12 +471,12 @@ class StepLoader:
         unknown = [name for name in loaded if name not in names]
         if unknown and len(unknown) == len(loaded) and not self._title:
             raise InputError(
-                f"Step {index}: the data is for {list_some(unknown)}, which is no input of the"
-                " model.",
+                f"Step {index}: the data is for {list_some(unknown)}, but the model has no such"
+                " input.",
                 hint=f"The model has the inputs {list_some([*plan.inputs])}.",
             )
         if unknown:
-            self._add_note(f"Not used: {list_some(unknown)}, which is no input of the model.")
+            self._add_note(f"Not used, because the model has no such input: {list_some(unknown)}.")
         for name, array in loaded.items():
             tensor = plan.inputs.get(name)
             shape = getattr(array, "shape", None)

@@ -686,7 +686,11 @@ def test_profiles_are_the_shapes_that_the_prompt_and_all_later_steps_have(tmp_pa
         ("input_ids", np.full((1, 2), 32), "token 32 of input 'input_ids' is outside.*0 to 31"),
         ("input_ids", np.full((1, 2), -1), "token -1"),
         ("input_ids", np.ones((1, 25), np.int64), "need 25 positions.*has 24.*--steps 21"),
-        ("ids", np.ones((1, 2), np.int64), "the data is for 'ids', which is no input"),
+        (
+            "ids",
+            np.ones((1, 2), np.int64),
+            "the data is for 'ids', but the model has no such input",
+        ),
     ],
 )
 def test_loaded_inputs_that_the_model_does_not_accept_are_one_line(

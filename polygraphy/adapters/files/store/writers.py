@@ -172,7 +172,7 @@ class _Writer:
         self._has_failed = False
 
     def _finish(self) -> None:
-        """Raise an error if an earlier item failed."""
+        """Finish the file; raise an error if an earlier item failed."""
         with self._guard_write():
             pass
 

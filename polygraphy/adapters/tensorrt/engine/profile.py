@@ -82,7 +82,7 @@ class Profile(DomainProfile):
         """Return the `tensorrt.IOptimizationProfile`.
 
         Raises:
-            UsageError: a name is no input of the network, or a range contradicts its shape.
+            UsageError: a name is not an input of the network, or a range contradicts its shape.
             BackendError: TensorRT refuses a range.
         """
         filled = Profile(self).fill_defaults(network)

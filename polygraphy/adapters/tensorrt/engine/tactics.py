@@ -157,7 +157,7 @@ def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
     Raises:
         BackendError: this TensorRT can neither select tactics nor edit timing caches.
     """
-    edits_cache = _edits_cache("Recording tactics", exclude)
+    edits_cache = _uses_timing_cache("Recording tactics", exclude)
     replay = record if isinstance(record, TacticReplay) else TacticReplay()
 
     def finish(chosen: TacticReplay) -> None:
@@ -187,7 +187,7 @@ def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> 
         FileError: a file is missing, or is no replay.
         UsageError: neither is given.
     """
-    edits_cache = _edits_cache("Replaying tactics", exclude)
+    edits_cache = _uses_timing_cache("Replaying tactics", exclude)
     if replay is None and exclude is None:
         raise UsageError("Nothing to replay or exclude.", hint="Pass a tactic replay.")
     wanted = None if replay is None else _load_replay(replay)
@@ -197,7 +197,7 @@ def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> 
     return _selector_class()(rules, rules.check_all_met)
 
 
-def _edits_cache(doing: str, exclude: Exclusions) -> bool:
+def _uses_timing_cache(doing: str, exclude: Exclusions) -> bool:
     """Return whether tactics are replayed through the timing cache, because there are no algorithm
     selectors.
 

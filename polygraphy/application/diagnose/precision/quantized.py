@@ -188,7 +188,7 @@ class QuantizedPair:
         return names[0] if len(names) == len(kept_names) == 1 else None
 
     def _node_before(self, output: str) -> list[str]:
-        """Return the node that quantizes an output."""
+        """Return the name of the node that quantizes an output, in a list; empty if unknown."""
         reads = {
             name
             for node in self._case.model.nodes

@@ -77,7 +77,7 @@ def _program_on_host(program: SourceProgram) -> SourceProgram | None:
 
 
 def _report_agreement(case: Case, program: str, relative: float) -> StepOutcome:
-    """Return "agree" if the difference of two devices is small."""
+    """Return "agree" if the difference of two devices is small; otherwise, skip the step."""
     if relative > _SMALL:
         return Skip("the program gives different results on its device")
     reason = program_evidence.agrees_with_program_on_cpu(program, relative)
