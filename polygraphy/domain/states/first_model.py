@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model.graph import Graph, Tensor
 from polygraphy.domain.states.names import pairs_by_name
-from polygraphy.domain.states.pairs import CONSTANT, FIRST_MODEL, StatePair
+from polygraphy.domain.states.pairs import (
+    CONSTANT,
+    FIRST_MODEL,
+    GROWS,
+    SLOTS,
+    StatePair,
+    state_pairs,
+)
 from polygraphy.domain.states.remaining import is_same_kind
 from polygraphy.domain.tensors.naming import list_some
 
@@ -28,6 +35,7 @@ def match_outputs(
             another type or shape.
     """
     past = {pair.input for pair in pairs} & {tensor.name for tensor in first.inputs}
+    past |= {pair.input for pair in state_pairs(first)[0] if pair.kind in (GROWS, SLOTS)}
     if past:
         raise UsageError(
             f"--first-model: input {min(past)!r} is a state, so the model does not run the first"
@@ -45,13 +53,13 @@ def match_outputs(
         target = by_input.get(read)
         if target is not None and target not in names.values() and name not in names:
             names[name] = target
-    state_pairs = [
+    computed_once = [
         StatePair(name, read, CONSTANT, None, FIRST_MODEL)
         for name, read in by_name.items()
         if name not in names and name not in outputs and read not in by_input
         if is_same_kind(tensors[name], inputs[read])
     ]
-    names.update({pair.output: pair.output for pair in state_pairs})
+    names.update({pair.output: pair.output for pair in computed_once})
     missing = [name for name in own_pairs if name not in names.values()]
     free = [name for name in tensors if name not in names and name not in outputs]
     last_free = free[-len(missing) :] if missing else []
@@ -76,7 +84,7 @@ def match_outputs(
                 f"--first-model: output {name!r} is {_describe(tensors[name])}, which input"
                 f" {read!r}, {_describe(inputs[read])}, does not accept."
             )
-    return names, state_pairs
+    return names, computed_once
 
 
 def _describe(tensor: Tensor) -> str:

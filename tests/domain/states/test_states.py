@@ -568,6 +568,8 @@ def test_a_state_that_only_the_first_step_computes_stays() -> None:
 def test_a_model_that_cannot_run_the_first_step_is_refused() -> None:
     with pytest.raises(UsageError, match=r"input 'past\.0\.key' is a state"):
         first_plan(decoder(), decoder())
+    with pytest.raises(UsageError, match="input 'a' is a state"):
+        first_plan(decoder(), decoder(names=NAMELESS))
     with pytest.raises(
         UsageError, match=r"no output provides the first value of input 'past\.1\.key'"
     ):
