@@ -540,6 +540,22 @@ def test_an_input_that_the_model_lacks_is_a_constant_of_the_example() -> None:
     assert found(exported(alpha=0.5), program, feed).verdict == "agree"
 
 
+def test_an_invalid_file_of_training_is_not_the_fault_of_its_node() -> None:
+    """The older exporter writes a BatchNormalization with five outputs in training mode."""
+    model = exported()
+    [tanh] = [node for node in model.graph.node if node.op_type == "Tanh"]
+    tanh.op_type = "BatchNormalization"
+    for name in ("scale", "bias", "mean", "variance"):
+        tanh.input.append(name)
+        tanh.output.append(f"{name}_out")
+        held = onnx.numpy_helper.from_array(np.ones(6, np.float32), name)
+        model.graph.initializer.append(held)
+    tanh.attribute.append(helper.make_attribute("training_mode", 1))
+    [culprit] = found(model, evolve(PROGRAM, again=lambda feed: exported())).culprits
+    assert (culprit["party"], culprit["cause"]) == ("model file", "training")
+    assert culprit["nodes"] == ["node_tanh"]
+
+
 def test_a_large_constant_of_the_example_is_shown_by_an_element_that_differs() -> None:
     table = np.zeros((4, 4))
     table[1, 2] = 0.123456789

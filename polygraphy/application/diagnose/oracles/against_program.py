@@ -32,7 +32,7 @@ from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_con
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.rounding import deviation, deviation_sentence
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.ports.diagnosing import OpenedProgram
@@ -77,10 +77,10 @@ def against_program(case: Case, request: Request) -> StepOutcome:
             unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
             return Found(unsteady, case)
         values: list[Values] = []
-        refusal = None
+        refusal: BackendError | ModelError | None = None
         try:
             values += map(case.load(case.parties[0]), feeds)
-        except BackendError as error:
+        except (BackendError, ModelError) as error:
             notes.append(steps.refuses(case.parties[0].name))
             refusal = error
     if refusal is not None:
@@ -133,7 +133,7 @@ def _explain_refusal(
     opened: Sequence[OpenedProgram],
     computed: Sequence[Outputs],
     number: int,
-    error: BackendError,
+    error: BackendError | ModelError,
 ) -> StepOutcome:
     """Return the outcome: whether a model is refused because it is not an export of the program,
     for example with sizes from another example.
