@@ -14,7 +14,7 @@ import pytest
 
 from polygraphy.adapters.torch import decisions
 from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
-from polygraphy.adapters.torch.source import _input_names
+from polygraphy.adapters.torch.program_inputs import input_names
 from polygraphy.domain.errors import InputError
 
 MODULE = """\
@@ -95,4 +95,4 @@ def test_an_input_that_only_the_program_reads_is_named_with_what_to_do() -> None
     unknown = SimpleNamespace(dtype=None, shape=None)
     program = SimpleNamespace(inputs=lambda: {"x": unknown, "scale": unknown})
     with pytest.raises(InputError, match="has no input for 'scale' of the program: the exporter"):
-        _input_names(program, {"x": np.zeros(3)})
+        input_names(program, {"x": np.zeros(3)})
