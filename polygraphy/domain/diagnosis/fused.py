@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -448,7 +448,7 @@ def _activation(
     if len(weighed) != 1:
         return _with_replaced_nodes(suspect, narrowed)
     norm = _norm_behind(model, weighed[0], indices)
-    last = weighed[0] if norm is None else norm
+    last = _bias_behind(model, weighed[0] if norm is None else norm, indices)
     if expected and not own:
         change = changes.missing_node(expected, [model.nodes[last].op])
         return evolve(suspect, nodes=(last,), cause="structure", change=change, attribute="")
@@ -463,6 +463,16 @@ def _activation(
     op = model.nodes[behind[0]].op
     change = changes.other_operator(op, expected) if expected else changes.extra_node(op)
     return evolve(suspect, nodes=behind, cause="structure", change=change, attribute="")
+
+
+def _bias_behind(model: Graph, index: int, indices: Sequence[int]) -> int:
+    """Return the Add behind a node, if it is one of the given nodes and reads only that; else the
+    node."""
+    read = {
+        reader for name in model.nodes[index].outputs for reader, _ in model.readers.get(name, ())
+    }
+    is_bias = len(read) == 1 and read <= {*indices}
+    return next(iter(read)) if is_bias and model.nodes[min(read)].op == "Add" else index
 
 
 def _with_replaced_nodes(suspect: Suspect, nodes: tuple[int, ...]) -> Suspect:

@@ -223,6 +223,17 @@ def test_an_activation_is_named_where_the_fused_nodes_have_no_tensor_in_common(
     assert not is_open_trace(suspect, model)
 
 
+def test_an_activation_is_missing_behind_the_bias_that_was_fused() -> None:
+    model, right = activated("", "Relu"), activated("HardSwish", "Relu")
+    bias = Node("bias0", "Add", "", ("c0", "b0"), ("s0",))
+    second = evolve(model.nodes[1], inputs=("s0", *model.nodes[1].inputs[1:]))
+    nodes = (model.nodes[0], bias, second, *model.nodes[2:])
+    model = evolve(model, nodes=nodes, weights=(*model.weights, weight("b0", [[[1.0]]])))
+    pairing = pair_graphs(in_blocks(model, "", "Relu"), in_blocks(right, "HardSwish", "Relu"))
+    [suspect] = trace_suspects(suspects(pairing), pairing, model)
+    assert [model.nodes[index].label for index in suspect.nodes] == ["bias0"]
+
+
 def test_an_activation_of_one_of_several_equal_convolutions_is_of_any_of_them():
     model, right = activated("", "Relu"), activated("HardSwish", "Relu")
     same = {one.name: evolve(one, values=model.weights[0].values) for one in model.weights}
