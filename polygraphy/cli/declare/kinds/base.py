@@ -342,9 +342,7 @@ class Script(Kind):
         if not colon or not symbol.isidentifier() or len(path) == 1:  # A drive letter is no path.
             path, symbol = words[0], self.symbol
         if not path.endswith(".py"):
-            raise BadValue(
-                f"{words[0]!r} does not name a Python script. Example: script.py:{self.symbol}"
-            )
+            raise BadValue(f"{words[0]!r} is not a Python script. Example: script.py:{self.symbol}")
         return path, symbol
 
     def files(self, value: tuple[str, str]) -> list[tuple[str, str | None]]:
