@@ -516,10 +516,11 @@ class TorchFromPath(BaseLoader):
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.progress(f"Loading PyTorch model: {path.absolute()}")
+        load_script = torch.jit.load  # Without PyTorch, that is the error, whatever the file is.
         kind = _archive_kind(path)
         with translate_errors("load", path):
             if kind == "script":
-                return torch.jit.load(str(path), map_location="cpu")
+                return load_script(str(path), map_location="cpu")
             check_compiler()
             try:
                 with mute_exporters():  # It warns of archives of older releases, which it reads.

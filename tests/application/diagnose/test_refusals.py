@@ -88,7 +88,7 @@ def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, n
         assert not diagnose(network(), [OneRowMore(op), OnnxParty()])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([name], "wide", "kernel")
-    assert facts_of(culprit)["refusal"]["because"]
+    assert facts_of(culprit)["refusal"]["by_wrong_value"]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_helps_is_proven_on_the_whole_model() -> None:
         "polygraphy run model_file=MODEL runners=('wrong',) without=('ExpLogFusion', 'Other')"
     )
     assert culprit["remedy"]["proven"]
-    assert facts_of(culprit)["runs_without"]["whole"]
+    assert facts_of(culprit)["runs_without"]["is_whole_model"]
 
 
 @pytest.mark.slow

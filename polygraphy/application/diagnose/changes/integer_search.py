@@ -43,7 +43,7 @@ def find_integers(search: ChangeSearch, position: int) -> Iterator[Variant]:
         if values is None or not 0 < np.size(values) <= _MOST_INTEGERS:
             continue
         start = np.asarray(values)
-        if start.dtype.kind not in "biu":
+        if start.dtype.kind not in {"b", "i", "u"}:
             continue
 
         def variant_with(array: Any, name: str = name, start: Any = start) -> Variant:
