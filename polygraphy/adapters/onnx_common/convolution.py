@@ -19,6 +19,9 @@ from polygraphy.adapters.onnx_common.elementwise import (
     to_float64,
 )
 
+_MOST = 1 << 24
+"""Most elements of all windows that are multiplied at once."""
+
 
 def taps(
     kernel: Sequence[int], dilations: Sequence[int], strides: Sequence[int], counts: Sequence[int]
@@ -82,10 +85,17 @@ def conv(
         raise ValueError(f"the kernel covers {reach}, the padded input {padded.shape[2:]}")
     samples, inner, outer = x.shape[0], w.shape[1], w.shape[0] // group
     weights = to_float64(w).reshape(group, outer, inner, *kernel)
-    array = np.zeros((samples, group, outer, int(np.prod(counts))))
-    for place, met in taps(kernel, dilations, strides, counts):
-        part = padded[met].reshape(samples, group, inner, -1)
-        array += _product(weights[place], part)
+    positions = int(np.prod(counts))
+    if inner == 1 and outer > 1 and 1 < samples * group * positions * np.prod(kernel) < _MOST:
+        # One product of matrices: a spectrum has kernels of 400 elements of one channel.
+        windows = [padded[met] for _, met in taps(kernel, dilations, strides, counts)]
+        columns = np.stack(windows, axis=2).reshape(samples, group, -1, positions)
+        array = weights.reshape(group, outer, -1) @ columns
+    else:
+        array = np.zeros((samples, group, outer, positions))
+        for place, met in taps(kernel, dilations, strides, counts):
+            part = padded[met].reshape(samples, group, inner, -1)
+            array += _product(weights[place], part)
     array = array.reshape(samples, w.shape[0], *counts)
     if b is not None:
         array += to_float64(b).reshape(-1, *(1,) * rank)

@@ -99,8 +99,20 @@ class Part:
 def tensor_bytes(model: OpenModel, feed: Feed) -> int:
     """Return the size in bytes of the tensors that a model computes from some data; tensors of
     unknown size are ignored."""
+    return sum(tensor_sizes(model, feed).values())
+
+
+def tensor_sizes(model: OpenModel, feed: Feed) -> dict[str, int]:
+    """Return the size in bytes of each tensor that a model computes from some data, if it is
+    known.
+    """
     layers = model.layers({name: np.shape(value) for name, value in feed.items()})
-    return sum(size or 0 for layer in layers for size in layer.makes.values())
+    return {
+        name: size
+        for layer in layers
+        for name, size in layer.makes.items()
+        if name and size is not None
+    }
 
 
 def cut_part(

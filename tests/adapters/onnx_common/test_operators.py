@@ -216,3 +216,15 @@ def test_spectra_are_those_of_onnx_runtime_for_any_form_of_a_signal(shape: Any) 
     assert wanted is not None
     [found] = evaluated(model, feed)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_long_kernels_of_one_channel_are_convolved_as_in_onnx_runtime() -> None:
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((6, 1, 40)).astype(np.float32)}
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], group=2, strides=[3], dilations=[2])
+    model = make(
+        "net", [node], [value("x", (2, 2, 200))], [value("y", [None] * 3)], weights=weights
+    )
+    feed = {"x": rng.standard_normal((2, 2, 200)).astype(np.float32)}
+    [wanted], [found] = in_onnx_runtime(model, feed) or [None], evaluated(model, feed)
+    np.testing.assert_allclose(found, wanted, atol=1e-4)

@@ -91,3 +91,39 @@ def test_a_budget_is_smaller_for_larger_models() -> None:
     assert [RunBudget.for_model(*one).runs for one in sizes] == [8192, 2000, 200, 64, 81]
     weights = [0, 12 << 20, 115 << 20, 340 << 20, 1 << 40]
     assert [RunBudget.for_loads(1, one, 32, 320).runs for one in weights] == [320, 320, 35, 12, 12]
+
+
+class Recording(OnnxParty):
+    """The reference evaluator, which records the sizes of what it computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def load(self, model: Any, **how: Any) -> Any:
+        compute = super().load(model, **how)
+
+        def run(feed: Any) -> Any:
+            values = compute(feed)
+            self.sizes += [np.size(value) for value in values.values()]
+            return values
+
+        return run
+
+
+def test_a_change_that_makes_a_tensor_much_larger_is_not_run() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], "conv", strides=[40])
+    model = make(
+        "conv",
+        [node],
+        [value("x", [1, 1, 640])],
+        [value("y", [None, None, None])],
+        weights={"w": np.ones((1, 1, 3), np.float32)},
+    )
+    part = Part(model, {"x": np.linspace(-1, 1, 640, dtype=np.float32).reshape(1, 1, -1)})
+    party, goal = Recording(), np.full((1, 1, 16), 3, np.float32)
+    graph = open_model(model).graph
+    tried = ChangeSearch(graph, part, {"y": goal}, (party,), RunBudget(), limit=1 << 30)
+    assert not [*tried.find_usual_variants(0)]
+    assert 16 in party.sizes
+    assert max(party.sizes) <= 8 * 16

@@ -18,7 +18,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.case import Values
-from polygraphy.application.diagnose.parts import Part, tensor_bytes
+from polygraphy.application.diagnose.parts import Part, tensor_sizes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
     results_of_missing_nodes,
@@ -49,6 +49,10 @@ from polygraphy.ports.editing import open_model
 
 _TENSORS = 256
 """Tensors that are tried instead of an input of a node: a deep encoder has more than a hundred."""
+_MUCH_LARGER = 32
+"""Bytes for each element of a goal beyond which a tensor is not computed: its shape differs, and it
+may take 100 times as long. Shapes that a model states may be those of faulty weights, so smaller
+differences are tried. Chosen, not measured."""
 _APART = "//apart"
 """Suffix of a tensor that a node reads at one position only."""
 
@@ -287,7 +291,7 @@ class ChangeSearch:
         part."""
         try:
             part = self.part if variant is None else self.part.change(output_name(variant), variant)
-            if not self._is_small(part):
+            if not self._may_match(part):
                 return False
             compute = self._load(part, prover)
             return self._matches_goals(compute(part.feed), compute)
@@ -310,11 +314,19 @@ class ChangeSearch:
             return np.reshape(value, np.shape(goal))
         return value
 
-    def _is_small(self, part: Part) -> bool:
-        """Return whether the tensors of a part are within the limit."""
+    def _may_match(self, part: Part) -> bool:
+        """Return whether the tensors of a part are within the limit, and those with a goal are not
+        much larger, as far as sizes are known without a run.
+        """
         if self.limit == inf:
             return True
-        return tensor_bytes(open_model(part.model), part.feed) <= self.limit
+        sizes = tensor_sizes(open_model(part.model), part.feed)
+        if sum(sizes.values()) > self.limit:
+            return False
+        return self.explains is not None or all(
+            sizes.get(name, 0) <= _MUCH_LARGER * max(np.size(goal), 1)
+            for name, goal in self.goals.items()
+        )
 
     def _nearest_number(self, make: Callable[[float], Variant]) -> float | None:
         """Return the number with which a part comes closest to the expected values; None if none
