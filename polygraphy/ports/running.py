@@ -86,6 +86,9 @@ class RunnerExtras(Protocol):
         only while active.
         """
 
+    def accept_inputs(self, names: Collection[str]) -> None:
+        """Make optional parameters with these names inputs of the model; only while active."""
+
     def device_memory(self) -> int:
         """Return the bytes of device memory for activations; only while active."""
 

@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import chain
 from pathlib import Path
@@ -170,6 +170,9 @@ class ExportedModule:
         """Return the names of the outputs, in the order in which the graph returns them."""
         return [str(name) for name in self._program.graph_signature.user_outputs]
 
+    def accept(self, names: Collection[str]) -> None:
+        """Do nothing: a program has no optional inputs."""
+
     def unread_inputs(self) -> set[str]:
         """Return the inputs that no operation reads, which exporters may omit."""
         names = set(self._program.graph_signature.user_inputs)
@@ -249,33 +252,50 @@ class Module:
         self._call: Any = None
         self._in_training: list[Any] = []
         self._exported: dict[Any, ExportedModule] = {}
+        self._optional: list[str] = []
 
     def inputs(self) -> TensorMetadata | None:
-        """Return the metadata of the required parameters of `forward`, of any data type and shape;
-        None if their number is open.
+        """Return the metadata of the required parameters of `forward` and of the accepted optional
+        ones, of any data type and shape; None if their number is open.
         """
-        names = self._parameters()
-        if names is None:
+        parameters = self._parameters()
+        if parameters is None:
             return None
         metadata = TensorMetadata()
-        for name in names:
+        for name in (*(name for name, is_required in parameters if is_required), *self._optional):
             metadata.add(name, None, None)
         return metadata
 
-    def _parameters(self) -> list[str] | None:
-        """Return the names of the required inputs; None if the signature is not known."""
+    def accept(self, names: Collection[str]) -> None:
+        """Make the optional parameters of `forward` with these names inputs, such as states that
+        are None in the first step.
+        """
+        parameters = self._parameters() or []
+        self._optional = [
+            name for name, is_required in parameters if name in names and not is_required
+        ]
+
+    def _parameters(self) -> list[tuple[str, bool]] | None:
+        """Return the name of each input, and whether it is required; None if the signature is not
+        known.
+        """
         if isinstance(self.model, torch.jit.ScriptModule):
             arguments = self.model.forward.schema.arguments[1:]
-            return [argument.name for argument in arguments if not argument.has_default_value()]
+            return [(argument.name, not argument.has_default_value()) for argument in arguments]
         parameters = inspect.signature(self.model.forward).parameters.values()
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
             return None
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         return [
-            parameter.name
+            (parameter.name, parameter.default is parameter.empty)
             for parameter in parameters
-            if parameter.kind in kinds and parameter.default is parameter.empty
+            if parameter.kind in kinds
         ]
+
+    def _arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return tensors as positional and keyword arguments of `forward`."""
+        required = len(tensors) - len(self._optional)
+        return tuple(tensors[:required]), dict(zip(self._optional, tensors[required:]))
 
     def output_names(self) -> Sequence[str] | None:
         """Return None, because the outputs of a module have no names."""
@@ -303,7 +323,8 @@ class Module:
 
     def run(self, tensors: Sequence[Any]) -> Any:
         """Return the result of the model."""
-        return call_on_device(lambda: self._call(*tensors), tensors)
+        args, named = self._arguments(tensors)
+        return call_on_device(lambda: self._call(*args, **named), tensors)
 
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
         """Return every tensor of the program that `torch.export` creates from the module for data
@@ -319,7 +340,8 @@ class Module:
         Raises:
             UsageError: it cannot, so that the tensors inside are not known.
         """
-        key = tuple(tuple(tensor.shape) for tensor in tensors)
+        args, named = self._arguments(tensors)
+        key = (*named, *(tuple(tensor.shape) for tensor in tensors))
         if key not in self._exported:
             if isinstance(self.model, torch.jit.ScriptModule):
                 raise UsageError(
@@ -329,7 +351,7 @@ class Module:
             try:
                 with mute_exporters():
                     result = call_on_device(
-                        lambda: torch.export.export(self.model, tuple(tensors), strict=False),
+                        lambda: torch.export.export(self.model, args, named, strict=False),
                         tensors,
                     )
             except Exception as error:  # Whatever the code of the module, or the exporter, raises.

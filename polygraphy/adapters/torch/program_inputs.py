@@ -23,6 +23,7 @@ def input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | No
     Raises:
         InputError: they do not go together.
     """
+    program.accept(feed)
     wanted = program.inputs()
     if wanted is None:
         return {name: name for name in feed}

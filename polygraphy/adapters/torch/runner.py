@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from polygraphy import constants, mod
@@ -102,6 +102,7 @@ class PytRunner(BaseRunner):
         self._program: Program | None = None
         self._former_place: Any = None
         self._inputs = TensorMetadata()
+        self._takes_optional = False
         self._names: Sequence[str] | str | None = None
         self._place: Any = None
         self._lowered: ComputePrecision | None = None
@@ -127,6 +128,7 @@ class PytRunner(BaseRunner):
         self._lowered = compute_precision(model, self._place)
         self._stored = stored_precision(model)
         self._inputs = inputs
+        self._takes_optional = self._input_metadata is None and metadata is None
         self._names = self._output_names or names
         self._program = program
 
@@ -142,6 +144,14 @@ class PytRunner(BaseRunner):
     def get_input_metadata_impl(self) -> TensorMetadata:
         """Return the metadata of the inputs."""
         return self._inputs
+
+    def accept_inputs(self, names: Collection[str]) -> None:
+        """Make optional parameters of `forward` with these names inputs; only while active."""
+        assert self._program is not None
+        if self._takes_optional:
+            self._program.accept(names)
+            self._inputs = self._program.inputs() or self._inputs
+            self._metadata = None
 
     @property
     def uses_device(self) -> bool:

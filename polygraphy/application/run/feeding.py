@@ -128,6 +128,9 @@ class InputAdapter:
             name, metadata = "The model", self._consumer
         else:
             name = self._consumer.name
+            accept = optional_method(self._consumer, RunnerExtras.accept_inputs)
+            if accept is not None:
+                accept(feed)
             metadata = self._consumer.get_input_metadata(use_numpy_dtypes=False)
         fitted, is_changed = fit_with_notes(feed, metadata, self._console.note, self._seen, name)
         if not is_changed and list(fitted) == list(feed):

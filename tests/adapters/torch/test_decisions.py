@@ -93,6 +93,7 @@ def test_statements_decide_something_else(forward: Any) -> None:
 
 def test_an_input_that_only_the_program_reads_is_named_with_what_to_do() -> None:
     unknown = SimpleNamespace(dtype=None, shape=None)
-    program = SimpleNamespace(inputs=lambda: {"x": unknown, "scale": unknown})
+    inputs = {"x": unknown, "scale": unknown}
+    program = SimpleNamespace(inputs=lambda: inputs, accept=lambda names: None)
     with pytest.raises(InputError, match="has no input for 'scale' of the program: the exporter"):
         input_names(program, {"x": np.zeros(3)})

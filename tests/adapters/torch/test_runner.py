@@ -567,3 +567,23 @@ def test_a_program_on_a_device_has_a_copy_on_the_cpu() -> None:
     host = program.on_host()
     assert host is not None and program.uses_device and not host.uses_device
     assert next(net.parameters()).device.type == "meta"  # The program itself has not moved.
+
+
+class WithState(torch.nn.Module):
+    """A module whose state is None in the first step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: torch.Tensor, bias: Any = None, state: Any = None) -> Any:
+        total = self.scale * x if state is None else self.scale * x + state
+        return (total if bias is None else total + bias), total
+
+
+@pytest.mark.parametrize("names", [None, constants.MARK_ALL], ids=["outputs", "tensors"])
+def test_an_optional_parameter_is_an_input_if_there_are_data_for_it(names: Any) -> None:
+    feed = {"x": np.ones(2, np.float32), "other": np.ones(1), "state": np.full(2, 5, np.float32)}
+    runner = PytRunner(WithState(), output_names=names)
+    [[_, results]] = Comparator.run([runner], data_loader=[feed])
+    assert any(np.array_equal(array, [7, 7]) for array in results[0].values())
