@@ -12,6 +12,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
+from polygraphy.adapters.onnx.edit.quantized_nodes import nodes_for_any_rank
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.adapters.onnxruntime.quantizing_again import quantize_again
 from polygraphy.domain.quantization.causes import cause_of
@@ -193,3 +195,29 @@ def test_the_channels_of_a_quantized_gemm_follow_its_layout(
     opened = open_quantized(onnx.load(path), [reference])
     [loss] = [weight_loss(site) for site in opened.sites if site.kind == "weight"]
     assert loss is not None and loss.loss < 0.02
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_a_gemm_of_the_reference_computes_data_of_any_rank(transposed: int, has_bias: bool) -> None:
+    """An optimizer writes it between reshapes, which the quantized model does not have."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((5, 3)).astype(np.float32)}
+    exact = 0.5 * weights["w"]
+    if transposed:
+        weights["w"] = weights["w"].T.copy()
+    if has_bias:
+        weights["b"] = rng.standard_normal(3).astype(np.float32)
+    gemm = helper.make_node(
+        "Gemm", ["x", *weights], ["y"], "gemm", alpha=0.5, beta=2.0, transB=transposed
+    )
+    x, bias = rng.standard_normal((2, 4, 5)).astype(np.float32), 2 * weights.get("b", np.float32(0))
+    model = make(
+        "net",
+        nodes_for_any_rank(gemm, weights),
+        [value("x", [2, 4, 5])],
+        [value("y", [2, 4, 3])],
+        weights=weights,
+    )
+    found = OnnxParty().load(model)({"x": x})["y"]
+    np.testing.assert_allclose(found, x @ exact + bias, rtol=1e-5, atol=1e-5)

@@ -26,6 +26,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     is_same_scheme,
     is_shifted,
     makers_of,
+    nodes_for_any_rank,
     operator_region,
     producer_of,
     quantizer_name,
@@ -405,9 +406,7 @@ class QuantizedModel:
         site: Site,
         suffix: str,
     ) -> str:
-        """Return the floating-point tensor for a site, and add its nodes; empty if it is
-        unknown.
-        """
+        """Return the floating-point tensor for a site, and add its nodes; empty if unknown."""
         if pair.twin is not None:
             twin = onnx.NodeProto()
             twin.CopyFrom(pair.twin)
@@ -420,7 +419,7 @@ class QuantizedModel:
                     weights[names[name]] = array
             twin.input[:] = [names.get(name, name) for name in twin.input]
             twin.output[:] = [f"{one}//off" if one in pair.outputs else "" for one in twin.output]
-            graph.node.append(twin)
+            graph.node.extend(nodes_for_any_rank(twin, weights))
             return f"{pair.output}//off"
         if site.kind == "activation":
             return self.source(site)

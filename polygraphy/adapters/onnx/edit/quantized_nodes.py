@@ -595,3 +595,35 @@ def restore_activation(
             text = f"{result}//{at}"
             add_weight(model, onnx.numpy_helper.from_array(array), text)
             node.input[at] = text
+
+
+def nodes_for_any_rank(node: NodeProto, weights: dict[str, Array]) -> list[NodeProto]:
+    """Return nodes that compute the same as a node; a Gemm with constant weights becomes a product
+    and a sum, because an optimizer writes it for data of two dimensions that have three elsewhere.
+
+    Args:
+        node: the node.
+        weights: the constants by name; those of the product are replaced.
+    """
+    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    data, weight, *rest = node.input
+    bias = weights.get(rest[0]) if rest and rest[0] else None
+    is_row = bias is not None and (bias.ndim < 2 or bias.shape[0] == 1)
+    if (
+        node.op_type != "Gemm"
+        or attributes.get("transA")
+        or weight not in weights
+        or not (is_row or not any(rest))
+    ):
+        return [node]
+    factors = weights[weight].T if attributes.get("transB") else weights[weight]
+    weights[weight] = (factors * factors.dtype.type(attributes.get("alpha", 1))).copy()
+    [result] = node.output
+    if bias is None:
+        return [onnx.helper.make_node("MatMul", [data, weight], [result], node.name)]
+    weights[rest[0]] = bias * bias.dtype.type(attributes.get("beta", 1))
+    product = f"{result}//product"
+    return [
+        onnx.helper.make_node("MatMul", [data, weight], [product], node.name),
+        onnx.helper.make_node("Add", [product, rest[0]], [result], f"{node.name}//bias"),
+    ]

@@ -143,8 +143,17 @@ def sites_measured(measured: MeasuredPowers, inputs: int, every: int) -> str:
 def differs_without_quantization(exact: float) -> str:
     """Return the sentence that the models differ even without quantization."""
     return (
-        f"With all sites in float, the outputs still differ by {exact:.2g} x RMS, so quantization"
-        " is not the cause."
+        f"With all sites in float, the outputs still differ by {exact:.2g} x RMS, so these sites"
+        " are not the cause."
+    )
+
+
+def reference_may_be_older(exact: float) -> str:
+    """Return the sentence that nodes without a counterpart in the reference may be quantized."""
+    return (
+        f"With all known sites in float, the outputs still differ by {exact:.2g} x RMS. Nodes that"
+        " an optimizer fused before quantization have no counterpart in the reference and stay"
+        " quantized: pass the float model that the quantizer read with --reference."
     )
 
 

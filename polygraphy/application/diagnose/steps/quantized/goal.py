@@ -134,7 +134,7 @@ class _GoalSearch:
         in_float = self._run(model.float_at_sites(range(len(model.sites))))
         exact = self._judge(in_float, self._rms)
         if exact > max(_EXACT, 0.02 * self._judge(self._comparison.values, self._rms)):
-            return self._diagnose_float_model(model, exact)
+            return self._diagnose_float_model(model, before, exact)
         floor = self._judge(in_float)
         del in_float
         if floor > goal.within:
@@ -176,16 +176,23 @@ class _GoalSearch:
         reason = join_statements(value, weights)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), self._case)
 
-    def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
-        """Return the diagnosis of the floating-point model if it also differs from its
-        reference.
+    def _diagnose_float_model(
+        self, model: QuantizedModel, before: float, exact: float
+    ) -> StepOutcome:
+        """Return the diagnosis of the floating-point model if it also differs from its reference;
+        inconclusive if the difference is within its precision, but not within the target.
         """
         pair = self._comparison.pair
         with self._case.attempt(titles.WITHOUT_QUANTIZATION) as notes:
             notes.append(words.differs_without_quantization(exact))
         plain = self._case.with_model(open_model(model.float_at_sites(range(len(model.sites)))))
         besides = pair_models(plain, pair.reference, pair.path, pair.arbiter, pair.diagnose)
-        return pair.diagnose(plain, besides, self._feeds)
+        found = pair.diagnose(plain, besides, self._feeds)
+        if not isinstance(found, Found) or found.result.verdict != AGREE:
+            return found
+        value = words.goal_missed(self._goal.name, before, self._goal.within)
+        reason = join_statements(value, words.reference_may_be_older(exact))
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), self._case)
 
     def _result(self, model: QuantizedModel, before: float) -> StepOutcome:
         """Search for the fewest sites to keep in float, and return the outcome with its culprits
