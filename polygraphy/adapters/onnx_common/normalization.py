@@ -111,7 +111,7 @@ def lrn(
     bias: float = 1.0,
     **_: Any,
 ) -> Array:
-    """Return x over the sum of squares of the channels around each."""
+    """Return x, each element divided by a power of the sum of squares of its neighbor channels."""
     values = to_float64(x)
     squares = np.zeros_like(values)
     channels = x.shape[1]

@@ -95,8 +95,8 @@ def _fork() -> int:
 
 
 def _limit_memory(nbytes: int) -> None:
-    """Let allocations of this process fail that exceed a number of new bytes, or four times what it
-    uses, if that is more; on Linux.
+    """Limit the new memory of this process to a number of bytes, or to four times what it uses, if
+    that is more; only Linux has this limit.
     """
     with suppress(ImportError, OSError, ValueError, KeyError):
         import resource

@@ -176,7 +176,7 @@ def _compare_codes(
         reason = words.steps_apart(one_step) if one_step else ""
         return Found(DiagnosisResult(FAULT, culprits, reason=reason), case)
     if search.has_float_differences:
-        return Skip("float nodes differ on equal codes")
+        return Skip("nodes in float compute different values from equal codes")
     if not every or not all(search.is_exact(*step_difference) for step_difference in outputs):
         return Skip("marking codes changes the outputs")
     return Found(DiagnosisResult(AGREE, reason=words.steps_apart(every)), case)
