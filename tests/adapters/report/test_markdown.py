@@ -9,6 +9,7 @@ from attrs import evolve
 from polygraphy.adapters.report.markdown import junit_of, markdown_of
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.report.document import Document, FileFacts
+from tests.support.helpers.report_rows import document, rows
 
 DOCUMENT = Document(
     "polygraphy run m.onnx",
@@ -37,3 +38,11 @@ def test_a_failure_for_junit_has_the_evidence_and_the_line_to_paste() -> None:
     document = evolve(DOCUMENT, verdict="fault", exit_code=1, culprits=[culprit])
     [failure] = ET.fromstring(junit_of(document)).iter("failure")
     assert (failure.text or "").splitlines()[1:] == ["It loses 2%.", "Paste this."]
+
+
+def test_a_comparison_counts_iterations_or_outputs_on_average() -> None:
+    report = document(rows(2, 1))
+    assert "**a vs. b** (simple): 0/1 iterations" in markdown_of(report)
+    [comparison] = report.comparisons
+    averaged = evolve(report, comparisons=[evolve(comparison, average=True)])
+    assert "**a vs. b** (simple): 0/1 outputs on average" in markdown_of(averaged)

@@ -280,6 +280,8 @@ def test_cells_of_a_sweep_have_verdict_report_and_command() -> None:
     page = report_page(sweep_document(40), None)
     assert page.count('<tr id="c') == 40
     assert '<a href="#c20" class="bad">failed</a>' in page
+    assert '<tr id="c19" class="passed">' in page
+    assert '<tr id="c20" class="failed">' in page
     assert f'<a href="plan.sweep/cells/00/{19:032x}.report.json">report</a>' in page
     assert f"polygraphy run model_0.onnx --onnxrt --load-inputs {19:032x}.json</code>" in page
     elsewhere = report_page(sweep_document(40), None, "out/pages")
