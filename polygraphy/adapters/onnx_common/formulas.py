@@ -25,6 +25,9 @@ Formula = Callable[..., Array]
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _NEW_SOFTMAX = 13
 _BROADCASTS = 7
+_FLAT_SIGNAL = 2
+_LONGEST_FRAME = 4096
+"""Samples of a frame; the table of waves has its square. Chosen, not measured."""
 
 
 def _unary_formula(function: Callable[..., Any]) -> Formula:
@@ -239,6 +242,32 @@ def _global_lp_pool(x: Array, *, p: float = 2, **_: Any) -> Array:
     """Return the p-norm of each channel."""
     total = np.sum(abs(x) ** p, axis=tuple(range(2, x.ndim)), keepdims=True)
     return np.asarray(total ** (1 / p))
+
+
+def _stft(
+    signal: Array,
+    frame_step: Array,
+    window: Any = None,
+    frame_length: Any = None,
+    *,
+    onesided: int = 1,
+    **_: Any,
+) -> Array:
+    """Return the sum of each frame times its window and the waves of each frequency, with real and
+    imaginary parts on the last axis.
+    """
+    parts = signal[..., None] if signal.ndim == _FLAT_SIGNAL else signal
+    length = len(window) if frame_length is None else int(np.reshape(frame_length, ()))
+    if length > _LONGEST_FRAME:
+        raise NotImplementedError("long frames")
+    samples = parts[..., 0] if parts.shape[-1] == 1 else parts[..., 0] + 1j * parts[..., 1]
+    starts = np.arange(0, samples.shape[1] - length + 1, int(np.reshape(frame_step, ())))
+    frames = samples[:, starts[:, None] + np.arange(length)]
+    # Whole turns are left out, because the sine of a large angle is less precise.
+    turns = np.outer(np.arange(length), np.arange(length // 2 + 1 if onesided else length)) % length
+    waves = np.exp(-2j * np.pi / length * turns)
+    spectrum = (frames if window is None else frames * window) @ waves
+    return np.stack([spectrum.real, spectrum.imag], -1)
 
 
 def _transpose_formula(x: Array, *, perm: Sequence[int] | None = None, **_: Any) -> Array:
@@ -539,6 +568,7 @@ _SIMPLE: Mapping[str, Formula] = {
     "Relu": _unary_formula(lambda x: np.where(x < 0, 0, x).astype(x.dtype)),
     "Selu": lambda x, alpha, gamma, **_: gamma
     * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+    "STFT": _stft,
     "Sigmoid": _unary_formula(_sigmoid_formula),
     "Softmax": _softmax_formula(_softmax),
     "Softplus": _unary_formula(lambda x: np.logaddexp(0, x)),

@@ -64,6 +64,26 @@ def test_they_are_computed_in_float64_and_given_in_the_type_of_the_inputs(op: st
     assert np.array_equal(made, wide.astype(np.float32))
 
 
+@pytest.mark.parametrize(("onesided", "shape"), [(1, (2, 90)), (1, (1, 90, 1)), (0, (1, 90, 2))])
+def test_the_spectrum_of_frames_is_as_precise_as_float32(
+    onesided: int, shape: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(5)
+    weights = {"step": np.array(16), "window": np.hanning(40).astype(np.float32)}
+    node = helper.make_node("STFT", ["x", *weights], ["y"], onesided=onesided)
+    model = make("one", [node], [value("x", shape)], [value("y", ["n", "f", "b", 2])],
+                 weights=weights)  # fmt: skip
+    x = rng.standard_normal(shape).astype(np.float32)
+    made = FormulaParty().load(model)({"x": x})["y"]
+    wave = x.reshape(len(x), 90, -1).astype(np.float64)
+    wave = wave[..., 0] + (1j * wave[..., 1] if wave.shape[-1] == 2 else 0)
+    frames = [np.fft.fft(wave[:, at : at + 40] * weights["window"]) for at in (0, 16, 32, 48)]
+    expected = np.stack(frames, 1)[..., : 21 if onesided else 40]
+    expected = np.stack([expected.real, expected.imag], -1)
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_what_has_no_formula_is_refused() -> None:
     nodes = [helper.make_node("CastLike", ["x", "x"], ["y"])]
     model = make("one", nodes, [value("x", [4])], [value("y", [4])])
