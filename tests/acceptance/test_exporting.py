@@ -205,8 +205,7 @@ def test_nested_inputs_are_told_apart_by_their_names(polygraphy: Run, exports: P
     done = polygraphy("polygraphy diagnose turned.onnx --torch two.pt2", cwd=exports)
     assert done.code == 0, done.out + done.err
     module = polygraphy("polygraphy diagnose two.onnx --torch net.py:nested", cwd=exports)
-    assert module.code == 2
-    assert "torch.export.save" in module.err
+    assert module.code == 0, module.out + module.err
 
 
 BRANCH = """

@@ -37,14 +37,14 @@ class CacheEntry:
         layer: the number of its layer.
         part: ``keys``, ``values`` or ``cumulative_length``.
         parameter: the parameter of `forward` that it is part of; empty for the cache.
-        path: its indices in that parameter, as exporters write them into its name.
+        path: its indices or keys in that parameter, as exporters write them into its name.
     """
 
     name: str
     layer: int = 0
     part: str = ""
     parameter: str = ""
-    path: Sequence[int] = ()
+    path: Sequence[int | str] = ()
 
 
 def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
@@ -55,7 +55,7 @@ def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
         return ()
     parameters = inspect.signature(model.forward).parameters
     others = [name for name in names if name not in parameters]
-    nested = () if _uses_transformers(model) else tuple(_nested_entries(parameters, names))
+    nested = () if _uses_transformers(model) else tuple(_nested_entries(model.forward, names))
     if nested and len(nested) == len(others):
         return nested
     is_encoder = any("encoder" in name or "cross" in name for name in others)
@@ -64,16 +64,26 @@ def cache_entries(model: Any, names: Sequence[str]) -> Sequence[CacheEntry]:
     return tuple(_entries(others))
 
 
-def _nested_entries(parameters: Mapping[str, Any], names: Sequence[str]) -> Iterator[CacheEntry]:
-    """Yield the inputs that are elements of a nested parameter: `states_0_1` of `states`."""
+def _nested_entries(forward: Any, names: Sequence[str]) -> Iterator[CacheEntry]:
+    """Yield the inputs that are elements of a nested parameter: `states_0_1` of `states`,
+    `batch_ids` or `ids` of `batch`.
+    """
+    parameters = inspect.signature(forward).parameters
     lists = [name for name in parameters if name not in names]
+    code = getattr(forward, "__code__", None)
+    keys = {text for text in getattr(code, "co_consts", ()) if isinstance(text, str)}
     for name in names:
-        for parameter in lists:
-            found = re.fullmatch(rf"{re.escape(parameter)}((?:[_.]\d+)+)", name)
-            if found:
-                path = tuple(int(number) for number in re.findall(r"\d+", found[1]))
-                yield CacheEntry(name, parameter=parameter, path=path)
-                break
+        for parameter in () if name in parameters else lists:
+            numbers = re.fullmatch(rf"{re.escape(parameter)}_?((?:[_.]?\d+)+)", name)
+            key = name.removeprefix(parameter).lstrip("_.")
+            if numbers:
+                path: tuple[int | str, ...] = tuple(map(int, re.findall(r"\d+", numbers[1])))
+            elif key in keys and (key != name or len(lists) == 1):
+                path = (key,)
+            else:
+                continue
+            yield CacheEntry(name, parameter=parameter, path=path)
+            break
 
 
 def _cache_parameter(model: Any) -> str | None:
@@ -139,14 +149,15 @@ class FlatCacheModule:
         return Flat()
 
 
-def _nest(tensors: Mapping[Sequence[int], Any]) -> Any:
-    """Return tensors as nested lists, by their indices."""
+def _nest(tensors: Mapping[Sequence[int | str], Any]) -> Any:
+    """Return tensors as nested lists and dictionaries, by their indices and keys."""
     if () in tensors:
         return tensors[()]
-    groups: dict[int, dict[Sequence[int], Any]] = {}
+    groups: dict[Any, dict[Sequence[int | str], Any]] = {}
     for path, tensor in tensors.items():
         groups.setdefault(path[0], {})[path[1:]] = tensor
-    return [_nest(group) for _, group in sorted(groups.items())]
+    nested = {key: _nest(group) for key, group in groups.items()}
+    return nested if isinstance(next(iter(nested)), str) else [nested[i] for i in sorted(nested)]
 
 
 def _cache_of(model: Any, cached: Mapping[CacheEntry, Any]) -> Any:

@@ -83,6 +83,29 @@ def test_a_nested_parameter_gets_the_inputs_that_its_name_and_their_numbers_name
     assert outputs == [[0], [2], [3], [4], [5], [12], [10]]
 
 
+@pytest.mark.parametrize("names", [("left", "right"), ("batch_right", "batch_left")])
+def test_a_parameter_that_is_a_dictionary_gets_the_inputs_that_its_keys_name(
+    names: tuple[str, ...],
+) -> None:
+    class Pair(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, batch: Any, bias: Any) -> Any:
+            return batch["left"] - batch["right"] + bias
+
+    feed = {name: np.float32([2 if "left" in name else 5]) for name in (*names, "bias")}
+    [(_, output)] = TorchProgram(Pair()).run(feed)
+    assert output.tolist() == [2]
+
+
+def test_a_list_gets_inputs_whose_numbers_follow_its_name_at_once() -> None:
+    class Levels(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, levels: Any) -> Any:
+            return levels[0] - levels[1]
+
+    [(_, output)] = TorchProgram(Levels()).run({"levels1": np.float32([1]),
+                                                "levels0": np.float32([7])})  # fmt: skip
+    assert output.tolist() == [6]
+
+
 def test_a_cache_among_outputs_is_its_tensors() -> None:
     cache = Layers()
     cache.update(torch.ones(1), torch.zeros(1), 0)

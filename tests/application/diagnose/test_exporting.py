@@ -540,6 +540,24 @@ def test_an_input_that_the_model_lacks_is_a_constant_of_the_example() -> None:
     assert found(exported(alpha=0.5), program, feed).verdict == "agree"
 
 
+def test_a_file_without_what_reads_an_input_is_no_export_of_the_program() -> None:
+    """The program scales by an input, which the exported one did not have."""
+
+    def again(feed: Any) -> onnx.ModelProto:
+        model = exported()
+        model.graph.input.append(value("mask", [3, 6]))
+        model.graph.node[3].input[0] = "masked"
+        masked = helper.make_node("Mul", ["add", "mask"], ["masked"], name="node_masked")
+        model.graph.node.insert(3, masked)
+        return model
+
+    steps = {**PROGRAM.steps, "tanh": ("aten.tanh", ["add", "mask"], lambda x, m: np.tanh(x * m))}
+    program = evolve(PROGRAM, inputs=["x", "mask"], again=again, steps=steps)
+    feed = {**FEED, "mask": np.float32(np.arange(18) % 2).reshape(3, 6)}
+    [culprit] = found(exported(), program, feed).culprits
+    assert (culprit["party"], culprit["cause"]) == ("model file", "structure")
+
+
 def test_an_invalid_file_of_training_is_not_the_fault_of_its_node() -> None:
     """The older exporter writes a BatchNormalization with five outputs in training mode."""
     model = exported()

@@ -14,6 +14,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.comparisons.exported_again import (
     ReferenceExport,
+    example_of,
     export_for_example,
     feed_export,
 )
@@ -262,7 +263,7 @@ class _File:
     @property
     def _example(self) -> Feed:
         """Return the data of all inputs of the program."""
-        return {**self._feed, **self._lost}
+        return example_of(self._program, self._feed)
 
     def _first_other_decision(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
         """Return the first statement that decides differently for another example; None if none
@@ -515,11 +516,11 @@ class _File:
             apart = self._case.with_model(self._again.model)
             values = map(self._expected.get, self._case.model.outputs)
             expected = dict(zip(self._again.model.outputs, values))
-            export = feed_export(self._again.model, self._feed)
+            export = feed_export(self._again.model, self._example)
             try:
                 # Both take the data by the names of the model that was given.
                 self._pairs = Counterparts(
-                    apart, _RenamedProgram(self._program, self._feed), export, expected
+                    apart, _RenamedProgram(self._program, self._example), export, expected
                 ).pairs
             except (*REFUSALS, KeyError, ValueError):
                 self._pairs = {}

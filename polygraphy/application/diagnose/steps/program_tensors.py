@@ -10,7 +10,11 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
-from polygraphy.application.diagnose.comparisons.exported_again import ReferenceExport
+from polygraphy.application.diagnose.comparisons.exported_again import (
+    ReferenceExport,
+    example_of,
+    feed_export,
+)
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
@@ -521,8 +525,8 @@ class _ProgramTensors:
         """Return whether another export is correct; raise its error if it fails."""
         with foreign_errors():
             opened = open_model(make(self._feed))
-            names = dict(zip(opened.inputs, self._feed.values()))
-            values = self._party.load(opened.given)(names)
+            example = feed_export(opened, example_of(self._program, self._feed))
+            values = self._party.load(opened.given)(example)
         own_values = dict(zip(self._case.model.outputs, values.values()))
         return not self._found.differing_outputs(own_values)
 
