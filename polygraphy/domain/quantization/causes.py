@@ -12,11 +12,12 @@ from polygraphy.domain.tensors.aliases import Array
 CLIPPED, WIDE, ZERO_POINT, SIGN = "clipped range", "wide range", "zero point", "signedness"
 ORDER, BIAS_CLIPPED, BIAS = "scale order", "clipped bias", "bias scale"
 NIBBLES, BLOCK_ZERO, PAIR = "nibble order", "block zero point", "pair mismatch"
+MISSING = "missing pair"
 SCALE, CALIBRATION, WEIGHT = "scale", "calibration data", "weight"
 PARAMETER_CAUSES = frozenset(
     (
         *(CLIPPED, WIDE, ZERO_POINT, SIGN, ORDER, BIAS_CLIPPED, BIAS),
-        *(NIBBLES, BLOCK_ZERO, PAIR, SCALE, CALIBRATION),
+        *(NIBBLES, BLOCK_ZERO, PAIR, MISSING, SCALE, CALIBRATION),
     )
 )
 """Causes that are a wrong parameter of a quantized model."""
@@ -75,9 +76,11 @@ _GAP = 0.1, 0.2
 calibration samples: healthy models reach 0.041 and 0.127 (a tensor of 128 elements, six samples);
 wrong zero points that lose less than 0.1 begin at 0.35 of the range.
 """
-_MOVED = 0.1, 2.0
-"""With this share cut off at one end, and this multiple of it free at the other end, a range is
-shifted: a range from few samples is too narrow at both ends. Chosen, not measured."""
+_MOVED = 0.1, 0.3
+"""With this share of the range cut off at one end, and this share together with what is free at the
+other end, a range is shifted: a range from few samples is too narrow at both ends. Healthy models
+reach 0.084 and 0.18 (a cache of 1,024 elements, eight samples).
+"""
 _FEW, _CHANCE = 32, 3
 """Of so few elements over all inputs, such as those of a single score, this number may exceed the
 range by chance: the largest of as many calibration values is below theirs half of the time.
@@ -96,6 +99,8 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
         return site.scheme is not None and loss.loss > _BIAS_LOSS
     if site.read is not None:
         return True
+    if site.is_missing:
+        return loss.loss > _LEAST_LOSS
     if changed_elements(site):
         return True
     is_large = loss.ratio > _RATIOS[site.kind] and loss.loss > _LEAST_LOSS
@@ -106,7 +111,7 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
     cause = cause_of(site, loss)
     if cause == ZERO_POINT and site.kind == "activation" and site.scheme is not None:
         gap, free = _gap(site.scheme, loss)
-        is_moved = gap > _GAP[1] or (gap > _MOVED[0] and free > _MOVED[1] * gap)
+        is_moved = gap > _GAP[1] or (gap > _MOVED[0] and gap + free > _MOVED[1])
         return loss.loss > _GAP[0] or is_moved
     return cause != CLIPPED or loss.loss > _clipped_loss(site, loss)
 
@@ -122,7 +127,8 @@ def _clipped_loss(site: Site, loss: SiteLoss) -> float:
 
 def is_certain(site: Site, loss: SiteLoss) -> bool:
     """Return whether a suspect is wrong even if other losses hide most of its effect."""
-    return site.kind != "activation" or site.read is not None or loss.loss > _CERTAIN_LOSS
+    is_mismatch = site.read is not None or site.is_missing
+    return site.kind != "activation" or is_mismatch or loss.loss > _CERTAIN_LOSS
 
 
 def cause_of(site: Site, loss: SiteLoss) -> str:
@@ -130,6 +136,8 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
     scheme, best = site.scheme, loss.best
     if site.read is not None:
         return PAIR
+    if site.is_missing:
+        return MISSING
     if site.kind == "bias":
         return _bias_cause(site)
     if scheme is None or best is None or scheme.has_invalid_scale:

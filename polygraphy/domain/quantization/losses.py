@@ -91,7 +91,14 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
         chosen = evolve(chosen, axis=axis)
     moved = _loss_with_other_zero(array, site) if site.read is None else None
     return SiteLoss(
-        loss, min(least, loss), cut, (low, high), None, chosen, moved=moved, count=array.size
+        loss,
+        least if site.is_missing else min(least, loss),
+        cut,
+        (low, high),
+        None,
+        chosen,
+        moved=moved,
+        count=array.size,
     )
 
 

@@ -89,6 +89,13 @@ class Scheme:
         return bool(self.scale.size == 1)
 
     @property
+    def replaces_relu(self) -> bool:
+        """Return whether the range may start or end where a Relu or Clip does: zero is not in its
+        middle."""
+        is_integer = self.stored_type.minifloat is None
+        return is_integer and bool(np.all(self.zero_point != self.stored_type.middle))
+
+    @property
     def has_invalid_scale(self) -> bool:
         """Return whether a scale is not finite, or the only one is not positive. Of several, some
         may be 0, for zeros, or negative, as quantizers of blocks write them.

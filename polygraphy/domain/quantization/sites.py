@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
+import numpy as np
 from attrs import field, frozen
 
 from polygraphy.domain.quantization.schemes import Scheme
@@ -43,6 +44,8 @@ class Site:
         packing: other attributes that decide how the codes of an operator are read.
         channel_axis: of a weight, the axis of the channels that may have a scale each; None if its
             node is not known to have one.
+        is_missing: of an activation, whether its pair is missing, so that nodes read what the Relu
+            or Clip that the pair replaces would change; the scheme is that of another pair.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Site:
     format: str = ""
     packing: Any = field(default=None, repr=False)
     channel_axis: int | None = None
+    is_missing: bool = False
 
     @property
     def axis(self) -> int | None:
@@ -66,6 +70,8 @@ class Site:
     def round_trip(self, array: Any) -> Array:
         """Return an activation after quantization and dequantization."""
         assert self.scheme is not None
+        if self.is_missing:
+            return np.asarray(array, np.float64)
         return (self.read or self.scheme).values(self.scheme.codes(array))
 
 

@@ -111,6 +111,59 @@ def test_a_weight_that_differs_from_the_reference_is_not_a_sensitive_node() -> N
     assert (culprit["cause"], culprit["nodes"]) == ("weight", ["product2"])
 
 
+def branched(model: onnx.ModelProto, reads: str) -> onnx.ModelProto:
+    """Add a second product that reads a tensor, to the output."""
+    next(node for node in model.graph.node if "y" in node.output).output[0] = "y0"
+    weight = np.random.default_rng(9).standard_normal((SIZE, SIZE)) / SIZE**0.5
+    model.graph.initializer.append(numpy_helper.from_array(weight.astype(np.float32), "v"))
+    model.graph.node.append(helper.make_node("MatMul", [reads, "v"], ["z"], "branch"))
+    model.graph.node.append(helper.make_node("Add", ["y0", "z"], ["y"], "sum"))
+    return model
+
+
+def without_pair(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Let all nodes read `p1` without its pair."""
+    pair = [node for node in model.graph.node if node.output[0] in ("p1_q", "p1_d")]
+    for node in model.graph.node:
+        node.input[:] = ["p1" if name == "p1_d" else name for name in node.input]
+    for node in pair:
+        model.graph.node.remove(node)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "reference", "nodes"),
+    [
+        (without_pair(build_quantized(absorbs=True)), plain(), ["product2"]),
+        (
+            branched(build_quantized(absorbs=True), "p1"),
+            branched(plain(), "r1"),
+            ["branch"],
+        ),
+    ],
+    ids=["whole pair", "one branch"],
+)
+def test_nodes_without_the_pair_that_replaces_a_relu_are_named(
+    model: onnx.ModelProto, reference: onnx.ModelProto, nodes: list[str], tmp_path: Path
+) -> None:
+    path, party = str(tmp_path / "fixed.onnx"), exact_party()
+    [culprit] = found(model, reference, party, within=0.04, save=path).culprits
+    assert (culprit["cause"], culprit["nodes"], culprit["tensor"]) == ("missing pair", nodes, "r1")
+    assert "after 'r1'" in culprit["remedy"]["note"]
+    assert RmsRatio()(outputs(onnx.load(path), party), outputs(reference)) <= 0.04
+
+
+def test_a_relu_that_is_missing_is_no_missing_pair_if_ranges_replace_no_relu() -> None:
+    model = build_quantized()
+    [relu] = [node for node in model.graph.node if node.name == "relu1"]
+    reads = {"r1": relu.input[0]}
+    model.graph.node.remove(relu)
+    for node in model.graph.node:
+        node.input[:] = [reads.get(name, name) for name in node.input]
+    [culprit] = found(model, within=0.04).culprits
+    assert culprit["cause"] != "missing pair"
+
+
 @pytest.mark.parametrize("is_branch", [False, True])
 def test_a_pair_whose_halves_differ_is_named(is_branch: bool) -> None:
     model = build_quantized()

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.edit.block_weights import block_weight
-from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
+from polygraphy.adapters.onnx.edit.float_graph import (
+    FloatGraph,
+    MissingPair,
+    constant_reader,
+    is_unpaired,
+    restore_activations,
+)
 from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs, split_biases
 from polygraphy.adapters.onnx.edit.lazy_branches import replace_where_by_if
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
@@ -24,14 +30,12 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     is_bias_shape,
     is_corrected,
     is_same_scheme,
-    is_shifted,
     makers_of,
     nodes_for_any_rank,
     operator_region,
     producer_of,
     quantizer_name,
     reads_rows,
-    restore_activation,
     scheme_of_node,
     sort_nodes,
     weights_between,
@@ -190,8 +194,14 @@ class QuantizedModel:
         self._dequantized: dict[str, str] = {}
         self._aliases: dict[str, list[str]] = {}
         self._unnamed: dict[str, str] = {}  # How an unnamed node is called before a removed Relu.
-        self._restore_activations()
+        missing: Sequence[MissingPair] = ()
+        for reference in references[:1]:
+            is_static = self.producer in ("static", "olive")
+            self._unnamed, missing = restore_activations(
+                self._model, reference, is_static=is_static
+            )
         self._find_pairs()
+        self._add_missing_pairs(missing)
         self._add_operators()
         if self.sites:
             self._find_corrections()
@@ -222,7 +232,7 @@ class QuantizedModel:
                     identity, op = identity_of(pair.twin), pair.twin.op_type
                     name = quantizer_name(pair.twin, pair.region)
                     found_nodes.append(FloatNode(identity, op, reads, makes, name))
-            elif node.op_type not in (QUANTIZE, DEQUANTIZE, "Constant"):
+            elif node.op_type not in (QUANTIZE, DEQUANTIZE, "Constant") and not is_unpaired(node):
                 reads = tuple(self._dequantized.get(name, name) for name in node.input if name)
                 makes = tuple(
                     alias
@@ -429,26 +439,6 @@ class QuantizedModel:
         weights[name] = site.exact.astype(pair.kind, copy=False)
         return name
 
-    def _constant_reader(self) -> Callable[[str], Array | None]:
-        """Return a function from names to the elements of constants, and None for other tensors;
-        constants added later are not included."""
-        makers, weights = self._makers, self._weights
-        arrays: dict[str, Array | None] = {}
-
-        def constant(name: str) -> Array | None:
-            """Return the value of a weight or Constant node; None if the tensor is computed."""
-            if name in arrays:
-                return arrays[name]
-            tensor = weights.get(name)
-            if tensor is None and name in makers and makers[name].op_type == "Constant":
-                tensor = constant_tensor(makers[name])
-            array = None if tensor is None else onnx.numpy_helper.to_array(tensor)
-            if array is None or array.size <= _SMALL:  # Large ones are read once.
-                arrays[name] = array
-            return array
-
-        return constant
-
     @cached_property
     def _readers(self) -> dict[str, list[tuple[NodeProto, int]]]:
         """Return for each tensor the nodes that read it, with the position of the operand."""
@@ -468,32 +458,22 @@ class QuantizedModel:
         """Return the node that computes each tensor."""
         return makers_of(self._graph)
 
-    def _restore_activations(self) -> None:
-        """Restore the Relu and Clip nodes that integer ranges replace."""
-        makers = self._makers
-        names = {node.name for node in self._graph.node}
-        constant = self._constant_reader()
-        quantized = {
-            node.input[0]
-            for node in self._graph.node
-            if node.op_type == QUANTIZE and is_shifted(node, constant)
-        }
-        made = dict(makers)
-        readers: dict[str, list[NodeProto]] = {}
-        for node in self._graph.node:
-            for read in dict.fromkeys(node.input):
-                readers.setdefault(read, []).append(node)
-        for reference in self._references[:1]:
-            for name in sorted(quantized & makers.keys()):
-                twin = reference.find_removed_activation(name, makers)
-                if twin is not None and twin.name not in names - {""}:
-                    self._unnamed[f"{twin.output[0]}{RAW}"] = twin.input[0]
-                    restore_activation(self._model, name, twin, reference, made, readers)
-        sort(self._graph)
+    def _add_missing_pairs(self, missing: Sequence[MissingPair]) -> None:
+        """Add the sites at which nodes read a tensor without the pair that replaces its Relu."""
+        by_name = {site.name: site.scheme for site in self.sites if site.kind == "activation"}
+        default = Scheme("uint8", numpy.float64(1), numpy.float64(0))
+        others = (one for one in by_name.values() if one is not None and one.replaces_relu)
+        for tensor, node in missing:
+            like = by_name.get(tensor) or next(others, default)
+            name, number, output = self._new_activation(tensor), len(self.sites), node.output[0]
+            site = Site(name, "activation", like, format=format_of(like), is_missing=True)
+            self.sites.append(site)
+            self._pairs.append(SitePair(number, [output], None, [node], numpy.float32))
+            self._dequantized[output] = name
 
     def _find_pairs(self) -> None:
         """Find all sites of QuantizeLinear and DequantizeLinear."""
-        constant_value = self._constant_reader()
+        constant_value = constant_reader(self._graph)
         readers: dict[str, list[NodeProto]] = {}
         for node in self._graph.node:
             if node.op_type == DEQUANTIZE:
@@ -506,6 +486,15 @@ class QuantizedModel:
             for node in nodes if codes is not None else ():
                 self._add_weight(node, codes, constant_value)
 
+    def _new_activation(self, tensor: str) -> str:
+        """Return the name of another site of an activation."""
+        name, aliases = tensor, self._aliases.setdefault(tensor, [])
+        if tensor in self._activations:
+            name = f"{tensor}//again{len(aliases)}"
+            aliases.append(name)
+        self._activations.add(name)
+        return name
+
     def _add_activation(self, node: NodeProto, readers: list[NodeProto], constant: Any) -> None:
         """Add the site of a quantized activation."""
         scheme, *reads = (scheme_of_node(each, constant) for each in (node, *readers))
@@ -513,13 +502,8 @@ class QuantizedModel:
             return
         read = min(filter(None, reads), key=lambda each: is_same_scheme(scheme, each))
         exact = constant(node.input[0])
-        name = self._dequantized.get(node.input[0], node.input[0]).removesuffix(RAW)
-        aliases = self._aliases.setdefault(name, [])
-        if name in self._activations:
-            aliases.append(f"{name}//again{len(aliases)}")
-            name = aliases[-1]
-        self._activations.add(name)
-        number = len(self.sites)
+        tensor = self._dequantized.get(node.input[0], node.input[0]).removesuffix(RAW)
+        name, number = self._new_activation(tensor), len(self.sites)
         differs = not is_same_scheme(scheme, read)
         outputs = [reader.output[0] for reader in readers]
         axis = None
@@ -644,7 +628,7 @@ class QuantizedModel:
             return
         reference = self._references[0]
         makers = self._makers
-        constant = self._constant_reader()
+        constant = constant_reader(self._graph)
         order = {id(node): at for at, node in enumerate(self._graph.node)}
         known_names = {value.name for value in self._graph.input} | makers.keys()
         for name, twin in reference.makers.items():

@@ -520,9 +520,7 @@ def reads_rows(node: NodeProto, makers: Mapping[str, NodeProto]) -> bool:
 def is_shifted(node: NodeProto, constant: Callable[[str], Array | None]) -> bool:
     """Return whether the zero point of a node is not in the middle of its integer range."""
     scheme = scheme_of_node(node, constant)
-    if scheme is None or scheme.stored_type.minifloat is not None:
-        return False
-    return bool(numpy.all(scheme.zero_point != scheme.stored_type.middle))
+    return scheme is not None and scheme.replaces_relu
 
 
 def operator_region(
@@ -543,58 +541,6 @@ def operator_region(
         region[id(node)] = node
         pending += [name for name in node.input if name and name not in reference.makers]
     return sorted(region.values(), key=lambda node: order.get(id(node), 0))
-
-
-def restore_activation(
-    model: ModelProto,
-    name: str,
-    twin: NodeProto,
-    reference: FloatGraph,
-    makers: dict[str, NodeProto],
-    readers: dict[str, list[NodeProto]],
-) -> None:
-    """Add a Relu or Clip of the reference after the node that computes a tensor.
-
-    Args:
-        model: the model.
-        name: the tensor.
-        twin: the Relu or Clip.
-        reference: the reference.
-        makers: the node that computes each tensor; updated.
-        readers: the nodes that read each tensor; updated.
-    """
-    result, maker = twin.output[0], makers[name]
-    raw = f"{result}{RAW}"
-
-    def replace_input(old: str, new: str, nodes: Sequence[NodeProto]) -> None:
-        """Let nodes read another tensor."""
-        for node in nodes:
-            node.input[:] = [new if one == old else one for one in node.input]
-        readers.setdefault(new, []).extend(nodes)
-
-    reader = makers.get(result)
-    if reader is not None and reader.op_type == DEQUANTIZE:  # It reads the codes by this name.
-        if any(value.name == result for value in model.graph.output):
-            return
-        replace_input(result, f"{result}//read", readers.pop(result, []))
-        reader.output[0] = f"{result}//read"
-        makers[f"{result}//read"] = makers.pop(result)
-    before = readers.pop(name, [])
-    # What is stored is what the integers make of the input of the Relu.
-    replace_input(name, raw, [node for node in before if node.op_type == QUANTIZE])
-    replace_input(name, result, [node for node in before if node.op_type != QUANTIZE])
-    maker.output[:] = [raw if one == name else one for one in maker.output]
-    makers.pop(name, None)
-    makers[raw] = maker
-    model.graph.node.append(twin)
-    node = makers[result] = model.graph.node[-1]
-    node.input[0] = raw
-    readers.setdefault(raw, []).append(node)
-    for at in range(1, len(node.input)):
-        if (array := reference.constant(node.input[at])) is not None:
-            text = f"{result}//{at}"
-            add_weight(model, onnx.numpy_helper.from_array(array), text)
-            node.input[at] = text
 
 
 def nodes_for_any_rank(node: NodeProto, weights: dict[str, Array]) -> list[NodeProto]:

@@ -10,6 +10,8 @@ from attrs import evolve
 from polygraphy import mod
 from polygraphy.adapters.onnx.edit.block_weights import repack_blocks, store_integers
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
+    DEQUANTIZE,
+    QUANTIZE,
     SitePair,
     convert_codes,
     set_axis,
@@ -21,7 +23,7 @@ from polygraphy.domain.quantization.sites import FloatNode, Site
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
     Array = np.ndarray[Any, Any]
 
@@ -77,7 +79,7 @@ class SchemeEditor:
         kind = pair.kind
         self._add_constant(f"{prefix}_scale", scheme.scale.astype(kind))
         self._add_constant(f"{prefix}_zero", convert_codes(scheme.zero_point, scheme.dtype))
-        for node in (pair.quantize, *pair.dequantize):
+        for node in self._pair_nodes(site, pair):
             if node is not None:
                 codes_or_values = node.input[0]
                 node.input[:] = [codes_or_values, f"{prefix}_scale", f"{prefix}_zero"]
@@ -88,6 +90,18 @@ class SchemeEditor:
             self._add_constant(f"{prefix}_codes", convert_codes(codes, scheme.dtype))
             for node in pair.dequantize:
                 node.input[0] = f"{prefix}_codes"
+
+    def _pair_nodes(self, site: Site, pair: SitePair) -> Sequence[NodeProto | None]:
+        """Return the nodes of a pair; a missing one is added."""
+        if not site.is_missing or any(node.op_type == DEQUANTIZE for node in pair.dequantize):
+            return pair.quantize, *pair.dequantize
+        [read] = pair.dequantize
+        codes = f"{read.output[0]}//codes"
+        store = onnx.helper.make_node(QUANTIZE, [read.input[0]], [codes])
+        places = {id(node): place for place, node in enumerate(self._graph.node)}
+        self._graph.node.insert(places[id(read)], store)
+        read.op_type, read.input[0] = DEQUANTIZE, codes
+        return self._graph.node[places[id(read)]], read
 
     def _update_biases(self, changed: set[int]) -> None:
         """Update the scales of biases whose operands have new scales."""

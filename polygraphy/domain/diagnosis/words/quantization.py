@@ -16,6 +16,7 @@ from polygraphy.domain.quantization.causes import (
     BLOCK_ZERO,
     CALIBRATION,
     CLIPPED,
+    MISSING,
     NIBBLES,
     ORDER,
     PAIR,
@@ -45,6 +46,7 @@ _CAUSES = {
     NIBBLES: "The two halves of each byte are swapped",
     BLOCK_ZERO: "The zero point of the blocks is wrong",
     PAIR: "QuantizeLinear and DequantizeLinear have different parameters",
+    MISSING: "The pair that replaces a Relu or Clip is missing before these nodes",
     SCALE: "The scale is wrong",
     WEIGHT: "The weight differs from the reference, by several steps in {changed}",
     CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differs from these"
@@ -296,6 +298,11 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
         return f"Quantize the weight {_name(site.name)!r} again from its float values.{command}"
     scale, zero = float(np.ravel(best.scale)[0]), int(np.ravel(best.zero_point)[0])
     low, high = loss.spread
+    if site.is_missing:
+        return (
+            f"Insert QuantizeLinear and DequantizeLinear with scale {scale:.6g} and zero point"
+            f" {zero} ({best.dtype}) after {_name(site.name)!r}.{command}"
+        )
     return (
         f"Set scale {scale:.6g} and zero point {zero} for {site.name!r}: the inputs range from"
         f" {low:.4g} to {high:.4g}.{command}"
@@ -480,4 +487,5 @@ def _share(share: float) -> str:
 
 def _name(name: str) -> str:
     """Return the name of a tensor in the model in floating point."""
+    name = name.partition("//again")[0]
     return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")

@@ -28,6 +28,7 @@ from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.metrics import RmsRatio
 from polygraphy.domain.quantization.schemes import Scheme
+from polygraphy.domain.quantization.sites import Site
 from polygraphy.ports.diagnosing import QuantizedModel
 
 _REPAIRS, _REPAIRING = 24, 0.5
@@ -195,7 +196,7 @@ def wrong_parameters(model: QuantizedModel, repair: Repair, goal: QuantizedGoal)
     culprits = []
     for number, loss in sorted(repair.sites.items()):
         site = model.sites[number]
-        nodes = _adjacent_nodes(model, site.name)
+        nodes = _adjacent_nodes(model, site)
         facts = [
             words.wrong_parameter(site, loss, causes[number]),
             words.repair_effect(goal.name, repair.before, repair.after, len(repair.sites)),
@@ -205,7 +206,7 @@ def wrong_parameters(model: QuantizedModel, repair: Repair, goal: QuantizedGoal)
         culprits.append(
             Culprit(
                 nodes or [site.name],
-                site.name,
+                model.source(site),
                 MODEL,
                 causes[number],
                 None,
@@ -217,7 +218,9 @@ def wrong_parameters(model: QuantizedModel, repair: Repair, goal: QuantizedGoal)
     return culprits
 
 
-def _adjacent_nodes(model: QuantizedModel, tensor: str) -> list[str]:
-    """Return the node that computes a tensor, or else the nodes that read it."""
-    makers = [node.name for node in model.nodes if tensor in node.makes]
-    return makers or [node.name for node in model.nodes if tensor in node.reads]
+def _adjacent_nodes(model: QuantizedModel, site: Site) -> list[str]:
+    """Return the node that computes a tensor, or else the nodes that read it; the nodes that read
+    it without a pair, if this is missing."""
+    makers = [node.name for node in model.nodes if site.name in node.makes]
+    readers = [node.name for node in model.nodes if site.name in node.reads]
+    return readers if site.is_missing or not makers else makers
