@@ -160,6 +160,34 @@ def pair_mismatch(host: Host, model: onnx.ModelProto, rng: np.random.Generator) 
     return Fault(_names(pair[0].input[0]), ("pair mismatch",))
 
 
+def missing_pair(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """A node, or every node, reads a tensor without the pair that replaces a Relu."""
+    graph = _Graph(model)
+    kept = {node.name for node in model.graph.node}
+    gone = [node for node in host.model.graph.node if node.op_type in ("Relu", "Clip")]
+    removed = {node.output[0] for node in gone if node.name not in kept}
+    pair = _choose(rng, [one for one in graph.activations() if one[0].input[0] in removed])
+    if pair is None:
+        return None
+    names = {reader.output[0] for reader in pair[1]}
+    reads = [
+        (node, at)
+        for node in graph.graph.node
+        for at, name in enumerate(node.input)
+        if name in names
+    ]
+    source = pair[0].input[0]
+    if len(reads) > 1 and rng.random() < 0.5:
+        node, at = _choose(rng, reads)
+        node.input[at] = source
+        return Fault((source,), ("missing pair",))
+    for node, at in reads:
+        node.input[at] = source
+    for node in (pair[0], *pair[1]):
+        graph.graph.node.remove(node)
+    return Fault((source,), ("missing pair",))
+
+
 def scale_order(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
     """The scales of the channels of a weight are those of other channels."""
     graph = _Graph(model)
@@ -342,6 +370,7 @@ KINDS: dict[str, Callable[[Host, onnx.ModelProto, np.random.Generator], Fault | 
         zero_point,
         signedness,
         pair_mismatch,
+        missing_pair,
         scale_order,
         weight_scale,
         bias_scale,

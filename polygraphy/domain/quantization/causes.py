@@ -97,10 +97,8 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
         return loss.loss > 0  # A weight may be all zeros.
     if site.kind == "bias":
         return site.scheme is not None and loss.loss > _BIAS_LOSS
-    if site.read is not None:
-        return True
-    if site.is_missing:
-        return loss.loss > _LEAST_LOSS
+    if site.read is not None or site.is_missing:
+        return site.read is not None or loss.loss > _LEAST_LOSS
     if changed_elements(site):
         return True
     is_large = loss.ratio > _RATIOS[site.kind] and loss.loss > _LEAST_LOSS
@@ -134,10 +132,8 @@ def is_certain(site: Site, loss: SiteLoss) -> bool:
 def cause_of(site: Site, loss: SiteLoss) -> str:
     """Return the name of the incorrect parameter of a site."""
     scheme, best = site.scheme, loss.best
-    if site.read is not None:
-        return PAIR
-    if site.is_missing:
-        return MISSING
+    if site.read is not None or site.is_missing:
+        return MISSING if site.is_missing else PAIR
     if site.kind == "bias":
         return _bias_cause(site)
     if scheme is None or best is None or scheme.has_invalid_scale:

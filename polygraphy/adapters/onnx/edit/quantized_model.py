@@ -52,7 +52,6 @@ from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
     clean,
-    constant_tensor,
     sort,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
