@@ -11,7 +11,7 @@ from attrs import frozen
 
 from polygraphy.adapters.console.numbers import format_number
 from polygraphy.adapters.console.screen import wrap_text
-from polygraphy.domain.accuracy.output_rows import OutputRow, badness, brief_pair, largest_jump
+from polygraphy.domain.accuracy.output_rows import OutputRow, row_sort_key, brief_pair, largest_jump
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.report.summary import sample_sentences
@@ -207,7 +207,7 @@ def _rows_to_show(rows: Sequence[OutputRow]) -> list[int]:
         return list(range(len(rows)))
     first = next((at for at, row in enumerate(rows) if not row.passed), None)
     failing = [at for at, row in enumerate(rows) if not row.passed] or range(len(rows))
-    chosen = set(sorted(failing, key=lambda at: badness(rows[at]), reverse=True)[:_WORST])
+    chosen = set(sorted(failing, key=lambda at: row_sort_key(rows[at]), reverse=True)[:_WORST])
     if first is not None:
         jump = largest_jump(rows)
         center = first if jump is None else jump

@@ -17,7 +17,7 @@ from polygraphy.domain.accuracy.accuracy import (
     RunnerPair,
 )
 from polygraphy.domain.accuracy.answer_log import AnswerLog
-from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, rank_of
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, result_sort_key
 from polygraphy.domain.accuracy.summarizing import ComparisonRecord, comparisons_of
 from polygraphy.domain.calling import check_signature, name_of, optional_method, verdict_of
 from polygraphy.domain.compare import (
@@ -54,7 +54,7 @@ DEFAULT_PATH = "worst.safetensors"
 class _SavedOutput:
     """An output to save: its error, and the arrays of both runs."""
 
-    badness: tuple[bool, float]
+    sort_key: tuple[bool, float]
     runners: RunnerPair
     positions: tuple[int, int]
     values: tuple[Any, Any]
@@ -86,18 +86,18 @@ class WorstTensors:
             values = pair.sides(name)
             if values is None:
                 continue
-            output = _SavedOutput(rank_of(result), pair.runners, pair.positions, values)
+            output = _SavedOutput(result_sort_key(result), pair.runners, pair.positions, values)
             known = self._kept.get(name)
-            if known is None or output.badness > known.badness:
+            if known is None or output.sort_key > known.sort_key:
                 self._kept[name] = output
             if len(self._kept) > self._count:
-                del self._kept[min(self._kept, key=lambda name: self._kept[name].badness)]
+                del self._kept[min(self._kept, key=lambda name: self._kept[name].sort_key)]
 
     def save(self) -> None:
         """Save the recorded outputs, the worst first: one iteration for each run; nothing if no
         output could be compared.
         """
-        names = sorted(self._kept, key=lambda name: self._kept[name].badness, reverse=True)
+        names = sorted(self._kept, key=lambda name: self._kept[name].sort_key, reverse=True)
         runs: dict[int, IterationResult] = {}  # By position: names may repeat.
         for name in names:
             kept = self._kept[name]

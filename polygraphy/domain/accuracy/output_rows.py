@@ -411,7 +411,7 @@ class _OutputSummary:
             self.limit = answer.thresholds
         if self.uniform != _VARIED and isinstance(answer, OutputCompareResult):
             self._note_constants(answer)
-        rank = rank_of(answer)
+        rank = result_sort_key(answer)
         if self.worst is None or rank > self.rank:
             self.worst, self.rank = _worst_of(iteration, answer, passed=passed), rank
             if isinstance(answer, MetricResult):
@@ -445,7 +445,7 @@ def _is_worse(value: float, worst: float | None, is_less_better: bool) -> bool:
     return not isnan(worst) and (value > worst if is_less_better else value < worst)
 
 
-def rank_of(answer: Any) -> tuple[bool, float]:
+def result_sort_key(answer: Any) -> tuple[bool, float]:
     """Return a sort key for output results: failed after passed, then by the share of the tolerance
     needed; outputs that could not be compared come last.
     """
@@ -537,7 +537,7 @@ _BRIEF = 4
 _MILLION = 1e6
 
 
-def badness(row: OutputRow) -> tuple[bool, bool, float]:
+def row_sort_key(row: OutputRow) -> tuple[bool, bool, float]:
     """Return a sort key for rows: failed ones first, then by the share of the tolerance needed."""
     excess = row.worst.excess
     if excess is None:

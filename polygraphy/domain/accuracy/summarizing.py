@@ -13,7 +13,7 @@ from polygraphy.domain.accuracy.output_rows import (
     AccuracyTable,
     Comparison,
     OutputRow,
-    badness,
+    row_sort_key,
     brief_value,
     pairs_with_rows,
     row_in_words,
@@ -88,7 +88,7 @@ def comparison_in_words(comparison: Comparison) -> str:
         words = pass_sentence([comparison])
         return f"{words.rstrip('.')}; {allowed}." if allowed else words
     failed = sorted(
-        (row for row in comparison.outputs if not row.passed), key=badness, reverse=True
+        (row for row in comparison.outputs if not row.passed), key=row_sort_key, reverse=True
     )
     lines = [
         failure_sentence([comparison]),
@@ -127,7 +127,7 @@ def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow]
     that both runs have come first.
     """
     rows = [(comparison, row) for comparison in comparisons for row in comparison.outputs]
-    return max(rows, key=lambda pair: badness(pair[1]), default=None)
+    return max(rows, key=lambda pair: row_sort_key(pair[1]), default=None)
 
 
 def failure_sentence(comparisons: Sequence[Comparison]) -> str:
@@ -241,7 +241,7 @@ def _summary_record(
     """Return the summary of an output: its largest and mean error, and whether it passed in all
     iterations.
     """
-    worst = max((entry for _, entry in entries), key=_badness)
+    worst = max((entry for _, entry in entries), key=_entry_sort_key)
     record = {
         "max_error": worst.get("max_error"),
         "mean_error": worst.get("mean_error"),
@@ -262,7 +262,7 @@ def _summary_record(
     return record
 
 
-def _badness(entry: Mapping[str, Any]) -> tuple[bool, bool, float]:
+def _entry_sort_key(entry: Mapping[str, Any]) -> tuple[bool, bool, float]:
     """Return a sort key for entries: not comparable ones are worst, then NaN, then the largest
     error.
     """

@@ -42,7 +42,7 @@ NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, SLOWER_NODES, KNOWN_PASSES = (
 def cell_summary(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a verdict document that a sweep keeps for a cell."""
     rows = [row for value in document["comparisons"] for row in value["outputs"]]
-    worst = max(rows, key=_badness, default=None)
+    worst = max(rows, key=_output_sort_key, default=None)
     times = [value["times"] for value in document["parties"] if value["times"]]
     values: dict[str, Any] = {"summary": document["summary"], "verdict": document["verdict"]}
     if worst is not None:
@@ -63,7 +63,7 @@ def cell_summary(document: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _badness(row: Mapping[str, Any]) -> tuple[bool, float]:
+def _output_sort_key(row: Mapping[str, Any]) -> tuple[bool, float]:
     """Return the sort key of an output: whether it failed, and its excess over the tolerance."""
     excess = row["excess"]
     number = excess if isinstance(excess, (int, float)) else float("inf") if excess else 0.0
