@@ -11,7 +11,7 @@ from attrs import frozen
 
 from polygraphy.adapters.console.numbers import format_number
 from polygraphy.adapters.console.screen import wrap_text
-from polygraphy.domain.accuracy.output_rows import OutputRow, row_sort_key, brief_pair, largest_jump
+from polygraphy.domain.accuracy.output_rows import OutputRow, brief_pair, largest_jump, row_sort_key
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.report.summary import sample_sentences

@@ -105,21 +105,21 @@ class CheckCommand:
         self,
         *,
         folder: str | None = None,
-        places: Mapping[str, str] | None = None,
+        replacements: Mapping[str, str] | None = None,
         in_new_process: bool = False,
     ) -> RunningCheck:
         """Start the command, and return the running check; several may run in parallel.
 
         Args:
             folder: its working directory (default: the current folder).
-            places: texts in the command that are replaced, such as paths.
+            replacements: texts in the command that are replaced, such as paths.
             in_new_process: whether a command of this package also gets a new interpreter.
 
         Raises:
             UsageError: there is no such program.
         """
         words = self._command
-        for old, new in (places or {}).items():
+        for old, new in (replacements or {}).items():
             words = [word.replace(old, new) for word in words]
         return RunningCheck(self, words, folder, in_new_process=in_new_process)
 

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any, Literal, Union
 
 from polygraphy.application.debug.checks import AskUser, CheckCommand
-from polygraphy.application.debug.side_by_side import Candidate, Jobs, Place, StartedCheck
+from polygraphy.application.debug.side_by_side import Candidate, CheckFolder, Jobs, StartedCheck
 from polygraphy.binding import resolve
 from polygraphy.domain.calling import optional_method
 from polygraphy.domain.errors import InconclusiveError, PolygraphyException, UsageError
@@ -218,7 +218,7 @@ class Iterations:
                     write_text(self._info, f"{text}\n")
                 started = self._jobs.start_check(Candidate(key, make), ahead)
                 checked = self._finish_check(started, unmade)
-                self._sort_artifacts(started.place, checked.outcome, number, suffix)
+                self._sort_artifacts(started.check_folder, checked.outcome, number, suffix)
                 self._jobs.release_folder(started, () if self._keeps else self._artifact_paths)
             except BaseException as error:
                 self.close()
@@ -428,19 +428,21 @@ class Iterations:
             remove_path(path)
             number += 1
 
-    def _sort_artifacts(self, place: Place, outcome: Outcome, number: int, suffix: str) -> None:
+    def _sort_artifacts(
+        self, check_folder: CheckFolder, outcome: Outcome, number: int, suffix: str
+    ) -> None:
         """Move the artifacts of an iteration to the folder for its outcome, with its number in
         their names.
         """
         for path in self._numbered:
             copy_file(
-                place.path(path),
+                check_folder.path(path),
                 str(PurePath(path).with_suffix(f".{number}{PurePath(path).suffix}")),
             )
         label = f"{start_label()}_N{number}" + (f"_{suffix}" if suffix else "")
         folder = str(PurePath(self._folder) / outcome.value)
         for path in self._artifacts:
-            moved = move_into_folder(place.path(path), folder, label)
+            moved = move_into_folder(check_folder.path(path), folder, label)
             if moved is None:
                 G_LOGGER.warning(f"{path} does not exist and was not moved.")
             else:

@@ -45,7 +45,7 @@ Ends = Union[Nodes, None]
 
 
 @frozen
-class Part:
+class PartNodes:
     """The nodes of a part of a model, and the tensors at which it is cut; see
     `ReducibleModel.part`."""
 
@@ -55,13 +55,13 @@ class Part:
 
 
 @define
-class Parts:
+class PartChecks:
     """Creates parts of a model and checks each of them once."""
 
     opened: ReducibleModel
     iterations: Iterations
     save_inputs: str | None
-    _known: dict[Part, Outcome] = field(factory=dict)
+    _known: dict[PartNodes, Outcome] = field(factory=dict)
     _tried: dict[str, int] = field(factory=dict)
 
     def test_whole(self, model: Any) -> Outcome:
@@ -76,7 +76,7 @@ class Parts:
     def run_search(
         self,
         search: Callable[[Callable[[Sequence[int]], Outcome]], Result],
-        part: Callable[[Sequence[int]], Part],
+        part: Callable[[Sequence[int]], PartNodes],
         suffix: str,
         total: int | None,
     ) -> Result:
@@ -104,7 +104,7 @@ class Parts:
 
     def test(
         self,
-        part: Part,
+        part: PartNodes,
         suffix: str,
         total: int | None = None,
         ahead: Callable[[int], Sequence[Candidate]] | None = None,
@@ -128,11 +128,11 @@ class Parts:
             )
         return self._known[part]
 
-    def _candidate(self, part: Part) -> Candidate:
+    def _candidate(self, part: PartNodes) -> Candidate:
         """Return a candidate that writes the model of a part."""
         return Candidate(part, lambda path: self._save(self.build_model(part), path))
 
-    def build_model(self, part: Part) -> Any:
+    def build_model(self, part: PartNodes) -> Any:
         """Return the model of a part."""
         return self.opened.part(part.nodes, ends=part.ends, starts=part.starts)
 
@@ -142,7 +142,7 @@ class Parts:
         with G_LOGGER.verbosity(G_LOGGER.WARNING):  # It happens for each part.
             resolve(ResultStore).save([dict(feed)], path)
 
-    def passing_part(self, count: int) -> Part | None:
+    def passing_part(self, count: int) -> PartNodes | None:
         """Return a passing part with a similar number of nodes, fewer if possible."""
         good = [part for part, outcome in self._known.items() if outcome is Outcome.GOOD]
         smaller = [part for part in good if len(part.nodes) < count]
@@ -157,15 +157,18 @@ class Parts:
             self.save_feed(self.opened.feed(model))
 
 
-def _digest(part: Part) -> str:
+def _digest(part: PartNodes) -> str:
     """Return a digest that identifies a part."""
     text = f"{part.nodes}{part.ends}{part.starts}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def reduce_end(
-    parts: Parts, remaining_part: Part, search: Callable[..., BadPart], suffix: str = "outputs"
-) -> Part:
+    parts: PartChecks,
+    remaining_part: PartNodes,
+    search: Callable[..., BadPart],
+    suffix: str = "outputs",
+) -> PartNodes:
     """Return the smallest failing part after removing nodes at the end."""
     place = {node: index for index, node in enumerate(remaining_part.nodes)}
     dependencies = parts.opened.dependencies
@@ -175,7 +178,7 @@ def reduce_end(
     ]
     reach = dependency_sets(used)
 
-    def part(ends: Sequence[int]) -> Part:
+    def part(ends: Sequence[int]) -> PartNodes:
         """Return the part that ends at some nodes."""
         nodes = _nodes_of(remaining_part, reach, ends)
         starts = (
@@ -183,17 +186,20 @@ def reduce_end(
             if remaining_part.starts is None
             else tuple(n for n in remaining_part.starts if n in set(nodes))
         )
-        return Part(nodes, tuple(remaining_part.nodes[end] for end in ends), starts)
+        return PartNodes(nodes, tuple(remaining_part.nodes[end] for end in ends), starts)
 
     result = parts.run_search(partial(search, reach), part, suffix, len(reach))
     return part(result.ends) if result.ends else remaining_part
 
 
 def reduce_start(
-    parts: Parts, remaining_part: Part, search: Callable[..., BadPart], suffix: str = "inputs"
-) -> Part:
+    parts: PartChecks,
+    remaining_part: PartNodes,
+    search: Callable[..., BadPart],
+    suffix: str = "inputs",
+) -> PartNodes:
     """Return the smallest failing part after removing nodes at the start."""
-    turned = Part(
+    turned = PartNodes(
         remaining_part.nodes[::-1]
     )  # What was last is first, so users are before the used.
     place = {node: index for index, node in enumerate(turned.nodes)}
@@ -204,10 +210,10 @@ def reduce_start(
                 users[place[used]].append(place[node])
     reach = dependency_sets(users)
 
-    def part(starts: Sequence[int]) -> Part:
+    def part(starts: Sequence[int]) -> PartNodes:
         """Return the part that starts at some nodes."""
         nodes = _nodes_of(turned, reach, starts)
-        return Part(
+        return PartNodes(
             nodes, remaining_part.ends, tuple(sorted(turned.nodes[index] for index in starts))
         )
 
@@ -215,7 +221,7 @@ def reduce_start(
     return part(result.ends) if result.ends else remaining_part
 
 
-def _nodes_of(part: Part, reach: Sequence[int], ends: Sequence[int]) -> Nodes:
+def _nodes_of(part: PartNodes, reach: Sequence[int], ends: Sequence[int]) -> Nodes:
     """Return the remaining nodes that lie between two sets, in graph order."""
     reached = 0
     for end in ends:
@@ -223,15 +229,15 @@ def _nodes_of(part: Part, reach: Sequence[int], ends: Sequence[int]) -> Nodes:
     return tuple(sorted(part.nodes[index] for index in members(reached)))
 
 
-def reduce_middle(parts: Parts, part: Part) -> Part:
+def reduce_middle(parts: PartChecks, part: PartNodes) -> PartNodes:
     """Return the smallest failing part after removing any nodes."""
 
     def search(test: Callable[[Sequence[int]], Outcome]) -> list[int]:
         """Return a minimal list of nodes that still fails, by delta debugging."""
         return ddmin(part.nodes, lambda nodes: test(tuple(nodes)))
 
-    nodes = tuple(parts.run_search(search, lambda nodes: Part(tuple(nodes)), "nodes", None))
-    return part if nodes == part.nodes else Part(nodes)
+    nodes = tuple(parts.run_search(search, lambda nodes: PartNodes(tuple(nodes)), "nodes", None))
+    return part if nodes == part.nodes else PartNodes(nodes)
 
 
 _SEARCHES: Mapping[str, Callable[..., BadPart]] = {
@@ -382,7 +388,7 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
 
 def _prepare_failing_model(
     model: Any, iterations: Iterations, data_loader: Any, save_inputs: str | None
-) -> Parts:
+) -> PartChecks:
     """Return the parts of a model with the data on which it fails.
 
     Raises:
@@ -394,7 +400,7 @@ def _prepare_failing_model(
         samples = ([feed] for feed in samples_of(model, data_loader))
     outcome, number = Outcome.UNRESOLVED, -1
     for number, sample in enumerate(samples):
-        parts = Parts(open_reducible(model, sample), iterations, save_inputs)
+        parts = PartChecks(open_reducible(model, sample), iterations, save_inputs)
         if not number:
             count = len(parts.opened.dependencies)
             G_LOGGER.info(
@@ -415,12 +421,14 @@ def _prepare_failing_model(
     )
 
 
-def _reduce_failing(model: Any, parts: Parts, way: _SearchSettings) -> tuple[Reduction, Part]:
+def _reduce_failing(
+    model: Any, parts: PartChecks, way: _SearchSettings
+) -> tuple[Reduction, PartNodes]:
     """Return the reduction of a failing model, and the part that remains."""
     opened, iterations = parts.opened, parts.iterations
     whole_indices = tuple(range(len(opened.dependencies)))
     before = iterations.count
-    part = Part(whole_indices)
+    part = PartNodes(whole_indices)
     if way.reduce_outputs:
         part = reduce_end(parts, part, way.search)
     if way.reduce_inputs:
@@ -436,7 +444,7 @@ def _reduce_failing(model: Any, parts: Parts, way: _SearchSettings) -> tuple[Red
         inside = _failing_subgraph(parts, part.nodes[0])
         if inside is not None:
             return _reduce_failing(*inside, way)[0], part
-    bad = model if part == Part(whole_indices) else parts.build_model(part)
+    bad = model if part == PartNodes(whole_indices) else parts.build_model(part)
     feed = None
     if way.save_inputs is not None:
         feed = opened.feed(bad)
@@ -451,7 +459,7 @@ def _reduce_failing(model: Any, parts: Parts, way: _SearchSettings) -> tuple[Red
     return Reduction(bad, value, names, feed, way.save_inputs), part
 
 
-def _try_in_order(parts: Parts, part: Part, way: _SearchSettings) -> Part:
+def _try_in_order(parts: PartChecks, part: PartNodes, way: _SearchSettings) -> PartNodes:
     """Return the smallest failing part when each of a few nodes is tried as the last and as the
     first.
     """
@@ -463,7 +471,7 @@ def _try_in_order(parts: Parts, part: Part, way: _SearchSettings) -> Part:
     return part
 
 
-def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
+def _failing_subgraph(parts: PartChecks, node: int) -> tuple[Any, PartChecks] | None:
     """Return the failing subgraph of a node, such as a branch or a loop body; None if it does not
     fail by itself.
     """
@@ -477,7 +485,7 @@ def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
         G_LOGGER.verbose(f"The subgraph of {parts.opened.name(node)!r} cannot be reduced: {error}")
         return None
     count = len(opened.dependencies)
-    inner = Parts(opened, parts.iterations, parts.save_inputs)
+    inner = PartChecks(opened, parts.iterations, parts.save_inputs)
     if inner.test_whole(model) is not Outcome.BAD:
         G_LOGGER.info(f"Its subgraph ({count_text(count, 'node')}) does not fail by itself.")
         return None
@@ -485,7 +493,7 @@ def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
     return model, inner
 
 
-def _reduce_rest(parts: Parts, part: Part, way: _SearchSettings) -> list[Reduction]:
+def _reduce_rest(parts: PartChecks, part: PartNodes, way: _SearchSettings) -> list[Reduction]:
     """Return further reductions from the rest of the model, until it passes."""
     iterations = parts.iterations
     reductions: list[Reduction] = []
@@ -494,7 +502,7 @@ def _reduce_rest(parts: Parts, part: Part, way: _SearchSettings) -> list[Reducti
         model, feed = remaining_model
         data = None if feed is None else [feed]
         iterations.hold_to_first_failure()
-        parts = Parts(open_reducible(model, data), iterations, way.save_inputs)
+        parts = PartChecks(open_reducible(model, data), iterations, way.save_inputs)
         outcome = parts.test_whole(model)
         first_failure = iterations.first_failure
         is_other = (
@@ -515,7 +523,9 @@ def _reduce_rest(parts: Parts, part: Part, way: _SearchSettings) -> list[Reducti
     return reductions
 
 
-def _remaining_model(parts: Parts, part: Part) -> tuple[Any, Mapping[str, Any] | None] | None:
+def _remaining_model(
+    parts: PartChecks, part: PartNodes
+) -> tuple[Any, Mapping[str, Any] | None] | None:
     """Return the rest of a model, and its inputs with the recorded values (0 if not finite) of the
     nodes found. If the check compares with saved outputs, dependent nodes are removed as well.
     """
@@ -541,7 +551,7 @@ def _replace_non_finite(array: Any) -> Any:
     return np.where(np.isfinite(array), array, 0).astype(array.dtype) if is_float(array) else array
 
 
-def _show(parts: Parts, part: Part, *, checks: int) -> None:
+def _show(parts: PartChecks, part: PartNodes, *, checks: int) -> None:
     """Log the remaining part, and the number of checks."""
     opened, total = parts.opened, len(parts.opened.dependencies)
     names = [opened.name(node) for node in part.nodes]

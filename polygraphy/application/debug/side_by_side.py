@@ -23,7 +23,7 @@ from polygraphy.ports.storage import mirror_folder, remove_path
 
 
 @define
-class Place:
+class CheckFolder:
     """The folder in which one check runs.
 
     Attributes:
@@ -49,7 +49,7 @@ class Place:
         return texts
 
 
-class Places:
+class CheckFolders:
     """Folders for parallel checks. Each links to the contents of the current folder, except for the
     files that a check has a copy of."""
 
@@ -64,9 +64,9 @@ class Places:
         self._folder = folder
         self._files = list(files)
         self._numbers = list(range(count, 0, -1))
-        self._free: list[Place] = []
+        self._free: list[CheckFolder] = []
 
-    def take(self) -> Place | None:
+    def take(self) -> CheckFolder | None:
         """Return an unused folder; None if there is none."""
         if self._free:
             return self._free.pop()
@@ -76,11 +76,11 @@ class Places:
         remove_path(folder)
         mirror_folder(folder, [self._folder, *self._files])
         files = {path: posixpath.join(folder, _name(path)) for path in self._files}
-        return Place(folder, files)
+        return CheckFolder(folder, files)
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, check_folder: CheckFolder) -> None:
         """Return a folder to the pool after its files were removed."""
-        self._free.append(place)
+        self._free.append(check_folder)
 
     def close(self) -> None:
         """Remove all folders."""
@@ -111,12 +111,12 @@ class StartedCheck:
     """A created artifact with its running check.
 
     Attributes:
-        place: its location.
+        check_folder: the folder in which it runs.
         running: its check; None where a user is asked.
         error: the reason why it could not be created.
     """
 
-    place: Place
+    check_folder: CheckFolder
     running: RunningCheck | None = None
     error: PolygraphyException | None = None
 
@@ -138,7 +138,7 @@ class Jobs:
             command: the check; None where a user is asked.
             artifact: the path of what is made for each.
             own_names: the paths of all that each check has for itself.
-            folder: in which there is a place for each job; with one, the current folder is it.
+            folder: with a folder for each job; a single job runs in the current folder.
             count: number of jobs.
         """
         self._command = command
@@ -146,14 +146,14 @@ class Jobs:
         self._own = list(own_names)
         self._folder = folder
         self._count = 1 if command is None or artifact is None else count
-        self._here = Place()
-        self._places: Places | None = None
+        self._here = CheckFolder()
+        self._folders: CheckFolders | None = None
         self._ahead: dict[Hashable, StartedCheck] = {}
 
     def place_file(self, path: str) -> str:
         """Return the current path of a file that each check has a copy of."""
         if path not in self._own:
-            assert self._places is None
+            assert self._folders is None
             self._own.append(path)
         return self._here.path(path)
 
@@ -164,19 +164,19 @@ class Jobs:
         others.
         """
         if self._count == 1 or ahead is None:
-            return self._start(wanted_candidate, Place())
-        if self._places is None:
-            self._places = Places(self._folder, self._count, self._own)
+            return self._start(wanted_candidate, CheckFolder())
+        if self._folders is None:
+            self._folders = CheckFolders(self._folder, self._count, self._own)
         candidates = ahead(self._count - 1)
         keys = {wanted_candidate.key, *(candidate.key for candidate in candidates)}
         for key in [key for key in self._ahead if key not in keys]:
             self._stop(self._ahead.pop(key))
         started_job = self._ahead.pop(wanted_candidate.key, None)
         for candidate in ([] if started_job else [wanted_candidate]) + list(candidates):
-            place = None if candidate.key in self._ahead else self._places.take()
-            if place is None:
+            check_folder = None if candidate.key in self._ahead else self._folders.take()
+            if check_folder is None:
                 continue
-            started = self._start(candidate, place)
+            started = self._start(candidate, check_folder)
             if candidate is wanted_candidate:
                 started_job = started
             else:
@@ -186,10 +186,10 @@ class Jobs:
 
     def release_folder(self, started: StartedCheck, new_names: Sequence[str]) -> None:
         """Release the folder of a check, without the files created there."""
-        if self._places is not None and started.place.folder is not None:
+        if self._folders is not None and started.check_folder.folder is not None:
             for path in new_names:
-                remove_path(started.place.path(path))
-            self._places.give_back(started.place)
+                remove_path(started.check_folder.path(path))
+            self._folders.give_back(started.check_folder)
 
     def close(self) -> None:
         """Stop checks that run ahead, and remove their folders."""
@@ -197,9 +197,9 @@ class Jobs:
             if started.running is not None:
                 started.running.stop()
         self._ahead.clear()
-        if self._places is not None:
-            self._places.close()
-            self._places = None
+        if self._folders is not None:
+            self._folders.close()
+            self._folders = None
 
     def _stop(self, started: StartedCheck) -> None:
         """Stop a check that was started early and is not needed."""
@@ -207,23 +207,25 @@ class Jobs:
             started.running.stop()
         self.release_folder(started, self._own)
 
-    def _start(self, candidate: Candidate, place: Place) -> StartedCheck:
+    def _start(self, candidate: Candidate, check_folder: CheckFolder) -> StartedCheck:
         """Create an artifact, and return its started check."""
-        self._here = place
+        self._here = check_folder
         try:
             if candidate.make is not None:
                 assert self._artifact is not None
-                candidate.make(place.path(self._artifact))
+                candidate.make(check_folder.path(self._artifact))
             if self._command is None:
-                return StartedCheck(place)
-            running = self._command.start(folder=place.folder, places=place.text_replacements())
-            return StartedCheck(place, running)
+                return StartedCheck(check_folder)
+            running = self._command.start(
+                folder=check_folder.folder, replacements=check_folder.text_replacements()
+            )
+            return StartedCheck(check_folder, running)
         except PolygraphyException as error:
             if _ends_the_search(error):
                 raise
-            return StartedCheck(place, error=error)
+            return StartedCheck(check_folder, error=error)
         finally:
-            self._here = Place()
+            self._here = CheckFolder()
 
 
 def _ends_the_search(error: PolygraphyException) -> bool:

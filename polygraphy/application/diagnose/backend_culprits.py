@@ -9,9 +9,9 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, rounding_noise
-from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
+from polygraphy.application.diagnose.parts import Submodel, cut_part, feed_part
 from polygraphy.application.diagnose.tensor_trace import Trace
-from polygraphy.application.diagnose.wrong_nodes import Place
+from polygraphy.application.diagnose.wrong_nodes import WrongNodes
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
@@ -40,7 +40,7 @@ if it is refused."""
 def culprit_at(
     case: Case,
     party: SuspectedParty,
-    place: Place,
+    place: WrongNodes,
     trace: Trace,
     likely_rewrites: Sequence[str] = (),
 ) -> Culprit:
@@ -68,7 +68,7 @@ def culprit_at(
             ],
             op=op,
         )  # fmt: skip
-    with case.attempt(titles.rewrites(party.name)) as result:
+    with case.record_step(titles.rewrites(party.name)) as result:
         passes = guilty_passes(case, party, place, trace, likely_rewrites)
         result.append(" and ".join(passes) or steps.NO_REWRITE)
     facts = [
@@ -88,7 +88,7 @@ def culprit_at(
     )
 
 
-def _names_of_nodes(case: Case, place: Place, trace: Trace) -> list[str]:
+def _names_of_nodes(case: Case, place: WrongNodes, trace: Trace) -> list[str]:
     """Return the names of the nodes of a place, except those that only compute shapes or indices
     for a float tensor, which no rewrite changes."""
     nodes = [case.model.nodes[index] for index in place.region]
@@ -114,7 +114,7 @@ def prove_remedies(
         pairs: all input sets with the correct outputs; sets with wrong outputs come first.
     """
     remedies = []
-    with case.attempt("remedy") as result:
+    with case.record_step("remedy") as result:
         for party in case.parties:
             own_culprits = [culprit for culprit in culprits if culprit.party == party.name]
             passes = list(
@@ -222,7 +222,7 @@ class Experiment:
 def guilty_passes(
     case: Case,
     party: SuspectedParty,
-    place: Place,
+    place: WrongNodes,
     trace: Trace,
     likely_rewrites: Sequence[str] = (),
 ) -> list[str]:
@@ -250,7 +250,7 @@ def guilty_passes(
     return healing_passes(party.passes, experiment.heals) or []
 
 
-def refusal_passes(party: SuspectedParty, part: Part) -> list[str]:
+def refusal_passes(party: SuspectedParty, part: Submodel) -> list[str]:
     """Return the fewest rewrites to disable so that the backend accepts a part."""
 
     def heals(without: Sequence[str]) -> bool:
@@ -277,7 +277,7 @@ def _nodes_after_rewrites(case: Case, party: SuspectedParty, without: Sequence[s
 
 
 def _find_experiment(
-    case: Case, party: SuspectedParty, place: Place, trace: Trace
+    case: Case, party: SuspectedParty, place: WrongNodes, trace: Trace
 ) -> Experiment | None:
     """Return the smallest part around a region that the backend computes incorrectly."""
     experiment = trace.all_values
@@ -301,7 +301,7 @@ def _find_experiment(
 
 
 def _set_up_experiment(
-    party: SuspectedParty, part: Part, expected: Values, nodes: int
+    party: SuspectedParty, part: Submodel, expected: Values, nodes: int
 ) -> Experiment | None:
     """Return the experiment that shows which passes cause the error of a part; None if the error
     is within the tolerance.

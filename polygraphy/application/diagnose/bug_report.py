@@ -13,7 +13,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
-from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
+from polygraphy.application.diagnose.parts import Submodel, cut_part, feed_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.binding import function_for, resolve
@@ -83,7 +83,7 @@ def save_bug_report(
     if culprit is None or result.verdict != FAULT:
         return
     failure, program = None, ""
-    with case.attempt(titles.CULPRIT_BY_ITSELF) as notes:
+    with case.record_step(titles.CULPRIT_BY_ITSELF) as notes:
         for failure in _failures(case, culprit):
             program = failure_program(failure)
             if folder is None or _is_shown(failure, folder, program):
@@ -190,7 +190,9 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         yield failure
 
 
-def _same_part(correct_model: OpenModel, case: Case, chosen: Sequence[int], values: Values) -> Part:
+def _same_part(
+    correct_model: OpenModel, case: Case, chosen: Sequence[int], values: Values
+) -> Submodel:
     """Return the matching part of the correct model, with the same inputs."""
     names = {case.model.nodes[index].label for index in chosen}
     indices = [i for i, node in enumerate(correct_model.nodes) if node.label in names]
@@ -201,8 +203,8 @@ def _failure(
     culprit: Culprit,
     party: SuspectedParty,
     third: SuspectedParty,
-    part: Part,
-    right: Part,
+    part: Submodel,
+    right: Submodel,
     nodes: int,
     expected: Values | None = None,
 ) -> Failure | None:

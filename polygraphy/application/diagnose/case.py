@@ -237,7 +237,7 @@ class Case:
         return self.budget or free_memory() // SHARE
 
     @contextmanager
-    def attempt(self, title: str) -> Iterator[list[str]]:
+    def record_step(self, title: str) -> Iterator[list[str]]:
         """Yield a list for the notes of a step, and record the step with its time. A step without
         notes is not shown."""
         result: list[str] = []

@@ -14,7 +14,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
-from polygraphy.application.diagnose.parts import Part, cut_part
+from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.application.diagnose.tensor_trace import rename_tensors, tensor_store, trace_tensors
 from polygraphy.domain.diagnosis.exported import (
@@ -41,7 +41,7 @@ _TRIED = 8
 """Tensors of either model that are tried as counterparts where the models diverge."""
 _AHEAD = (12, 60)
 """Nodes that are computed to test a pair: an operation of a program can become 25 nodes."""
-_REPLACED = 64
+_REplaceD = 64
 """Most weights of the program that are tried in place of one of the model."""
 _EXACTLY, _OF_BEFORE, _ENOUGH = 1e-4, 0.05, 1e-3
 """What others may leave of a difference: of the size of the tensor, and of the difference; and with
@@ -299,7 +299,7 @@ class OtherWeights:
 
 
 @frozen
-class Place:
+class ProgramMismatch:
     """Nodes of a model that compute something different from the operations of its program.
 
     Attributes:
@@ -314,7 +314,7 @@ class Place:
 
     nodes: Sequence[Node]
     region: Sequence[int]
-    part: Part
+    part: Submodel
     own: Values
     tensor: str
     values: tuple[Any, Any]
@@ -322,7 +322,7 @@ class Place:
 
 
 def other_weights(
-    place: Place,
+    mismatch: ProgramMismatch,
     side: Graph,
     program: OpenedProgram,
     party: SuspectedParty,
@@ -332,21 +332,21 @@ def other_weights(
     """Return the incorrect weights that explain the entire difference; None if there are none.
 
     Args:
-        place: the location.
+        mismatch: the location.
         side: the model.
         program: the program that the model was exported from.
         party: the computing party.
         tries_numbers: whether a number that the exporter wrote may be another one.
     """
-    value = place.values[1]
-    if np.shape(value) != np.shape(place.values[0]) or not is_float(value):
+    value = mismatch.values[1]
+    if np.shape(value) != np.shape(mismatch.values[0]) or not is_float(value):
         return None
-    search = _Search(place, side, program, party)
+    search = _WeightSearch(mismatch, side, program, party)
     weights = search.weights()
     return search.number() if weights is None and tries_numbers else weights
 
 
-def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, Any]) -> Part:
+def change_weights(part: Submodel, readers: Iterable[Node], weights: Mapping[str, Any]) -> Submodel:
     """Return a part whose nodes read different weights.
 
     Raises:
@@ -360,23 +360,23 @@ def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, An
     return part
 
 
-class _Search:
-    """Searches program weights that explain the difference at a place."""
+class _WeightSearch:
+    """Searches program weights that explain the difference at a mismatch."""
 
     def __init__(
-        self, place: Place, side: Graph, program: OpenedProgram, party: SuspectedParty
+        self, mismatch: ProgramMismatch, side: Graph, program: OpenedProgram, party: SuspectedParty
     ) -> None:
-        """Set the place, the model, the program, and the backend."""
-        self._place = place
+        """Set the mismatch, the model, the program, and the backend."""
+        self._mismatch = mismatch
         self._program = program
         self._party = party
         self._held: dict[str, Any] = {}
-        for index in place.region:
-            for name in place.nodes[index].reads:
+        for index in mismatch.region:
+            for name in mismatch.nodes[index].reads:
                 values = side.constants[name].values if name in side.constants else None
                 if values is not None and is_float(np.asarray(values)):
                     self._held[name] = np.asarray(values)
-        self._before = self._error(place.values[0])
+        self._before = self._error(mismatch.values[0])
 
     def weights(self) -> OtherWeights | None:
         """Return the weights that explain the difference."""
@@ -390,7 +390,7 @@ class _Search:
         """Return the candidate that explains the difference best, if any."""
         least, best = min(_EXACTLY, _OF_BEFORE * self._before), None
         for number, tried in enumerate(tries):
-            if number == _REPLACED or (best and least < _ENOUGH * self._before):
+            if number == _REplaceD or (best and least < _ENOUGH * self._before):
                 break
             error = self._error(self._compute_with(tried[0]))
             if error < least or (best is None and error == least):
@@ -399,22 +399,22 @@ class _Search:
 
     def _readers(self, name: str) -> Iterator[tuple[int, Node]]:
         """Yield the nodes that read a weight."""
-        for index in self._place.region:
-            if name in self._place.nodes[index].inputs:
-                yield index, self._place.nodes[index]
+        for index in self._mismatch.region:
+            if name in self._mismatch.nodes[index].inputs:
+                yield index, self._mismatch.nodes[index]
 
     def _compute_with(self, weights: Mapping[str, Any]) -> Any:
         """Return the tensor computed with other weights; None if that fails."""
         readers = dict(pair for name in weights for pair in self._readers(name))
         try:
-            part = change_weights(self._place.part, readers.values(), weights)
-            return part.run(self._party, plain=True).get(self._place.tensor)
+            part = change_weights(self._mismatch.part, readers.values(), weights)
+            return part.run(self._party, plain=True).get(self._mismatch.tensor)
         except BackendError:
             return None
 
     def _error(self, value: Any) -> float:
         """Return the error of a tensor relative to its size."""
-        array = np.asarray(self._place.values[1], np.float64)
+        array = np.asarray(self._mismatch.values[1], np.float64)
         if value is None or np.shape(value) != array.shape or not array.size:
             return np.inf
         size = max(float(np.sqrt(np.mean(np.square(array)))), 1e-30)
@@ -426,7 +426,7 @@ class _Search:
         weights = self._program.weights
         requested_pairs = [
             (node, {name: np.asarray(weights[name]) for name in node.reads if name in weights})
-            for node in reversed(self._place.done)
+            for node in reversed(self._mismatch.done)
         ]
         return [
             (node, {n: x for n, x in arrays.items() if is_float(x)})
@@ -526,20 +526,20 @@ class _Search:
 
     def _positions(self, names: Iterable[str]) -> list[int]:
         """Return the positions of nodes that depend on weights only."""
-        place, positions = self._place, set()
+        mismatch, positions = self._mismatch, set()
         for name in names:
             direct = {index for index, _ in self._readers(name)}
-            makes = {name for index in direct for name in place.nodes[index].makes}
+            makes = {name for index in direct for name in mismatch.nodes[index].makes}
             positions |= direct
-            if all(set(place.nodes[i].reads) <= self._held.keys() for i in direct):
-                positions |= {i for i in place.region if makes & set(place.nodes[i].reads)}
+            if all(set(mismatch.nodes[i].reads) <= self._held.keys() for i in direct):
+                positions |= {i for i in mismatch.region if makes & set(mismatch.nodes[i].reads)}
         return sorted(positions)
 
     def number(self) -> OtherWeights | None:
         """Return the constant with which the nodes are correct, if it differs from the program's;
         else None.
         """
-        if len(np.unique(self._place.values[1])) < _TELLING:
+        if len(np.unique(self._mismatch.values[1])) < _TELLING:
             return None
         operand_cache: dict[float, bool] = {}  # Whether it is itself an operand.
         for node, own_values in self._operations():
@@ -573,7 +573,7 @@ class _Search:
         """Return whether a weight is a scalar that is combined with a computed tensor. For scalars
         computed from scalars, each would explain the difference.
         """
-        own_values = self._place.own
+        own_values = self._mismatch.own
         readers = [
             own_values[x]
             for _, node in self._readers(name)
@@ -602,7 +602,7 @@ class _Search:
             values = self._compute_with({name: np.full_like(self._held[name], number)})
             return None if values is None else np.asarray(values, np.float64)
 
-        array, at = np.asarray(self._place.values[1], np.float64), now
+        array, at = np.asarray(self._mismatch.values[1], np.float64), now
         for _ in range(_NEWTON):
             step = 1e-2 * (abs(at) or 1.0)
             value, moved_value = compute_with(at), compute_with(at + step)

@@ -151,10 +151,10 @@ def diagnose(
     parties = isolate(parties, uses_device=uses_device)
     baselines = [] if baseline is None else isolate([baseline], uses_device=uses_device)
     case, versions = _open_case(model, parties, memory_budget, other_environments)
-    request = Request(data_loader, ask, reference, paths, program, versions, goal)
+    request = Request(data_loader, diagnose_case, reference, paths, program, versions, goal)
     request = evolve(request, baseline=next(iter(baselines), None))
     try:
-        found = ask(case, request)
+        found = diagnose_case(case, request)
         for ending in ENDINGS:
             found = ending(found, request)
         result = _report_culprit(found, request, model, save_culprit, issue)
@@ -230,7 +230,7 @@ def _with_baseline(case: Case, request: Request) -> Case:
     try:
         case.load(baseline)(case.feed)
     except BackendError as error:
-        with case.attempt(baseline.name) as notes:
+        with case.record_step(baseline.name) as notes:
             notes.append(steps.cannot_run(error))
         return case
     return evolve(case, parties=[baseline, *case.parties])
@@ -265,8 +265,8 @@ QUESTIONS: Sequence[Step[Request]] = (
 none."""
 
 
-def ask(case: Case, request: Request) -> Found:
-    """Return the result of all questions, in order."""
+def diagnose_case(case: Case, request: Request) -> Found:
+    """Return the verdict of the first of `QUESTIONS` that has one."""
     answer = take_steps(QUESTIONS, case, request)
     assert isinstance(answer, Found)  # The last one always answers.
     return answer

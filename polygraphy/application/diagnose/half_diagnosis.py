@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, add_origins, conclude
-from polygraphy.application.diagnose.diagnosing import ask
+from polygraphy.application.diagnose.diagnosing import diagnose_case
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.oracles.against_float32_model import against_float32_model
 from polygraphy.application.diagnose.oracles.against_versions import add_open_versions
@@ -63,7 +63,7 @@ def diagnose_half(
     report, leave_out = case.record_attempt, case.record_left_out
     trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, leave_out)
     versions = open_versions(case, other_names) if other_names else None
-    request = Request(trial.feeds, ask, versions=versions, feeds=trial.feeds)
+    request = Request(trial.feeds, diagnose_case, versions=versions, feeds=trial.feeds)
     try:
         outcome = against_float32_model(case, request, trial, dtype)
         outcome = add_open_versions(outcome, request)

@@ -20,7 +20,7 @@ from polygraphy.ports.running import input_metadata
 
 
 @frozen
-class Part:
+class Submodel:
     """Some nodes of a model, cut out as a separate model.
 
     Attributes:
@@ -75,7 +75,7 @@ class Part:
         """
         return self.load(party, plain=plain, without=without)(self.feed)
 
-    def change(self, output: str, variant: Variant, *, asks: bool = False) -> Part:
+    def change(self, output: str, variant: Variant, *, asks: bool = False) -> Submodel:
         """Return the part with one node changed; if a backend rejects it, that raises BackendError.
 
         Args:
@@ -93,7 +93,7 @@ class Part:
                 *_, name = input_metadata(model)
                 [weight] = variant.weights.values()
                 feed = {**feed, name: weight}
-            return Part(model, feed, is_guess=True)
+            return Submodel(model, feed, is_guess=True)
 
 
 def tensor_bytes(model: OpenModel, feed: Feed) -> int:
@@ -120,7 +120,7 @@ def cut_part(
     nodes: Collection[int],
     values: Values,
     outputs: Collection[str] | None = None,
-) -> Part:
+) -> Submodel:
     """Return a part with some nodes of a model, and the values that they read.
 
     Args:
@@ -136,7 +136,7 @@ def cut_part(
     return feed_part(model.part(nodes, values, outputs), values)
 
 
-def feed_part(part: Any, values: Values) -> Part:
+def feed_part(part: Any, values: Values) -> Submodel:
     """Return a part for an ``onnx.ModelProto``, with the values of its inputs.
 
     Raises:
@@ -146,7 +146,7 @@ def feed_part(part: Any, values: Values) -> Part:
     for name in names:
         if name not in values:
             raise errors.unknown_value(name)
-    return Part(part, {name: values[name] for name in names})
+    return Submodel(part, {name: values[name] for name in names})
 
 
 def compute_part(

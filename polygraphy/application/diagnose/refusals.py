@@ -11,11 +11,11 @@ from polygraphy.application.diagnose.backend_culprits import culprit_at, refusal
 from polygraphy.application.diagnose.branches import inline_branches
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.outcome import Found
-from polygraphy.application.diagnose.parts import Part, compute_part, cut_part
+from polygraphy.application.diagnose.parts import Submodel, compute_part, cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.third_opinion import vote
-from polygraphy.application.diagnose.wrong_nodes import Place, judge_tensor
+from polygraphy.application.diagnose.wrong_nodes import WrongNodes, judge_tensor
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -90,7 +90,7 @@ def diagnose_refusals(
         reason = reasons.nobody_runs(" ".join(messages), _describe_open_shapes(case))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     culprits = []
-    with case.attempt("refusal") as result:
+    with case.record_step("refusal") as result:
         for index, error in refusals.items():
             # What is refused may crash without some of the rewrites, if it did not at once.
             careful = CarefulParty(case.parties[index])
@@ -153,7 +153,7 @@ def find_refused_nodes(
     refused_nodes = known.all_values
     nodes = case.model.nodes
 
-    def part_of(chosen: Sequence[int]) -> Part | None:
+    def part_of(chosen: Sequence[int]) -> Submodel | None:
         """Return the part of some nodes; None if an input of it has no value."""
         try:
             return cut_part(case.model, chosen, refused_nodes)
@@ -194,7 +194,7 @@ def _part_refusal_culprit(
     trace: Trace,
     message: str,
     chosen: Sequence[int],
-    part: Part | None,
+    part: Submodel | None,
     plain: bool,
     others: Sequence[Feed],
 ) -> Culprit:
@@ -214,7 +214,7 @@ def _part_refusal_culprit(
     passes = refusal_passes(party, part) if part is not None and party.passes else []
     healed = passes and _runs_model(case, party, *feeds, with_all_branches=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
-        wider = refusal_passes(party, Part(case.model.given, trace.feed))
+        wider = refusal_passes(party, Submodel(case.model.given, trace.feed))
         healed = bool(wider) and _runs_model(
             case, party, *others, with_all_branches=True, without=wider
         )
@@ -252,7 +252,7 @@ def _whole_refusal_culprit(
     """Return the reason for refusing a model although no part is refused; None unless it is a
     rewrite that can be disabled.
     """
-    passes = refusal_passes(party, Part(case.model.given, trace.feed)) if party.passes else []
+    passes = refusal_passes(party, Submodel(case.model.given, trace.feed)) if party.passes else []
     if not passes and not (party.rewrites and _runs_model(case, party, trace.feed, plain=True)):
         return None
     if not _runs_model(
@@ -285,7 +285,7 @@ def _wrong_node_before(
                 continue
             op = case.model.nodes[index].operator
             off = judge_tensor(part[name], known.values[name], 0.0, op)
-            place = Place([index], name, off, fused=False)
+            place = WrongNodes([index], name, off, fused=False)
             if off.is_wrong and vote(case, place, party, known).is_party_wrong:
                 return culprit_at(case, party, place, known)
     return None

@@ -167,7 +167,7 @@ class WarmParty:
         """End the process, which also frees device memory."""
         self._process.close()
 
-    def keep(self, model: Any, how: Mapping[str, Any]) -> KeptObject:
+    def load_in_process(self, model: Any, how: Mapping[str, Any]) -> KeptObject:
         """Load a model in the process, and return its handle."""
         return self._name_in_errors(
             lambda: self._process.keep(
@@ -206,12 +206,12 @@ class _WarmModel:
     def __init__(self, party: WarmParty, model: Any, how: Mapping[str, Any]) -> None:
         """Remember the model and the options to load it with."""
         self._party, self._model, self._how = party, model, how
-        self._loaded = party.keep(model, how)
+        self._loaded = party.load_in_process(model, how)
 
     def __call__(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the outputs for a feed."""
         if not self._loaded.is_there:
-            self._loaded = self._party.keep(self._model, self._how)
+            self._loaded = self._party.load_in_process(self._model, self._how)
         return self._party.compute(self._loaded, feed)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
-from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
+from polygraphy.application.diagnose.parts import Submodel, cut_part, feed_part
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.search.layers import Layer, plan_windows
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -124,7 +124,7 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     """
     windows = _layer_windows(case, feed)
     if len(windows) < 2:
-        values = _tensors(Part(case.model.with_all_outputs(), feed).run(party, plain=True))
+        values = _tensors(Submodel(case.model.with_all_outputs(), feed).run(party, plain=True))
         release_memory()
         return Trace(values, feed, party)
     opened = open_model(case.model.with_all_outputs())
@@ -148,7 +148,7 @@ def trace_repeatedly(
     """
     if len(_layer_windows(case, feed)) > 1:
         return []
-    compute = Part(case.model.with_all_outputs(), feed).load(party, plain=True)
+    compute = Submodel(case.model.with_all_outputs(), feed).load(party, plain=True)
     return [_tensors(compute(feed)) for _ in range(times)]
 
 
@@ -216,7 +216,9 @@ def _layer_windows(case: Case, feed: Feed) -> list[range]:
     )
 
 
-def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Part]:
+def _split_nodes(
+    case: Case, cut: Any, names: Mapping[str, str], known: Trace
+) -> Iterator[Submodel]:
     """Yield parts of isolated nodes that together cover the whole model."""
     sizes = known.sizes()
     most = case.memory_limit // _ISOLATED

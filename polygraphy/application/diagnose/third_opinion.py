@@ -14,9 +14,9 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
-from polygraphy.application.diagnose.parts import Part, cut_part
+from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
-from polygraphy.application.diagnose.wrong_nodes import SMALL, Place
+from polygraphy.application.diagnose.wrong_nodes import SMALL, WrongNodes
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.words import evidence, remedies, titles
@@ -48,7 +48,7 @@ class Vote:
     off: Deviation | None = None
 
 
-def vote(case: Case, place: Place, party: SuspectedParty, trace: Trace) -> Vote:
+def vote(case: Case, place: WrongNodes, party: SuspectedParty, trace: Trace) -> Vote:
     """Return a third backend's vote on the result of some nodes for traced values."""
     try:
         part = cut_part(case.model, place.region, trace.all_values)
@@ -76,10 +76,10 @@ def vote(case: Case, place: Place, party: SuspectedParty, trace: Trace) -> Vote:
 
 def _ask_versions(
     case: Case,
-    place: Place,
+    place: WrongNodes,
     party: SuspectedParty,
     trace: Trace,
-    part: Part,
+    part: Submodel,
     value: Any,
 ) -> Vote:
     """Return the vote of other versions of a backend on part of a model; versions with different
@@ -115,7 +115,7 @@ def _jurors(case: Case, party: SuspectedParty, trace: Trace) -> Iterator[Suspect
 
 
 def culprits_without_decision(
-    case: Case, places: Sequence[Place], party: SuspectedParty, trace: Trace
+    case: Case, places: Sequence[WrongNodes], party: SuspectedParty, trace: Trace
 ) -> list[Culprit]:
     """Return the nodes that a backend and the reference compute differently, with nothing to decide
     who is correct.
@@ -136,7 +136,7 @@ def culprits_without_decision(
 
 
 def reference_culprits(
-    case: Case, verdicts: Sequence[tuple[Place, Vote]], party: SuspectedParty, trace: Trace
+    case: Case, verdicts: Sequence[tuple[WrongNodes, Vote]], party: SuspectedParty, trace: Trace
 ) -> list[Culprit]:
     """Return the nodes that the reference computes incorrectly, proven by its outputs with the
     backend's values.

@@ -113,7 +113,7 @@ def _open_environment(
     try:
         return open_(path)
     except (*REFUSALS, FileError) as error:
-        with case.attempt(titles.SKIPPED_ENVIRONMENT) as notes:
+        with case.record_step(titles.SKIPPED_ENVIRONMENT) as notes:
             notes.append(str(error))
         return error
 
@@ -126,7 +126,7 @@ def compare_versions(case: Case, environments: OtherVersions, feeds: Sequence[Fe
         title = titles.OTHER_VERSIONS if is_single else titles.other_versions(party.name)
         if party.name not in environments.versions:
             case.record_version(party.name)
-            with case.attempt(title) as notes:
+            with case.record_step(title) as notes:
                 notes.append(steps.CANNOT_CHANGE_VERSION)
             continue
         version = environments.versions[party.name]
@@ -155,14 +155,14 @@ def _compare_party(
         if version != version_here
     }
     if not other_environments:
-        with case.attempt(title) as notes:
+        with case.record_step(title) as notes:
             notes.append(
                 steps.no_other_version(version_here) if version_here else steps.NO_BACKEND_THERE
             )
         return Skip("no other version")
     if getattr(party, "lowers_to", None) is not None:
         party = party.in_float32()  # type: ignore[attr-defined]
-    with case.attempt(title) as notes:
+    with case.record_step(title) as notes:
         try:
             own_feeds = [case.load(party)(feed) for feed in feeds]
         except REFUSALS as error:
@@ -225,7 +225,7 @@ def cover_versions(
         return result
     open_question = reasons.versions_not_compared(left_out)
     if result.verdict == FAULT:
-        with case.attempt(titles.SKIPPED_ENVIRONMENT) as notes:
+        with case.record_step(titles.SKIPPED_ENVIRONMENT) as notes:
             notes.append(open_question)
         return result
     reason = join_statements(open_question, result.reason)
@@ -245,7 +245,7 @@ def _run_versions(
 ) -> DiagnosisResult:
     """Return the diagnosis with the incorrect versions of a backend, and a correct version as the
     remedy."""
-    with case.attempt(f"environments, {party.name}") as notes:
+    with case.record_step(f"environments, {party.name}") as notes:
         if known_environments is None:
             notes.append(steps.CANNOT_CHANGE_VERSION)
             return result

@@ -76,7 +76,7 @@ not reduced."""
 
 
 @frozen
-class Place:
+class WrongNodes:
     """Nodes that compute incorrect values from correct inputs.
 
     Attributes:
@@ -194,13 +194,13 @@ def describe_first_error(
     return None if first is None else steps.largest_error(first[0], first[1].relative)
 
 
-def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
+def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[WrongNodes]:
     """Return the nodes that a backend computes differently in isolation, without rewrites."""
     nodes = case.model.nodes
     isolated = compare_isolated_nodes(case, case.model, party, trace)
     case.keep_errors(party.name, "isolated", isolated.compared)
     surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
-    places: list[Place] = []
+    places: list[WrongNodes] = []
     for name, new_deviation in isolated.wrong:
         # What cannot be handed out, such as bfloat16, is computed with what reads it.
         region = region_before(case.model.graph, name, surviving)
@@ -210,11 +210,13 @@ def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
         is_flip = _is_flip(new_deviation, within)
         is_step = _is_one_step(case, new_deviation, within, trace.values[name])
         if is_step or not is_flip:
-            places.append(Place(region, name, new_deviation, len(region) > 1, is_flip, is_step))
+            places.append(
+                WrongNodes(region, name, new_deviation, len(region) > 1, is_flip, is_step)
+            )
     return places
 
 
-def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
+def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[WrongNodes]:
     """Return the nodes that differ in the executed graph; large regions are narrowed if they also
     differ with fewer rewrites.
 
@@ -243,19 +245,19 @@ def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Place
     return [*places, *one_step]
 
 
-def _narrowest_place(place: Place, places: Sequence[Place]) -> Place:
+def _narrowest_place(place: WrongNodes, places: Sequence[WrongNodes]) -> WrongNodes:
     """Return the smallest place within `place`, or `place` itself."""
     within = [other_place for other_place in places if set(other_place.region) < set(place.region)]
     return min(within, key=lambda place: len(place.region), default=place)
 
 
-def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
+def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: WrongNodes) -> WrongNodes:
     """Return a place marked as incorrect in isolation if its single node fails intermittently, such
     as a kernel that reads foreign memory."""
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
         run = _compute_run(case, party, trace, place.region, plain=True)
         if run is not None and run[0].is_wrong:
-            return Place(place.region, place.tensor, run[0], fused=False)
+            return WrongNodes(place.region, place.tensor, run[0], fused=False)
     return place
 
 
@@ -273,7 +275,7 @@ def _compute_run(
     return judge_tensor(value, trace.values[tensor], 0.0, last.operator), value
 
 
-def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
+def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: WrongNodes) -> WrongNodes:
     """Return the fewest consecutive nodes of a place that a backend computes incorrectly in
     isolation; the place if all are needed.
     """
@@ -291,13 +293,13 @@ def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place)
             if _is_one_step(case, new_deviation, nodes, trace.values[tensor]):
                 continue
             if not is_explained_by_rounding(case, run, tensor, value, trace):
-                return Place(run, tensor, new_deviation, fused=True)
+                return WrongNodes(run, tensor, new_deviation, fused=True)
     return place
 
 
 def _find_between_steps(
-    case: Case, party: SuspectedParty, trace: Trace, place: Place
-) -> list[Place]:
+    case: Case, party: SuspectedParty, trace: Trace, place: WrongNodes
+) -> list[WrongNodes]:
     """Return the parts of a large region that are incorrect between quantized tensors; empty if
     single steps explain everything, else the region.
     """
@@ -312,7 +314,7 @@ def _find_between_steps(
         return [place]
     names = {name for index in place.region for name in nodes[index].makes}
     outside = {name for index in place.region for name in nodes[index].reads} - names
-    places: list[Place] = []
+    places: list[WrongNodes] = []
     values = trace.all_values
     own_values: dict[str, Any] = {}
     for name in sorted({*ends, place.tensor}, key=graph.producers.__getitem__):
@@ -330,7 +332,7 @@ def _find_between_steps(
         within = [nodes[index] for index in region]
         is_step = _is_step(case, off, within) or _is_one_step(case, off, within, trace.values[name])
         if off.is_wrong and not _is_flip(off, within) and not is_step:
-            places.append(Place(region, name, off, fused=True))
+            places.append(WrongNodes(region, name, off, fused=True))
     after = deviation(own_values[place.tensor], trace.values[place.tensor])
     is_all = after.is_wrong and _A_STEP * after.largest >= place.deviation.largest
     return places if places or is_all else [place]
@@ -338,7 +340,7 @@ def _find_between_steps(
 
 def _wrong_regions(
     case: Case, party: SuspectedParty, trace: Trace, level: str | None
-) -> list[Place]:
+) -> list[WrongNodes]:
     """Return the wrong nodes and fused groups of a backend, in the graph that it executes; empty
     if it does not show one.
     """
@@ -351,7 +353,7 @@ def _wrong_regions(
     if level is None:
         case.keep_errors(party.name, "rewritten", isolated.compared)
     surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
-    places: list[Place] = []
+    places: list[WrongNodes] = []
     for name, new_deviation in isolated.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
         region = region_before(graph, name, read_by_region(rewritten.graph, name, surviving))
@@ -366,7 +368,7 @@ def _wrong_regions(
             continue
         taking_part = missing_nodes(graph, region, rewritten.graph, name)
         if _is_one_step(case, new_deviation, within, trace.values[name]):
-            places.append(Place(taking_part, name, new_deviation, fused=True, is_step=True))
+            places.append(WrongNodes(taking_part, name, new_deviation, fused=True, is_step=True))
             continue
         explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
             is_explained_by_rounding(case, region, name, isolated.values[name], trace)
@@ -381,7 +383,9 @@ def _wrong_regions(
             continue
         known = [place for place in places if not place.is_step]
         if not any(set(taking_part) <= set(place.region) for place in known):
-            places.append(Place(taking_part, name, new_deviation, fused=True, explained=explained))
+            places.append(
+                WrongNodes(taking_part, name, new_deviation, fused=True, explained=explained)
+            )
     return places
 
 

@@ -13,10 +13,10 @@ from polygraphy.domain.accuracy.output_rows import (
     AccuracyTable,
     Comparison,
     OutputRow,
-    row_sort_key,
     brief_value,
     pairs_with_rows,
     row_in_words,
+    row_sort_key,
 )
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.distribution import distribution_of

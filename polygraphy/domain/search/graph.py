@@ -72,7 +72,7 @@ def first_bad_part(reach: Sequence[int], test: Test) -> BadPart:
             bad: that is not tested.
         test: answers about the part with these last nodes, none of which depends on another.
     """
-    search = _Search(reach)
+    search = _BisectionState(reach)
     while True:
         ends = search.proposal()
         if ends is None:
@@ -83,14 +83,14 @@ def first_bad_part(reach: Sequence[int], test: Test) -> BadPart:
 def first_bad_part_in_order(reach: Sequence[int], test: Test) -> BadPart:
     """Return a bad part of which all smaller parts are good, by testing each node's part from the
     last one; no result is inferred from another."""
-    search = _Search(reach)
+    search = _BisectionState(reach)
     for node in range(len(reach) - 1, -1, -1):
         if search.is_smaller(node):
             search.learn((node,), test((node,)), derives=False)
     return search.smallest_bad_part()
 
 
-class _Search:
+class _BisectionState:
     """The results of the search so far."""
 
     def __init__(self, reach: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, OtherTensor
-from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.parts import Submodel
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.editing import open_model
 from tests.support.models import make, value
@@ -38,7 +38,7 @@ def leaky(alpha: float) -> onnx.ModelProto:
 
 def search(model: onnx.ModelProto, goal: Any, party: Any, budget: RunBudget) -> ChangeSearch:
     """Return the search for a change of the model."""
-    part = Part(model, {"x": X})
+    part = Submodel(model, {"x": X})
     return ChangeSearch(open_model(model).graph, part, {"y": goal}, (party,), budget)
 
 
@@ -120,7 +120,7 @@ def test_a_change_that_makes_a_tensor_much_larger_is_not_run() -> None:
         [value("y", [None, None, None])],
         weights={"w": np.ones((1, 1, 3), np.float32)},
     )
-    part = Part(model, {"x": np.linspace(-1, 1, 640, dtype=np.float32).reshape(1, 1, -1)})
+    part = Submodel(model, {"x": np.linspace(-1, 1, 640, dtype=np.float32).reshape(1, 1, -1)})
     party, goal = Recording(), np.full((1, 1, 16), 3, np.float32)
     graph = open_model(model).graph
     tried = ChangeSearch(graph, part, {"y": goal}, (party,), RunBudget(), limit=1 << 30)

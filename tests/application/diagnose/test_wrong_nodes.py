@@ -15,7 +15,7 @@ from polygraphy.application.diagnose.backend_culprits import culprit_at
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import (
-    Place,
+    WrongNodes,
     compare_isolated_nodes,
     judge_tensor,
     recheck_place,
@@ -197,7 +197,9 @@ def test_a_node_that_is_wrong_alone_now_and_then_is_no_rewrite(times: int) -> No
     case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
     feed = {"x": np.linspace(0.1, 1, 6, dtype=np.float32)}
     known = trace_tensors(case, OnnxParty(), feed)
-    found = Place([0], "y", judge_tensor(known.values["y"] + 1, known.values["y"], 0.0), fused=True)
+    found = WrongNodes(
+        [0], "y", judge_tensor(known.values["y"] + 1, known.values["y"], 0.0), fused=True
+    )
     assert recheck_place(case, party, known, found).fused is (times == 0)
 
 
@@ -219,5 +221,5 @@ def test_nodes_that_compute_the_shape_are_no_culprits_of_a_rewrite() -> None:
         ("y", [0, 1, 2], ["reshape", "sin"]),
         ("shape", [0], ["shape"]),
     ):
-        place = Place(region, tensor, deviation, fused=len(region) > 1)
+        place = WrongNodes(region, tensor, deviation, fused=len(region) > 1)
         assert culprit_at(case, OnnxParty(), place, known).nodes == named

@@ -18,7 +18,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.case import Values
-from polygraphy.application.diagnose.parts import Part, tensor_sizes
+from polygraphy.application.diagnose.parts import Submodel, tensor_sizes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
     results_of_missing_nodes,
@@ -96,7 +96,7 @@ class ChangeSearch:
     """
 
     graph: Graph
-    part: Part
+    part: Submodel
     goals: Values
     runners: tuple[SuspectedParty, ...]
     budget: RunBudget
@@ -263,7 +263,7 @@ class ChangeSearch:
         """Return whether the unchanged part is correct; its run shows how long a change takes."""
         return self._is_right(None)
 
-    def _load(self, part: Part, prover: SuspectedParty | None = None) -> Compute:
+    def _load(self, part: Submodel, prover: SuspectedParty | None = None) -> Compute:
         """Return a part loaded by a backend that accepts it, with rewrites if it must prove the
         change."""
         if prover is not None:
@@ -314,7 +314,7 @@ class ChangeSearch:
             return np.reshape(value, np.shape(goal))
         return value
 
-    def _may_match(self, part: Part) -> bool:
+    def _may_match(self, part: Submodel) -> bool:
         """Return whether the tensors of a part are within the limit, and those with a goal are not
         much larger, as far as sizes are known without a run.
         """

@@ -128,13 +128,15 @@ def find_divergences(
     except PolygraphyException:
         return None
     if _SHARE * sum(tensors.sizes().values()) > case.resident_limit:
-        with case.attempt("remedy") as notes:
+        with case.record_step("remedy") as notes:
             notes.append(steps.TOO_LARGE_TO_EXCHANGE)
         return None
-    return _Search(case, reference, party, feed, tensors, goal, dict(zip(feed, fed))).result()
+    return _DivergenceSearch(
+        case, reference, party, feed, tensors, goal, dict(zip(feed, fed))
+    ).result()
 
 
-class _Search:
+class _DivergenceSearch:
     """A search for the places at which a model diverges."""
 
     def __init__(

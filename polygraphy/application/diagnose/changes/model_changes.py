@@ -19,7 +19,7 @@ from polygraphy.application.diagnose.changes.divergence import (
 )
 from polygraphy.application.diagnose.changes.one_change import Change, Explanation
 from polygraphy.application.diagnose.changes.proven_differences import Differences
-from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.parts import Submodel
 from polygraphy.domain.diagnosis.borrowed import MOVING
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing
@@ -77,7 +77,7 @@ def find_changes(
     Returns:
         The nodes that are not in `known_culprits`; empty if they cannot be found.
     """
-    with case.attempt(titles.EQUAL_TENSORS) as notes:
+    with case.record_step(titles.EQUAL_TENSORS) as notes:
         divergences = find_divergences(case, reference, party, *feeds, goal)
         if divergences is None:
             notes.append(steps.NO_DIVERGENCE)
@@ -87,7 +87,7 @@ def find_changes(
     reasons: list[Explanation] = []
     untried: dict[str, set[int]] = {}
     is_open = False
-    with case.attempt(titles.CHANGED_NODES) as notes:
+    with case.record_step(titles.CHANGED_NODES) as notes:
         groups = group_places(divergences.places)
         search = _GroupSearch(
             case, reference, pairing, party, divergences, feeds[0], known_culprits, goal
@@ -400,7 +400,7 @@ def _repair_builder(
     """Return a function that builds the model without the changes, which returns None unless all
     outputs then match; None if the changes cannot be undone.
     """
-    part = Part(case.model.proto, feed)
+    part = Submodel(case.model.proto, feed)
     known_names = {"", *feed, *graph.constants, *graph.operation_producers}
     if any(
         set(reason.variant.node.inputs) - known_names - reason.variant.weights.keys()

@@ -20,7 +20,7 @@ from polygraphy.application.diagnose.changes.divergence import (
     Divergence,
     Divergences,
 )
-from polygraphy.application.diagnose.parts import Part, cut_part
+from polygraphy.application.diagnose.parts import Submodel, cut_part
 from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.pairing import Pairing, is_quantized
 from polygraphy.domain.diagnosis.variants import Variant, output_swaps, variants
@@ -273,7 +273,7 @@ class Change:
             differing = self._case.find_deviations(values, goals)
             return all(deviation.relative <= LEFT for deviation in differing.values())
 
-        part = Part(self._case.model.proto, self._feed)
+        part = Submodel(self._case.model.proto, self._feed)
         search = ChangeSearch(
             self._side, part, goals, (self._party,), self.budget,
             explains=matches, limit=self._found.limit,

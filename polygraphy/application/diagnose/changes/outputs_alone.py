@@ -17,7 +17,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_no
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.changes.scaled_numbers import ScaledNumbers
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
-from polygraphy.application.diagnose.parts import Part, tensor_bytes
+from polygraphy.application.diagnose.parts import Submodel, tensor_bytes
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
@@ -121,7 +121,7 @@ class _Guesses:
         outputs.
         """
         case, saved = self._case, self._saved
-        with case.attempt(titles.THIRD_OPINION) as notes:
+        with case.record_step(titles.THIRD_OPINION) as notes:
             try:
                 values: Values = self._third.load(case.model.proto)(self._feed)
             except BackendError as error:
@@ -135,9 +135,9 @@ class _Guesses:
         if self._are_usual_data():
             return Found(self._blame_data(evidence.usual_data_match()), case)
         changed: list[Culprit] = []
-        with case.attempt(titles.CHANGED_NODES) as notes:
+        with case.record_step(titles.CHANGED_NODES) as notes:
             changed += self.try_changed_nodes(notes)
-        with case.attempt(titles.CHANGED_WEIGHTS) as notes:
+        with case.record_step(titles.CHANGED_WEIGHTS) as notes:
             changed += self._find_factors(notes)
         changed = [*{culprit.nodes[0]: culprit for culprit in reversed(changed)}.values()][::-1]
         if len(changed) == 1 and not self._left_out:
@@ -258,7 +258,7 @@ class _Guesses:
 
     def _search(self) -> ChangeSearch:
         """Return the search for one change of the whole model."""
-        part = Part(self._case.model.proto, self._feed)
+        part = Submodel(self._case.model.proto, self._feed)
         return ChangeSearch(
             self._side, part, self._saved, (self._trial_party,), self._budget(),
             explains=self._explains_saved, prover=self._party,

@@ -13,7 +13,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
-from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.parts import Submodel
 from polygraphy.domain.diagnosis.solving import solve_missing_bias
 from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import Variant
@@ -142,7 +142,7 @@ def _nearest_weight(
     return nearest_array(functions, known, wanted, matches, tries)
 
 
-def _weight_function(part: Part, compute: Compute, goals: Values) -> Callable[[Any], Any]:
+def _weight_function(part: Submodel, compute: Compute, goals: Values) -> Callable[[Any], Any]:
     """Return a function from the last input of a part to its tensors, as one vector."""
     *_, last = part.feed
 

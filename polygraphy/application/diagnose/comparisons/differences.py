@@ -103,7 +103,7 @@ def prove_differences(
     expected: Values,
 ) -> Differences:
     """Return the verified differences of a model, or of its optimized graph, from the reference."""
-    with case.attempt("structure") as notes:
+    with case.record_step("structure") as notes:
         notes.append(steps.differences(len(differing)))
     if not differing or len(differing) > _MOST:
         return Differences()
@@ -113,7 +113,7 @@ def prove_differences(
         is_right = pair.matches(case, model, pairing, chosen, feed, expected)
         return Outcome.GOOD if is_right else Outcome.BAD
 
-    with case.attempt("remedy") as notes:
+    with case.record_step("remedy") as notes:
         needed = smallest_good_set(list(differing), test)
         if needed is None:
             notes.append(steps.NOT_EXPLAINED)

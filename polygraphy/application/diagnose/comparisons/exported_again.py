@@ -68,7 +68,7 @@ def export_again(
         for name, meta in case.model.inputs.items()
     }
     opset = described.opsets.get("", described.opsets.get("ai.onnx"))
-    with case.attempt(titles.SAME_EXPORTER) as notes:
+    with case.record_step(titles.SAME_EXPORTER) as notes:
         for dynamo in kinds:
             exporter = Exporter(dynamo, opset, sizes, case.model.outputs)
             try:

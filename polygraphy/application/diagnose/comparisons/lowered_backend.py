@@ -101,7 +101,7 @@ def compare_lowering(
         feeds = choose_feeds_for_half(half.model, data_loader, case.record_left_out)
     parties = [each for each in case.parties if each is not party]
     reference = parties[0] if parties else resolve(SuspectedParty, USUAL)
-    with case.attempt(f"{party.lowers_to}, {party.name}") as notes:
+    with case.record_step(f"{party.lowers_to}, {party.name}") as notes:
         case = evolve(case, feed=feeds[0])
         compute = case.load(reference)
         exact = [compute(feed) for feed in feeds]
@@ -110,7 +110,7 @@ def compare_lowering(
         notes.append(steps.is_error_tolerable(worst.is_tolerable, worst))
     if worst.is_tolerable:
         return Found(DiagnosisResult(AGREE), case)
-    with case.attempt(titles.in_float32(party.name)) as notes:
+    with case.record_step(titles.in_float32(party.name)) as notes:
         is_lowering = tolerance.worst_error(
             exact, map(party.load(proto, plain=True), feeds)
         ).is_tolerable

@@ -61,7 +61,7 @@ def diagnose_rounded_weights(case: Case, pair: ModelPair, feeds: Sequence[Feed])
                 is_evident |= expected_values.size >= _FEWEST_ELEMENTS
     if not is_evident:
         return Skip("no weight of the model is clearly a rounded one of the reference")
-    with case.attempt(titles.WEIGHTS) as notes:
+    with case.record_step(titles.WEIGHTS) as notes:
         notes.append(steps.weights_are_rounded(dict(counts)))
         plan = plan_copies(reverse, chosen)
         rounded = open_model(apply_copies(pair.reference.proto, case.model.proto, plan))

@@ -82,7 +82,7 @@ def against_results(
     """
     party = case.parties[0]
     kind = runs[0].kind if runs else titles.SAVED_RESULTS
-    with case.attempt(kind) as notes:
+    with case.record_step(kind) as notes:
         try:
             compute = case.load(party)
             values: list[Values] = [compute(feed) for feed in feeds]

@@ -71,7 +71,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
     ]
     if opened[0].unsteady:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
-    with case.attempt("outputs") as notes:
+    with case.record_step("outputs") as notes:
         computed = [program.run(feed) for program, feed in zip(opened, feeds)]
         if not opened[0].nodes and _outputs_differ(computed[0], opened[0].run(feeds[0])):
             unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
@@ -85,7 +85,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
             refusal = error
     if refusal is not None:
         return _explain_refusal(case, request, opened, computed, len(values), refusal)
-    with case.attempt("comparison") as notes:
+    with case.record_step("comparison") as notes:
         names, left_out = _pair_outputs(case, computed[0], values[0])
         sets = [
             {names[name]: value for name, value in pairs if name in names} for pairs in computed

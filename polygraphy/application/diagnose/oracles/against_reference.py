@@ -154,7 +154,7 @@ def _compare_with_run(case: Case, comparison: ModelComparison, outcome: StepOutc
 def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelComparison | StepOutcome:
     """Return the differences between the outputs of two models, or the final outcome."""
     party, narrow = pair.party, pair.pairing.model.narrow
-    with case.attempt("outputs") as notes:
+    with case.record_step("outputs") as notes:
         reference = _run_reference(case, pair, feeds)
         expected = reference.sets
         try:

@@ -86,7 +86,7 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
         outputs[index] = values
         return True
 
-    with case.attempt("outputs") as notes:
+    with case.record_step("outputs") as notes:
         for index, party in enumerate(case.parties):
             if not runs(index):
                 notes.append(steps.refuses(party.name))

@@ -102,7 +102,7 @@ def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithS
     first = case.parties[0]
     model = None if loader.first_model is None else open_model(loader.first_model)
     candidate = Party(first.name, first, case.model, plan, feeds, case.model.facts(), model)
-    with case.attempt("states") as notes:
+    with case.record_step("states") as notes:
         notes.append(plan.describe_states())
     if request.program is not None:
         reference: Party = program_party(candidate, request.program)
@@ -199,7 +199,7 @@ def compare_own_states(found: Found, request: Request) -> Found:
             states = _open_states(case, request, loader)
             if states.right is None or states.conflicts:
                 return found
-            with case.attempt(titles.OWN_STATES) as notes:
+            with case.record_step(titles.OWN_STATES) as notes:
                 beside = run_side_by_side(Judge.between(case, states.own, states.right))
                 notes.append(_describe_steps(states.own, beside))
         except PolygraphyException:
@@ -257,11 +257,11 @@ def _compare_parties(
         program = states.request.program
         case.record_comparison(oracle if program is None else program.name)
         if beside is None:
-            with case.attempt(titles.OWN_STATES) as notes:
+            with case.record_step(titles.OWN_STATES) as notes:
                 beside = run_side_by_side(judge)
                 notes.append(_describe_steps(candidate, beside))
         if allowed := _harmless_differences(judge):
-            with case.attempt(titles.NOT_COUNTED) as notes:
+            with case.record_step(titles.NOT_COUNTED) as notes:
                 notes.append(steps.not_counted(allowed))
     except BackendError as error:
         return explain_failing_step(case, candidate, error, reference)
@@ -278,7 +278,7 @@ def _compare_parties(
         return outcome or Found(DiagnosisResult(INCONCLUSIVE, reason=equal), case)
     at, different, data = equal
     changed = select_states(judge, different)
-    with case.attempt(titles.EQUAL_STATES) as notes:
+    with case.record_step(titles.EQUAL_STATES) as notes:
         notes.append(steps.first_step_on_equal_states(at, changed))
     step = candidate.feeds[wrong.at].step
     facts = [state_evidence.first_wrong_step(step.index, wrong.position, wrong.output)]
@@ -287,7 +287,7 @@ def _compare_parties(
     if at != wrong.at:
         exchanged = _correcting_states(judge, wrong, harmless)
         if exchanged:
-            with case.attempt(titles.STATES_EXCHANGED) as notes:
+            with case.record_step(titles.STATES_EXCHANGED) as notes:
                 notes.append(steps.effect_of_reference_states(exchanged, wrong.at))
             facts.append(state_evidence.match_with_reference_states(exchanged, wrong.at))
     sets = StepData(data, states.loader.options())

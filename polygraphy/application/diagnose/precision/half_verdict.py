@@ -166,7 +166,7 @@ def diagnose_precision_loss(
     """
     narrow = str(pairing.model.narrow)
     dtype = HALF[narrow]
-    with case.attempt(titles.all_nodes_in(dtype)) as notes:
+    with case.record_step(titles.all_nodes_in(dtype)) as notes:
         half = open_half(reference.proto, half_type(dtype))
         precision_loss = half.result(choose_feeds(half.model, [feed]), notes)
     model, theirs = pairing.model, pairing.reference
@@ -202,7 +202,7 @@ def find_cast(
         path: the path of the reference.
         dtype: ``fp16`` or ``bf16``.
     """
-    with case.attempt(titles.CAST_REFERENCE) as notes:
+    with case.record_step(titles.CAST_REFERENCE) as notes:
         try:
             half = open_half(reference.proto, half_type(dtype))
             if not half.model.passes:  # It computes in half precision itself.
@@ -298,7 +298,7 @@ def widen_models(model: Any, reference: Any, *, keeps_range: bool = True) -> tup
 
 def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
     """Return whether parties also differ in float32, so that precision is not the cause."""
-    with case.attempt(titles.IN_FLOAT32) as notes:
+    with case.record_step(titles.IN_FLOAT32) as notes:
         try:
             runs = [half.outputs_of(party) for party in dict.fromkeys((*case.parties, third))]
         except REFUSALS as error:
@@ -330,7 +330,7 @@ def diagnose_half_model(
         third: the backend that computes the expected results.
     """
     name = type_name(half.dtype)
-    with case.attempt(titles.all_nodes_in(name)) as notes:
+    with case.record_step(titles.all_nodes_in(name)) as notes:
         try:
             opened = half.open()
             exact = half.outputs_of(third)
@@ -381,7 +381,7 @@ def diagnose_saved_outputs(
     """
     name = type_name(half.dtype)
     goal = {output: widen_array(array) for output, array in saved.items() if output in values}
-    with case.attempt(titles.IN_FLOAT32) as notes:
+    with case.record_step(titles.IN_FLOAT32) as notes:
         try:
             tolerance = half.open().tolerance
             [wide] = half.outputs_of(case.parties[0])

@@ -133,7 +133,7 @@ class QuantizedPair:
         order = sorted(range(len(feeds)), key=lambda index: index != number)
         sets = [(feeds[index], goals[index]) for index in order]
         most = self._largest_difference(outputs[number], goals[number])
-        with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
+        with case.record_step(titles.QUANTIZED_REFERENCE) as notes:
             alike = self._named(self._party.load(self.quantize_reference())(feeds[number]))
             apart = self._rms_difference(alike, outputs[number])
             notes.append(steps.match_of_quantized_reference(apart))
@@ -148,7 +148,7 @@ class QuantizedPair:
             len(sets) * len(self._reference.nodes),
         )
         names = sorted(self.places, key=lambda name: -ranked[name])
-        with case.attempt(titles.FEWEST_UNQUANTIZED) as notes:
+        with case.record_step(titles.FEWEST_UNQUANTIZED) as notes:
             kept_nodes = healing_passes(names, search, is_ranked=True)
             if kept_nodes is None:
                 notes.append(steps.NO_NODES)

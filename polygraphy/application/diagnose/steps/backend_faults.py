@@ -32,7 +32,7 @@ from polygraphy.application.diagnose.third_opinion import (
 )
 from polygraphy.application.diagnose.wrong_nodes import (
     SMALL,
-    Place,
+    WrongNodes,
     describe_first_error,
     first_non_finite,
     wrong_nodes,
@@ -84,7 +84,7 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
     culprits: list[Culprit] = []
     mistaken: list[Culprit] = []
     unclear: list[Culprit] = []
-    one_step: list[Place] = []
+    one_step: list[WrongNodes] = []
     for party in case.parties:
         if party is tensors.party:
             continue
@@ -155,7 +155,9 @@ def _conclude(
     return result
 
 
-def _with_steps(case: Case, result: DiagnosisResult, one_step: Sequence[Place]) -> DiagnosisResult:
+def _with_steps(
+    case: Case, result: DiagnosisResult, one_step: Sequence[WrongNodes]
+) -> DiagnosisResult:
     """Return a result with the codes that are one quantization step apart. If more of them are than
     rounding explains, they explain what nothing else does."""
     if not one_step:
@@ -167,7 +169,7 @@ def _with_steps(case: Case, result: DiagnosisResult, one_step: Sequence[Place]) 
     return evolve(result, reason=join_statements(result.reason, reason))
 
 
-def _step_difference(case: Case, place: Place) -> StepDifference:
+def _step_difference(case: Case, place: WrongNodes) -> StepDifference:
     """Return the difference of codes that are one quantization step apart."""
     node, off = case.model.nodes[place.region[-1]], place.deviation
     values = (0, 1) if off.value is None or off.expected is None else (off.expected, off.value)
@@ -178,7 +180,7 @@ def _step_difference(case: Case, place: Place) -> StepDifference:
 
 def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
     """Return all tensors computed by the arbiter or, if it cannot, by a backend."""
-    with case.attempt(titles.ALL_TENSORS) as notes:
+    with case.record_step(titles.ALL_TENSORS) as notes:
         for party in (runs.request.arbiter, *case.parties):
             try:
                 tensors = trace_tensors(case, party, feed)
@@ -210,12 +212,12 @@ def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[
 
 def _find_places(
     case: Case, party: SuspectedParty, trace: Trace, differing: Mapping[str, Deviation]
-) -> tuple[list[Place], list[tuple[Place, Vote]], list[Place]]:
+) -> tuple[list[WrongNodes], list[tuple[WrongNodes, Vote]], list[WrongNodes]]:
     """Return the places where a backend differs from the arbiter, the votes of a third backend on
     them, and the places where codes are at most one quantization step apart.
     """
     is_hidden = any(relative_error(case, name, off) > SMALL for name, off in differing.items())
-    with case.attempt(titles.marked_tensors(party.name)) as notes:
+    with case.record_step(titles.marked_tensors(party.name)) as notes:
         try:
             first = describe_first_error(case, party, trace)
             if first is not None:
@@ -226,9 +228,9 @@ def _find_places(
                 notes.append(steps.AGREE_WITHIN_ROUNDING)
         except REFUSALS as error:
             notes.append(steps.cannot_return_tensors(error))
-    single: list[Place] = []
-    stepping: list[Place] = []
-    with case.attempt(titles.node_by_node(party.name)) as notes:
+    single: list[WrongNodes] = []
+    stepping: list[WrongNodes] = []
+    with case.record_step(titles.node_by_node(party.name)) as notes:
         try:
             single, stepping = _without_steps(wrong_nodes(case, party, trace))
             notes.append(steps.wrong_nodes(len(single), len(case.model.nodes)))
@@ -239,7 +241,7 @@ def _find_places(
     single = [place for place, opinion in votes if opinion.is_party_wrong]
     if not party.rewrites:
         return single, votes, stepping
-    with case.attempt(titles.rewritten_graph(party.name)) as notes:
+    with case.record_step(titles.rewritten_graph(party.name)) as notes:
         try:
             fused, stepping_regions = _without_steps(wrong_regions(case, party, trace))
             known = {index for place in stepping for index in place.region}
@@ -252,19 +254,19 @@ def _find_places(
     return places, votes, stepping
 
 
-def _without_steps(places: Sequence[Place]) -> tuple[list[Place], list[Place]]:
+def _without_steps(places: Sequence[WrongNodes]) -> tuple[list[WrongNodes], list[WrongNodes]]:
     """Return the places with larger differences, and those where codes are one step apart."""
     larger = [place for place in places if not place.is_step]
     return larger, [place for place in places if place.is_step]
 
 
 def _ask_jurors(
-    case: Case, places: Sequence[Place], party: SuspectedParty, trace: Trace
+    case: Case, places: Sequence[WrongNodes], party: SuspectedParty, trace: Trace
 ) -> list[Vote]:
     """Return the votes of a third backend on nodes that two compute differently."""
     if not places:
         return []
-    with case.attempt(titles.THIRD_OPINION) as notes:
+    with case.record_step(titles.THIRD_OPINION) as notes:
         votes: list[Vote] = []
         votes_of: dict[str, list[Vote]] = {}
         for place in places:

@@ -21,7 +21,7 @@ from polygraphy.application.diagnose.comparisons.exported_again import (
 from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.counterparts import Counterparts, change_weights
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.parts import Submodel
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, nearest_origin, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
@@ -143,7 +143,7 @@ class _File:
         if not arrays:
             return None
         try:
-            part = Part(self._case.model.proto, self._feed)
+            part = Submodel(self._case.model.proto, self._feed)
             part = change_weights(part, [spot.node for spot in spots], arrays)
             values = part.run(self._case.parties[0], plain=True)
         except REFUSALS:
@@ -175,7 +175,7 @@ class _File:
         """
         if not spots and not has_other_nodes:
             return TwinDifferences()
-        with self._case.attempt(titles.OTHER_EXAMPLE) as notes:
+        with self._case.record_step(titles.OTHER_EXAMPLE) as notes:
             for feed in other_examples(self._example, self._again.exporter.sizes):
                 try:
                     example_model, *_ = export_for_example(
@@ -203,7 +203,7 @@ class _File:
             return []
         if not any(decision.follows_data for decision in decided):
             return []
-        with self._case.attempt(titles.OTHER_BRANCH) as notes:
+        with self._case.record_step(titles.OTHER_BRANCH) as notes:
             for graph, decision in self._other_branches(decided):
                 twin_differences = compare_twins(self._graph, graph)
                 if not _explains(twin_differences, differences, decision is not None):

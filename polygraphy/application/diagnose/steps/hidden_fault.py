@@ -88,9 +88,9 @@ def explain_hidden_fault(case: Case, comparison: ModelComparison) -> StepOutcome
     models = _models(case, comparison)
     if models is None or not models.suspects:
         return Skip("the models do not differ in a few weights or attributes")
-    with case.attempt(titles.ELEMENT_BY_ELEMENT) as notes:
+    with case.record_step(titles.ELEMENT_BY_ELEMENT) as notes:
         for index in range(len(comparison.feeds)):
-            search = _Search(case, comparison, models, index)
+            search = _EffectSearch(case, comparison, models, index)
             effect = search.effect([])
             if effect is None:
                 continue
@@ -142,7 +142,7 @@ def _models(case: Case, comparison: ModelComparison) -> _Models | None:
     return _Models(model, reference, pairing, nodes[0].name, is_half=True)
 
 
-class _Search:
+class _EffectSearch:
     """Searches the differences that change elements of the outputs for one input set."""
 
     def __init__(

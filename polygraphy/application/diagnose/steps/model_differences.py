@@ -126,7 +126,7 @@ def _first_open_set(
 def _measure_layers(case: Case, comparison: ModelComparison) -> None:
     """Record the error of each tensor, and of each node run in isolation on correct inputs."""
     pair, feed, party = comparison.pair, comparison.feed, comparison.pair.party
-    with case.attempt(titles.LAYER_BY_LAYER) as notes:
+    with case.record_step(titles.LAYER_BY_LAYER) as notes:
         try:
             values = trace_tensors(
                 case.with_model(pair.reference), party, pair.feed_reference(feed)

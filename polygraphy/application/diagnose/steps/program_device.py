@@ -31,7 +31,7 @@ def explain_by_device(case: Case, comparison: ProgramComparison) -> StepOutcome:
         return _RUNS_ON_CPU
     names = [*case.model.outputs]
     try:
-        with case.attempt(titles.PROGRAM_ON_CPU):
+        with case.record_step(titles.PROGRAM_ON_CPU):
             computed = [rename_outputs(host.run(feed), names) for feed in comparison.feeds]
             values = list(map(case.load(case.parties[0]), comparison.feeds))
     except REFUSALS:
@@ -51,7 +51,7 @@ def explain_steps_by_device(case: Case, comparison: StepComparison) -> StepOutco
     if host is None:
         return _RUNS_ON_CPU
     try:
-        with case.attempt(titles.PROGRAM_ON_CPU):
+        with case.record_step(titles.PROGRAM_ON_CPU):
             beside = run_side_by_side(
                 Judge.between(case, judge.own, program_party(judge.own, host))
             )

@@ -19,13 +19,13 @@ from polygraphy.application.diagnose.comparisons.program_comparison import Progr
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
     OtherWeights,
-    Place,
+    ProgramMismatch,
     change_weights,
     other_weights,
 )
 from polygraphy.application.diagnose.golden_files import SavedRun
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.parts import Part, compute_part, cut_part
+from polygraphy.application.diagnose.parts import Submodel, compute_part, cut_part
 from polygraphy.application.diagnose.wrong_nodes import judge_tensor
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import (
@@ -112,7 +112,7 @@ class _ProgramTensors:
         self._expected = comparison.expected
         self._party = case.parties[0]
         self._blamed: list[tuple[tuple[str, ...], Culprit]] = []
-        with case.attempt("counterparts") as notes:
+        with case.record_step("counterparts") as notes:
             self._found = Counterparts(case, self._program, self._feed, self._expected)
             notes.append(self._found.notes())
 
@@ -254,9 +254,13 @@ class _ProgramTensors:
             part = cut_part(self._case.model, region, held_values, [tensor])
         except REFUSALS:
             return None
-        place = Place(self._case.model.nodes, region, part, self._found.own, tensor, values, nodes)
+        mismatch = ProgramMismatch(
+            self._case.model.nodes, region, part, self._found.own, tensor, values, nodes
+        )
         is_sure = culprit.cause in _PROVEN and culprit.remedy.proven
-        weights = other_weights(place, side, self._program, self._party, tries_numbers=not is_sure)
+        weights = other_weights(
+            mismatch, side, self._program, self._party, tries_numbers=not is_sure
+        )
         is_other = (
             weights is not None and is_sure and culprit.cause != "weight" and weights.is_as_held
         )
@@ -292,7 +296,7 @@ class _ProgramTensors:
     def _prove_weights(self, weights: Mapping[str, Any], side: Graph) -> list[Fact]:
         """Return a fact that all outputs match with other weights; empty if they do not."""
         try:
-            part = Part(self._case.model.proto, self._feed)
+            part = Submodel(self._case.model.proto, self._feed)
             values = change_weights(part, side.nodes, weights).run(self._party, plain=True)
         except REFUSALS:
             return []
@@ -505,7 +509,7 @@ class _ProgramTensors:
         """
         # That of the same exporter is wrong, as the file is.
         exports = [export for export in self._program.exports() if export[0] != self._kind]
-        with self._case.attempt(titles.OTHER_EXPORTER) as notes:
+        with self._case.record_step(titles.OTHER_EXPORTER) as notes:
             nodes = max(len(self._case.model.nodes), 1)
             for tried, (words, command, make) in enumerate(exports):
                 if tried >= max(_EXPORTED_NODES // nodes, _FEWEST_EXPORTS):

@@ -63,7 +63,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
             reference_feeds, comparison.expected, comparison.values, compared.number
         )
     except BackendError as error:
-        with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
+        with case.record_step(titles.QUANTIZED_REFERENCE) as notes:
             notes.append(steps.cannot_run(error))
         return Skip(str(error))
     if isinstance(answer, Found) or not quantized.is_whole:

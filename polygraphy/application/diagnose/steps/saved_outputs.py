@@ -37,7 +37,7 @@ def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:
     if losses is None:
         return Skip("TF32 does not explain the outputs")
     loss = max(losses, key=lambda loss: loss.difference)
-    with case.attempt(TF32.upper()) as notes:
+    with case.record_step(TF32.upper()) as notes:
         notes.append(steps.tf32_effect(loss.difference, loss.effect))
     if not all(loss.is_known for loss in losses):
         return Skip("the file does not say how the outputs were computed")

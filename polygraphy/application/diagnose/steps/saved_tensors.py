@@ -126,7 +126,7 @@ class _SavedTensors:
         values = LazySubset((name for name in saved if name in order), saved.__getitem__)
         trace = Trace(values, feed, self._third)
         self._lost = LazySubset((name for name in saved if name not in order), saved.__getitem__)
-        with case.attempt(titles.LAYER_BY_LAYER) as notes:
+        with case.record_step(titles.LAYER_BY_LAYER) as notes:
             first = describe_first_error(
                 case, self._party, trace, comparison.deviations.get(comparison.number)
             )
@@ -189,7 +189,7 @@ class _SavedTensors:
         computed value; None if no node can be run in isolation.
         """
         case = self._case
-        with case.attempt(titles.NODE_BY_NODE) as notes:
+        with case.record_step(titles.NODE_BY_NODE) as notes:
             wrong: list[dict[str, tuple[Deviation, Any]]] = []
             self._computed = []
             for party in dict.fromkeys((self._third, self._party)):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.parts import Submodel
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.tree_thresholds import (
@@ -42,7 +42,7 @@ def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcom
     ties = [] if features is None else find_ties(node, features)
     if not rows <= {row for tie in ties for row in tie.rows}:
         return Skip("some rows do not lie on a threshold")
-    with case.attempt(titles.THRESHOLDS) as notes:
+    with case.record_step(titles.THRESHOLDS) as notes:
         explained, runs = _explained_rows(case, comparison, node, ties, rows)
         notes.append(steps.rows_explained(len(explained), len(rows), runs))
     if explained != rows:
@@ -73,7 +73,7 @@ def _explained_rows(
     case: Case, comparison: SavedComparison, node: Node, ties: list[Tie], rows: frozenset[int]
 ) -> tuple[frozenset[int], int]:
     """Return the rows that match the saved ones with some thresholds moved, and the runs."""
-    part = Part(case.model.proto, comparison.feed)
+    part = Submodel(case.model.proto, comparison.feed)
     output = next(filter(None, node.outputs))
     open_rows, runs = rows, 0
     for moved in _sets_of_ties(ties):

@@ -87,7 +87,7 @@ def _compare_backend(case: Case, cast: HalfCast, party: SuspectedParty) -> _Fail
         UnavailableError: the backend is not there.
     """
     trial = cast.trial
-    with case.attempt(f"{cast.dtype}, {party.name}") as notes:
+    with case.record_step(f"{cast.dtype}, {party.name}") as notes:
         try:
             off = trial.tolerance.worst_error(trial.exact, map(case.load(party), trial.feeds))
             notes.append(steps.error_of_all(off))

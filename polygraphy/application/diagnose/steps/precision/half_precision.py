@@ -85,7 +85,7 @@ def _is_cast_correct(case: Case, comparison: ModelComparison, dtype: str) -> boo
     the model, so that its half precision is not why the model differs.
     """
     pair = comparison.pair
-    with case.attempt(titles.CAST_REFERENCE) as notes:
+    with case.record_step(titles.CAST_REFERENCE) as notes:
         try:
             compute = CarefulParty(pair.party).load(cast_model(pair.reference.proto, HALF[dtype]))
             values = pair.rename_outputs(case, compute(pair.feed_reference(comparison.feed)))
@@ -157,7 +157,7 @@ def _diagnose_in_float32(
     """
     pair = comparison.pair
     models = widen_models(case.model.proto, pair.reference.proto)
-    with case.attempt(titles.IN_FLOAT32) as notes:
+    with case.record_step(titles.IN_FLOAT32) as notes:
         clipped = widen_models(case.model.proto, pair.reference.proto, keeps_range=False)
         if models is None or clipped is None:
             notes.append(steps.NOT_IN_HALF_PRECISION)
@@ -199,7 +199,7 @@ def _diagnose_widened(
 ) -> StepOutcome:
     """Return the differences of two models that were converted to float32."""
     pair = comparison.pair
-    with case.attempt(titles.IN_FLOAT32) as notes:
+    with case.record_step(titles.IN_FLOAT32) as notes:
         wide_case = evolve(case.with_model(wide), parties=[pair.party])
         wide_pair = pair_models(wide_case, reference, pair.path, pair.arbiter, pair.diagnose)
         feeds = [{name: widen_array(array) for name, array in comparison.feed.items()}]

@@ -45,7 +45,7 @@ def explain_by_kept_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
     opened = lowered.opened
     if not isinstance(opened, OpenedLowering):
         return Skip(opened)
-    with case.attempt(titles.NODES_IN_FLOAT32) as notes:
+    with case.record_step(titles.NODES_IN_FLOAT32) as notes:
         try:
             half = _find_kept_nodes(case, lowered, opened)
         except REFUSALS as error:

@@ -85,7 +85,7 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
         )  # The model has no operator that is computed in TF32.
     judge_party = evolve(judge_party, parties=[wide])
     feeds = choose_feeds_for_parties(judge_party, data_loader)
-    with case.attempt(f"TF32, {party.name}") as notes:
+    with case.record_step(f"TF32, {party.name}") as notes:
         compute = judge_party.load(wide)
         expected = [compute(feed) for feed in feeds]
         compute = party.load(case.model.given)
@@ -159,7 +159,7 @@ def _changed_codes(
     codes = find_code_tensors(case.model.proto)
     if not codes.tensors:
         return []
-    with case.attempt(titles.QUANTIZATION_STEPS) as notes:
+    with case.record_step(titles.QUANTIZATION_STEPS) as notes:
         try:
             expected = wide.load(codes.with_codes())(case.feed)
             names = [tensor.name for tensor in codes.tensors if tensor.name in expected]

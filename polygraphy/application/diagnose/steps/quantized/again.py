@@ -34,7 +34,7 @@ def measure_again(
     package = TOOLS[request.producer].package
     if not package:
         return None, ""
-    with case.attempt(titles.QUANTIZED_AGAIN) as notes:
+    with case.record_step(titles.QUANTIZED_AGAIN) as notes:
         value, why = _measure_metric(package, request, measure, before)
         notes.append(words.metric_after_quantizing_again(value, why))
     return value, why

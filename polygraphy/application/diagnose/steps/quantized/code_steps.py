@@ -51,7 +51,7 @@ def explain_by_quantization_steps(case: Case, runs: BackendRuns) -> StepOutcome:
         return Skip("the model is not quantized")
     number = runs.compared.number
     outputs = [(case.parties[index], sets[number]) for index, sets in runs.outputs.items()]
-    with case.attempt(titles.QUANTIZATION_STEPS) as notes:
+    with case.record_step(titles.QUANTIZATION_STEPS) as notes:
         try:
             return _compare_codes(case, codes, runs, outputs, notes)
         except REFUSALS as error:
@@ -123,7 +123,7 @@ def report_code_steps(found: Found, request: Request) -> Found:
     if case.feed is None or not codes.tensors or is_reported:
         return found
     first, *other_parties = case.parties
-    with case.attempt(titles.QUANTIZATION_STEPS) as notes:
+    with case.record_step(titles.QUANTIZATION_STEPS) as notes:
         try:
             search = CodeSearch(case, codes, first, case.feed)
             every = [difference for party in other_parties for difference in search.compare(party)]

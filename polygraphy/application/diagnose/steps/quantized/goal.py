@@ -122,12 +122,12 @@ class _GoalSearch:
         """Return the outcome of the search for the goal."""
         case, goal = self._case, self._goal
         before = self._judge(self._comparison.values)
-        with case.attempt("goal") as notes:
+        with case.record_step("goal") as notes:
             notes.append(words.metric_value(goal.name, before, goal.within, len(self._feeds)))
         if isinstance(early := self._answer_without_search(before), Found):
             return early
         model = self._open_model()
-        with case.attempt("sites") as notes:
+        with case.record_step("sites") as notes:
             notes.append(words.sites_found(model.sites))
         if not model.sites:
             return Skip("no site can be switched off")
@@ -156,7 +156,7 @@ class _GoalSearch:
             if repair is not None and repair.after <= goal.within:
                 return self._result_of_repair(model, repair)
             why = words.rewrites_lose(goal.name, judge, before, goal.within)
-            with case.attempt(titles.WITHOUT_REWRITES) as notes:
+            with case.record_step(titles.WITHOUT_REWRITES) as notes:
                 notes.append(why)
             return Unexplained(why, ends=True)  # A backend is at fault.
         return self._result(model, before)
@@ -183,7 +183,7 @@ class _GoalSearch:
         inconclusive if the difference is within its precision, but not within the target.
         """
         pair = self._comparison.pair
-        with self._case.attempt(titles.WITHOUT_QUANTIZATION) as notes:
+        with self._case.record_step(titles.WITHOUT_QUANTIZATION) as notes:
             notes.append(words.differs_without_quantization(exact))
         plain = self._case.with_model(open_model(model.float_at_sites(range(len(model.sites)))))
         besides = pair_models(plain, pair.reference, pair.path, pair.arbiter, pair.diagnose)
@@ -416,7 +416,7 @@ class _GoalSearch:
         losses: Mapping[int, SiteLoss],
     ) -> PowerSum:
         """Return the predicted losses of sets of sites."""
-        with self._case.attempt(titles.LOSS_BY_SITE) as notes:
+        with self._case.record_step(titles.LOSS_BY_SITE) as notes:
             powers, measured, inputs = expect_powers(
                 switches,
                 model,
@@ -470,7 +470,7 @@ class _GoalSearch:
                 checked[off] = value
             return value
 
-        with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
+        with self._case.record_step(titles.FEWEST_IN_FLOAT) as notes:
             sets_left = max(_LEAST_RUNS, self._goal.runs - int(switches.runs))
             if self._goal.seconds is not None:
                 sets_left = _MOST_SETS  # The time is the limit.
@@ -552,7 +552,7 @@ class _GoalSearch:
         if self._goal.save is None:
             return result
         save_to_file(model.float_at_sites(off), self._goal.save)
-        with self._case.attempt("saved") as notes:
+        with self._case.record_step("saved") as notes:
             notes.append(words.path_of_saved_model(self._goal.save))
         return result
 

@@ -73,7 +73,7 @@ def find_repair(
     if not suspects:
         return None
     suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
-    with case.attempt(titles.WRONG_PARAMETERS) as notes:
+    with case.record_step(titles.WRONG_PARAMETERS) as notes:
         tried: dict[tuple[int, ...], tuple[float, float]] = {}
         # Where a part that is lost anyway hides what a repair does to the others, the rms of
         # everything shows it.

@@ -72,7 +72,7 @@ _MIXES = frozenset({"InstanceNormalization", "Attention", "MultiHeadAttention"})
 def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
     """Return the outcome of comparing all inputs at once with step by step."""
     try:
-        with case.attempt("self-check") as notes:
+        with case.record_step("self-check") as notes:
             culprit, words = check_itself(case, states.own)
             notes.append(words)
     except BackendError as error:
@@ -275,18 +275,18 @@ def _culprit(
         facts.append(state_evidence.only_with_padding())
     if disagreement.state is not None:
         facts.append(state_evidence.state_left_wrong(*disagreement.state))
-    place = _locate_node(case, party, disagreement)
-    if place is None:
+    faulty = _locate_node(case, party, disagreement)
+    if faulty is None:
         tensor = disagreement.state[0] if disagreement.state else disagreement.output
         cause = "state" if disagreement.state else "step"
         return Culprit([], tensor, MODEL, cause, facts=facts)
-    cause = "state" if disagreement.state or place.is_state else "step"
-    nodes = [place.node] if place.node else party.maker_of(place.tensor)
-    return Culprit(nodes, place.tensor, MODEL, cause, facts=[*facts, *place.facts])
+    cause = "state" if disagreement.state or faulty.is_state else "step"
+    nodes = [faulty.node] if faulty.node else party.maker_of(faulty.tensor)
+    return Culprit(nodes, faulty.tensor, MODEL, cause, facts=[*facts, *faulty.facts])
 
 
 @frozen
-class _Place:
+class _FaultyNode:
     """A node at fault, or the node that computes an incorrect output."""
 
     node: str
@@ -295,7 +295,7 @@ class _Place:
     is_state: bool = False
 
 
-def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Place | None:
+def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _FaultyNode | None:
     """Return the first node whose output in a step differs from that with all inputs at once; None
     if no tensor is comparable.
     """
@@ -311,25 +311,25 @@ def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Place
         return None
     finally:
         release_memory()
-    search = _Search(case, plan, at)
+    search = _TraceComparison(case, plan, at)
     judged = plan.roles.judged or ""
     if plan.is_decoder and at > 1:
         # Later positions must not change earlier ones.
         start = first_part(shorter[judged], whole_values[judged])
         if start is not None and search.find_deviation(start, shorter[judged]):
-            place = search.first_difference(whole_values, shorter, first_part)
-            if place is not None:
-                return place
-    place = search.first_difference(whole_values, stepwise, last_part)
-    if place is None:
+            faulty = search.first_difference(whole_values, shorter, first_part)
+            if faulty is not None:
+                return faulty
+    faulty = search.first_difference(whole_values, stepwise, last_part)
+    if faulty is None:
         return None
     return (
-        search.find_wrong_state(place, disagreement.feeds[1], before, stepwise, whole_values)
-        or place
+        search.find_wrong_state(faulty, disagreement.feeds[1], before, stepwise, whole_values)
+        or faulty
     )
 
 
-class _Search:
+class _TraceComparison:
     """Searches the node at which two traces of a step diverge."""
 
     def __init__(self, case: Case, plan: StatePlan, at: int) -> None:
@@ -361,8 +361,8 @@ class _Search:
 
     def first_difference(
         self, whole_values: Values, other_values: Values, part: Any
-    ) -> _Place | None:
-        """Return the first place where a trace differs from the same positions of another."""
+    ) -> _FaultyNode | None:
+        """Return the first node whose values differ from those of another run, or None."""
         for node in self.nodes:
             for name in node.makes:
                 if name not in self.fresh or not is_float(other_values.get(name)):
@@ -372,8 +372,8 @@ class _Search:
                     continue
                 back = self._find_deciding_node(node, whole_values, other_values, part)
                 if back is not None:
-                    return _place(*back, self.at)
-                return _place(node, name, off, self.at)
+                    return _faulty_node(*back, self.at)
+                return _faulty_node(node, name, off, self.at)
         return None
 
     def _deviation(
@@ -423,19 +423,24 @@ class _Search:
         return None if off is None else (maker, name, off)
 
     def find_wrong_state(
-        self, place: _Place, feed: Feed, before: Values, stepwise: Values, whole_values: Values
-    ) -> _Place | None:
+        self,
+        faulty: _FaultyNode,
+        feed: Feed,
+        before: Values,
+        stepwise: Values,
+        whole_values: Values,
+    ) -> _FaultyNode | None:
         """Return the output that passes on an incorrect state, if that explains a node's
         difference; else None.
 
         Args:
-            place: the node, which reads a state.
+            faulty: the node, which reads a state.
             feed: the inputs of the step.
             before: all tensors of the step before.
             stepwise: all tensors of the step.
             whole_values: all tensors with all inputs at once.
         """
-        node = self.makers[place.tensor]
+        node = self.makers[faulty.tensor]
         direct = {pair.input for pair in self._states_of(node)}
         for pair in self._states_of(node, through_concat=_op(node) in _MOVES):
             way = [*self._path_to_state(pair.output)]
@@ -443,19 +448,19 @@ class _Search:
             changed = [pair for pair in way if _op(pair[0]) not in _MOVES | _CARRIERS]
             if carrier is None:
                 if not changed:
-                    return self._state_place(pair, way)
+                    return self._faulty_state(pair, way)
                 continue
             if changed:
-                return self._state_place(pair, changed[-1:])
+                return self._faulty_state(pair, changed[-1:])
             if pair.input not in direct:
                 continue  # The node reads the next state, which has the place of the last one.
             moves = [pair for pair in way if pair != carrier and _op(pair[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
-                return self._state_place(pair, moves[:1])
+                return self._faulty_state(pair, moves[:1])
             if carrier[0] is not node and self._is_only_difference(
-                pair, place.tensor, feed, whole_values
+                pair, faulty.tensor, feed, whole_values
             ):
-                return self._state_place(pair, [carrier])
+                return self._faulty_state(pair, [carrier])
         return None
 
     def _states_of(self, node: Node, through_concat: bool = False) -> Iterator[StatePair]:
@@ -527,16 +532,16 @@ class _Search:
             for value in states
         )
 
-    def _state_place(self, pair: StatePair, way: Sequence[tuple[Node, str]]) -> _Place:
-        """Return the place of a state that passes on a wrong value."""
+    def _faulty_state(self, pair: StatePair, way: Sequence[tuple[Node, str]]) -> _FaultyNode:
+        """Return the node that passes on a wrong value of a state."""
         node = way[0][0].label if way else ""
         fact = state_evidence.hands_on_another(pair.output, pair.input)
-        return _Place(node, pair.output, [fact], is_state=True)
+        return _FaultyNode(node, pair.output, [fact], is_state=True)
 
 
-def _place(node: Node, tensor: str, off: Deviation, at: int) -> _Place:
-    """Return the place of a tensor that differs from all inputs at once."""
-    return _Place(node.label, tensor, [state_evidence.differs_at_once(tensor, off, at)])
+def _faulty_node(node: Node, tensor: str, off: Deviation, at: int) -> _FaultyNode:
+    """Return the node of a tensor that differs from that of all inputs at once, with the fact."""
+    return _FaultyNode(node.label, tensor, [state_evidence.differs_at_once(tensor, off, at)])
 
 
 def _op(node: Node) -> str:

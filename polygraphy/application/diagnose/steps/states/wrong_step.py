@@ -180,7 +180,7 @@ def _prove_remedy(
         wrong = run_side_by_side(judge, repaired.proto).first
     except REFUSALS:
         return result
-    with case.attempt(titles.FIX_OVER_ALL_STEPS) as notes:
+    with case.record_step(titles.FIX_OVER_ALL_STEPS) as notes:
         notes.append(
             steps.steps_with_fix(len(judge.own.feeds), None if wrong is None else wrong.at)
         )
