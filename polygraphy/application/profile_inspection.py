@@ -82,18 +82,14 @@ def pair_profiles(
 
 
 def _have_equal_shapes(
-    execution_profile: ExecutionProfile, two: ExecutionProfile, *, is_only: bool
+    profile: ExecutionProfile, other: ExecutionProfile, *, is_only: bool
 ) -> bool:
-    """Return whether two profiles have equal input shapes. Shapes are compared without names if
+    """Return whether other profiles have equal input shapes. Shapes are compared without names if
     input names differ, and not at all if each file has only one profile."""
-    if (
-        not execution_profile.shapes
-        or not two.shapes
-        or execution_profile.shapes.keys() & two.shapes.keys()
-    ):
-        names = execution_profile.shapes.keys() & two.shapes.keys()
-        return all(list(execution_profile.shapes[name]) == list(two.shapes[name]) for name in names)
-    return is_only or sorted(_shapes(execution_profile).values()) == sorted(_shapes(two).values())
+    if not profile.shapes or not other.shapes or profile.shapes.keys() & other.shapes.keys():
+        names = profile.shapes.keys() & other.shapes.keys()
+        return all(list(profile.shapes[name]) == list(other.shapes[name]) for name in names)
+    return is_only or sorted(_shapes(profile).values()) == sorted(_shapes(other).values())
 
 
 def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:

@@ -30,6 +30,6 @@ class Environment:
 
 
 def describe_installed(backends: Iterable[tuple[str, str]]) -> str:
-    """Return a sentence with the backends that are installed, given their names and versions."""
+    """Return a sentence with the installed backends, from their names and versions."""
     names = [name for name, version in backends if version != "not installed"]
     return f"Installed: {', '.join(names)}." if names else "No backend is installed."

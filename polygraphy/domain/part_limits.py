@@ -154,18 +154,18 @@ class Limits:
         shares = self._errors / np.maximum(sizes, np.finfo(np.float64).tiny)
         return float(shares[is_judged].max(initial=0.0))
 
-    def part_at(self, place: int) -> str:
+    def part_at(self, position: int) -> str:
         """Return the name of the part that an element belongs to."""
         if self._labels is None:
             return ""
-        return self._parts[int(self._labels[place])].name
+        return self._parts[int(self._labels[position])].name
 
 
 def errors_of(
     value: Array, reference: Array, noise: Array, limits: tuple[Any, Any]
 ) -> tuple[Array, Array, Array]:
     """Return, by element, the error as a multiple of its limit, the error itself, and whether only
-    one side is finite."""
+    one of both elements is finite."""
     with np.errstate(invalid="ignore"):  # Memory that was never written may hold any NaN.
         value_array, other_array = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(other_array)

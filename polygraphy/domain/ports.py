@@ -125,8 +125,8 @@ def class_folders(source: str | Path) -> dict[str, int]:
 def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None, is_gray: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the path of each image and its array by name (height, width, and three colors or one
-    channel), and the content of other files.
+    """Yield the path of each file, and its arrays by name: an image has the shape (height, width,
+    channels), with three colors or one channel.
 
     Args:
         source: a file or a folder.

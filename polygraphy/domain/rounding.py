@@ -158,7 +158,7 @@ class Rounding:
         return rounding
 
     def for_part(self, part: int) -> Rounding:
-        """Return the limit with one part judged and the others unlimited."""
+        """Return the limit that judges one part only; other parts are unlimited."""
         if not self.parts:
             return self
         parts = [
@@ -410,7 +410,7 @@ class Deviation:
         return self.excess <= 1
 
     @property
-    def is_other(self) -> bool:
+    def has_other_form(self) -> bool:
         """Return whether the shape or the data type differs, so that no element is the worst."""
         return self.excess == np.inf and not self.where and self.value is None
 
@@ -418,14 +418,14 @@ class Deviation:
         """Return the worst element as text, with its error relative to the RMS."""
         if self.broken:
             return f"{self.broken} elements of {self.part!r} become infinite or NaN"
-        if self.is_other:
+        if self.has_other_form:
             return f"{self.part!r} has a different shape or data type"
         share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
         return f"{self.part!r} has an error of {self.off:.3g}, {share} the tolerance"
 
     def in_words(self) -> str:
         """Return the worst element as text."""
-        if self.is_other:
+        if self.has_other_form:
             return "has a different shape or data type"
         at = f" at {list(self.where)}" if self.where else ""
         at += f", in {self.part}" if self.part else ""
@@ -541,7 +541,7 @@ def _elementwise_deviation(
 
 
 def flip_limit(value: Array, reference: Array, rounding: Rounding) -> Rounding | None:
-    """Return the limit for integers of which a few differ, as a coarse type can break ties
+    """Return the limit for integers if only a few of them differ, as a coarse type can break ties
     differently; None if too many differ."""
     exact_deviation = _exact_deviation(value, reference, rounding.flip_share)
     if exact_deviation.is_wrong or not exact_deviation.count:

@@ -15,7 +15,7 @@ REDUCTIONS = ("sum", "prod", "min", "max", "avg")
 
 @frozen
 class FusedAttention:
-    """An attention layer as one node, which spreads over the devices by itself.
+    """An attention layer as a single node that distributes itself over the devices.
 
     Attributes:
         is_causal: whether a position only attends to those before it.

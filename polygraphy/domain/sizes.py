@@ -28,7 +28,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.domain.tensors.parts import Layout, UnresolvedError, label_parts, place_of
+from polygraphy.domain.tensors.parts import Layout, UnresolvedError, index_text, label_parts
 
 FAR = 16.0
 """A constant is a fill value if it is this factor larger than any other element. Chosen, not
@@ -133,7 +133,7 @@ def sizes_of(
         parts.append(
             PartSize(
                 leaf.name,
-                place_of(name, labels, number, reference.shape),
+                index_text(name, labels, number, reference.shape),
                 size,
                 _floor(_where_finite(own_array, counted), counted, fill, epsilon),
                 leaf.is_bounded,
@@ -183,7 +183,7 @@ def _single_sizes(
         terms = fill if is_known else larger
         elements = elements_of(_where_finite(value, counted), labels, number) if terms else array
         floor = _floor(elements, array, terms, epsilon)
-        parts.append(PartSize("", place_of(name, labels, number, counted.shape), size, floor))
+        parts.append(PartSize("", index_text(name, labels, number, counted.shape), size, floor))
         larger = max(larger, size)
     return Sizes(parts, labels)
 
@@ -294,7 +294,7 @@ def _typical_size(array: Array, whole_value: float) -> float:
 
 
 def _least_by_chance(count: int) -> float:
-    """Return the share of its expected RMS that a sample of that many normal numbers reaches in 99%
+    """Return the share of its expected RMS that a sample of `count` normal numbers reaches in 99%
     of cases."""
     if count >= _MANY:
         return 1.0

@@ -65,8 +65,8 @@ class NarrowModel(Protocol):
         """
 
     def run_rounded(self, feed: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the outputs with the digits of the narrower type, but without its range limits:
-        the effect of rounding alone.
+        """Return the outputs with the digits of the narrower type, but without its range limits, to
+        show the effect of rounding only.
 
         Raises:
             BackendError: the model cannot be run.
@@ -75,8 +75,8 @@ class NarrowModel(Protocol):
     def measure(
         self, feed: Mapping[str, Any]
     ) -> tuple[dict[str, np.ndarray[Any, Any]], list[NodeLoss]]:
-        """Return the outputs in float32, and the loss of each node when it alone is in the narrower
-        type.
+        """Return the outputs in float32, and the loss of each node when only that node is in the
+        narrower type.
 
         Raises:
             BackendError: the model cannot be run.
@@ -341,9 +341,9 @@ class OpenedProgram(Protocol):
         """
 
     def line_of_number(self, name: str) -> str:
-        """Return the place, such as ``net.py:12``, where Python turns a tensor or a size into a
-        number that the operation of a tensor reads; empty if that is its own line or unknown.
-        """
+        """Return the location, such as ``net.py:12``, where Python turns a tensor or a size into a
+        number that the operation of a tensor reads; empty if it is the operation's own line or
+        unknown."""
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
         """Return the decisions of the program's statements for some data, in the order of their
@@ -356,17 +356,18 @@ class OpenedProgram(Protocol):
         """
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported in the same way as the model, and the name of the exporter.
+        """Return the program exported in the same way as the model, and the command line that does
+        it; empty if there is none.
 
         Args:
             feed: the example, by the names of the model.
             exporter: the exporter to use.
 
         Returns:
-            An ``onnx.ModelProto``, and the command line that exports it; empty where there is none.
+            An ``onnx.ModelProto``, and the command line.
 
         Raises:
-            Exception: what an exporter raises, which may be anything.
+            Exception: any error of the exporter.
         """
 
 
@@ -441,8 +442,9 @@ class QuantizedModel(Protocol):
 
     @property
     def requantizable_weights(self) -> Mapping[int, tuple[int, Sequence[int]]]:
-        """Return the weights that a backend may quantize again if they are in floating point, while
-        the site that their node reads, and one after the node, are quantized."""
+        """Return the weights that a backend may quantize again if they are in floating point, each
+        with the site that its node reads and the sites after its node, which must be quantized for
+        that."""
 
     def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with a last input that switches sites on.

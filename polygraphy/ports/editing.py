@@ -139,8 +139,8 @@ class OpenModel(Protocol):
     def isolate_nodes(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[Any, dict[str, str]]:
-        """Return a model in which every node computes from given values alone, not from the results
-        of other nodes.
+        """Return a model in which every node computes from given values only, not from the results
+        of other nodes; and, by tensor, the name of its output there.
 
         Args:
             values: by tensor, an array of its type. Each becomes an input of the model in place of
@@ -192,8 +192,8 @@ class OpenModel(Protocol):
 
 
 class LayeredModel(OpenModel, Protocol):
-    """A model of which only the structure must be in memory; its outputs are the compared tensors,
-    in the order of computation.
+    """A model whose weights need not be in memory; its outputs are the compared tensors, in the
+    order of computation.
 
     Attributes:
         resident_weights: bytes of weights that it holds in memory.

@@ -181,8 +181,7 @@ class Device(DeviceMemory, Protocol):
 
     def view(self, address: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> Any:
         """Return an array over memory of the device, as `polygraphy.cuda.DeviceView`, which keeps
-        what owns the memory, if that is given.
-        """
+        `owner` alive if it is set."""
 
 
 @port
@@ -197,7 +196,7 @@ def free_memory() -> int:
 
 @port
 def release_memory() -> None:
-    """Return memory that this process holds, but does not use, to the system."""
+    """Return memory that this process does not use to the system."""
 
 
 @port

@@ -37,7 +37,7 @@ class Runner(Protocol):
         """Build or load the model, and allocate memory."""
 
     def deactivate(self) -> None:
-        """Release what `activate` acquired."""
+        """Release the model and memory."""
 
     def __enter__(self) -> Any:
         """Activate and return the runner."""

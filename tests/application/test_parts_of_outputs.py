@@ -245,7 +245,7 @@ def test_layouts_of_outputs_are_known_before_shapes_are() -> None:
     assert layouts["output"].shape == ("n", "n")
     plain = facts_of(suppressed(fill=0)).layouts["output"]
     assert (plain.kind, plain.fills) == ("leaf", (0.0,))
-    assert Layout.of_fields(layouts["output"].as_fields()) == layouts["output"]
+    assert Layout.from_fields(layouts["output"].as_fields()) == layouts["output"]
 
 
 def test_an_operand_with_unknown_parts_is_a_part_of_its_own() -> None:

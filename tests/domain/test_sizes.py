@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.sizes import PartSize, in_words
-from polygraphy.domain.tensors.parts import Layout, UnresolvedError, label_parts, place_of
+from polygraphy.domain.tensors.parts import Layout, UnresolvedError, index_text, label_parts
 from tests.support.examples import scaled
 
 Array = np.ndarray[Any, Any]
@@ -248,13 +248,13 @@ def moved(kind: Any, numbers: tuple[int, ...], shape: Any = None, of: Layout = J
 def test_where_parts_are_follows_from_the_shape(
     layout: Layout, shape: tuple[int, ...], where: list[str] | None
 ) -> None:
-    saved = Layout.of_fields(layout.as_fields())
+    saved = Layout.from_fields(layout.as_fields())
     if where is None:
         with pytest.raises(UnresolvedError):
             label_parts(saved, shape)
         return
     labels, leaves = label_parts(saved, shape)
-    assert [place_of("y", labels, at, shape) for at in range(len(leaves))] == where
+    assert [index_text("y", labels, at, shape) for at in range(len(leaves))] == where
     assert np.broadcast_to(labels, shape).shape == shape
 
 
@@ -271,7 +271,7 @@ def test_where_parts_are_follows_from_the_shape(
 )
 def test_a_layout_of_a_damaged_file_is_refused_or_leads_nowhere(fields: Any) -> None:
     with pytest.raises((ValueError, TypeError, UnresolvedError)):
-        label_parts(Layout.of_fields(fields), (2, 3))
+        label_parts(Layout.from_fields(fields), (2, 3))
 
 
 def test_names_of_parts_are_shown_on_one_line() -> None:
@@ -285,4 +285,4 @@ def test_a_file_that_nests_without_end_is_refused() -> None:
     for _ in range(200):
         fields = {"kind": "squeeze", "operands": [fields]}
     with pytest.raises(ValueError, match="deep"):
-        Layout.of_fields(fields)
+        Layout.from_fields(fields)

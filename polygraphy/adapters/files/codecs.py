@@ -397,7 +397,7 @@ def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
 def _layouts(saved: Any) -> dict[str, Layout]:
     """Return the saved layouts of outputs."""
     try:
-        return {str(name): Layout.of_fields(layout) for name, layout in dict(saved or {}).items()}
+        return {str(name): Layout.from_fields(layout) for name, layout in dict(saved or {}).items()}
     except (ValueError, TypeError):
         return {}
 

@@ -139,7 +139,7 @@ def compare_iteration(
 def _answers(
     compare: Any, label: str, outputs0: IterationResult, outputs1: IterationResult
 ) -> dict[str, CompareResult]:
-    """Return the results of a comparison function, each converted to a verdict."""
+    """Return, by output, the results of a comparison function, each converted to a verdict."""
     results = compare(outputs0, outputs1)
     if not isinstance(results, Mapping):
         raise UsageError(
@@ -153,13 +153,13 @@ def _answers(
     }
 
 
-def restrict_to_chosen(run: Run, other_names: Run) -> Run:
-    """Return a run without the outputs that the other run excludes, because saved results may
-    contain more."""
+def restrict_to_chosen(run: Run, other: Run) -> Run:
+    """Return a run without the outputs that another run excludes, because saved results may contain
+    more."""
     name, outputs = run
-    if outputs is None or other_names[1] is None or not outputs.unmarked_outputs:
+    if outputs is None or other[1] is None or not outputs.unmarked_outputs:
         return run
-    return name, _with_unmarked(outputs, outputs.unmarked_outputs.keys() & other_names[1].keys())
+    return name, _with_unmarked(outputs, outputs.unmarked_outputs.keys() & other[1].keys())
 
 
 def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
@@ -215,7 +215,7 @@ def _restrict_outputs(run: Run, names: Container[str]) -> Run:
 
 
 def outputs_not_shared(run: Run, shared: Run) -> list[str]:
-    """Return the outputs of a run that are not in the shared run."""
+    """Return the names of the outputs of a run that are not in its reduced copy `shared`."""
     return [output for output in run[1] or () if output not in (shared[1] or ())]
 
 
@@ -606,17 +606,19 @@ class _Comparison:
 
 
 def _without_unread(run: Run, other: Run) -> Run:
-    """Return a run without the positions that the mask of a step hides, or the other run's mask if
-    that was saved."""
+    """Return a run with zeros at the positions that the mask of a step hides; the mask is that of
+    this run, else of the other."""
     name, outputs = run
     facts = next((each.step for _, each in (run, other) if each and each.step), None)
     if outputs is None or facts is None or facts.hidden is None:
         return run
-    from polygraphy.domain.states.aligning import read_part
+    from polygraphy.domain.states.aligning import zero_hidden_positions
 
-    shown, perturb = outputs.with_outputs(read_part(outputs, facts)), outputs.perturb
+    shown, perturb = outputs.with_outputs(zero_hidden_positions(outputs, facts)), outputs.perturb
     if perturb is not None:
-        shown.perturb = lambda dtype: [read_part(moved, facts) for moved in perturb(dtype)]
+        shown.perturb = lambda dtype: [
+            zero_hidden_positions(moved, facts) for moved in perturb(dtype)
+        ]
     return name, shown
 
 

@@ -164,7 +164,7 @@ class SampleComparison:
     def _check_classes(self, output: Any) -> None:
         """Print a note if the labels and the output have different numbers of classes."""
         labels = self._samples.labels
-        count = scores_of(output, is_one=self._samples.names is not None)
+        count = scores_of(output, is_single=self._samples.names is not None)
         if labels is None or count is None or count == len(labels.classes):
             return
         if not labels.classes:

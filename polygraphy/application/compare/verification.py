@@ -113,14 +113,14 @@ class _Pair:
     Attributes:
         original: the model as it was.
         edited: the edited model.
-        then: the inputs of the edited one.
+        inputs: the inputs of the edited model.
         compute: computes it with rounding at every operator, if it is narrow.
         last: the data that it was given last.
     """
 
     original: Any
     edited: Any
-    then: TensorMetadata
+    inputs: TensorMetadata
     compute: Compute | None
     last: Mapping[str, Any] | None = None
 
@@ -129,7 +129,7 @@ class _Pair:
     ) -> dict[str, Any]:
         """Return input data converted to the types of the edited model."""
         values = {}
-        for name, meta in self.then.items():
+        for name, meta in self.inputs.items():
             given_value = inside[name] if name in inside else feed_dict[name]
             is_cast = meta.dtype is not None and name not in inside
             values[name] = (
@@ -154,7 +154,7 @@ class _Pair:
         outputs = output_names(self.edited)
         facts = [find_facts(model) for model in (self.edited, self.original)]
         for feed_dict in feeds:
-            inside = [name for name in self.then if name not in feed_dict]
+            inside = [name for name in self.inputs if name not in feed_dict]
             before = observe_tensors(self.original, feed_dict, [*outputs, *inside])
             fed = self.last = self.convert_feed(feed_dict, {name: before[name] for name in inside})
             if self.compute is None:
@@ -181,7 +181,7 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _HalfComparison | No
         return None
     if set(output_names(pair.edited)) != set(output_names(pair.original)):
         return None
-    if not set(pair.then) <= set(input_metadata(pair.original)):
+    if not set(pair.inputs) <= set(input_metadata(pair.original)):
         return None
     dtype, nodes = narrow
     try:

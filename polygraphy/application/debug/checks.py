@@ -124,8 +124,8 @@ class CheckCommand:
         return RunningCheck(self, words, folder, in_new_process=in_new_process)
 
     def hold_to_first_failure(self, known: Mapping[str, Any] | None = None) -> None:
-        """Count only failures like the first one from now on; others are unresolved, unless exit
-        codes or patterns define failures.
+        """Count only failures like the first one (or like `known`) from now on; others are
+        unresolved, unless exit codes or patterns define failures.
 
         Args:
             known: that failure as `first_failure` has it, if it is known (default: the next one).
@@ -145,7 +145,7 @@ class CheckCommand:
     def begin(
         self, words: Sequence[str], folder: str | None, path: str, *, in_new_process: bool
     ) -> RunningCommand:
-        """Start the command, and return it; it writes the failed outputs to `path`."""
+        """Start the command and return it while it runs; it writes the failed outputs to `path`."""
         G_LOGGER.verbose(f"Running check command: {escape_command(shlex.join(words))}")
         return resolve(Commands).start(
             words,
@@ -291,7 +291,7 @@ def _outputs_of(text: str) -> dict[str, float | None]:
 
 
 def _end_sentence(line: str) -> str:
-    """Return a line that ends with a period or another mark."""
+    """Return a line that ends with a period, unless it ends with a mark already."""
     return line if line.endswith((".", "?", "!")) else f"{line}."
 
 

@@ -46,7 +46,7 @@ Ends = Union[Nodes, None]
 
 @frozen
 class PartNodes:
-    """The nodes of a part of a model, and the tensors at which it is cut; see
+    """The nodes of a part of a model, and the nodes at which it ends and starts; see
     `ReducibleModel.part`."""
 
     nodes: Nodes
@@ -56,7 +56,7 @@ class PartNodes:
 
 @define
 class PartChecks:
-    """Creates parts of a model and checks each of them once."""
+    """Builds parts of a model, and checks each of them once."""
 
     opened: ReducibleModel
     iterations: Iterations
@@ -472,9 +472,8 @@ def _try_in_order(parts: PartChecks, part: PartNodes, way: _SearchSettings) -> P
 
 
 def _failing_subgraph(parts: PartChecks, node: int) -> tuple[Any, PartChecks] | None:
-    """Return the failing subgraph of a node, such as a branch or a loop body; None if it does not
-    fail by itself.
-    """
+    """Return the failing subgraph of a node, such as a branch or a loop body, and its checks; None
+    if it does not fail by itself."""
     try:
         inside = parts.opened.inside(node)
         if inside is None:

@@ -44,7 +44,7 @@ def culprit_at(
     trace: Trace,
     likely_rewrites: Sequence[str] = (),
 ) -> Culprit:
-    """Return the culprit for a difference at a place: nodes, cause and evidence.
+    """Return the culprit for nodes that a backend computes incorrectly, with cause and evidence.
 
     Args:
         case: the model, the backends and the data to diagnose.
@@ -89,8 +89,8 @@ def culprit_at(
 
 
 def _names_of_nodes(case: Case, place: WrongNodes, trace: Trace) -> list[str]:
-    """Return the names of the nodes of a place, except those that only compute shapes or indices
-    for a float tensor, which no rewrite changes."""
+    """Return the names of the incorrect nodes, except those that only compute shapes or indices for
+    a float tensor, which no rewrite changes."""
     nodes = [case.model.nodes[index] for index in place.region]
     names = [node.label for node in nodes]
     if len(nodes) == 1 or not is_float(trace.values[place.tensor]):
@@ -201,7 +201,8 @@ def _remaining_error(
 
 @frozen
 class Experiment:
-    """A part of a model, or the whole model, that a backend computes incorrectly.
+    """A part of a model, or the whole model, that a backend computes incorrectly unless some
+    rewrites are disabled.
 
     Attributes:
         wrong: the error without some rewrites.
@@ -226,8 +227,8 @@ def guilty_passes(
     trace: Trace,
     likely_rewrites: Sequence[str] = (),
 ) -> list[str]:
-    """Return the fewest rewrites of a backend to disable so that a region is correct; empty if they
-    cannot be disabled.
+    """Return the fewest rewrites of a backend to disable so that it computes some nodes correctly;
+    empty if rewrites cannot be disabled.
 
     They are searched in the part around the region, and in the whole model where that is right.
     """
@@ -279,7 +280,8 @@ def _nodes_after_rewrites(case: Case, party: SuspectedParty, without: Sequence[s
 def _find_experiment(
     case: Case, party: SuspectedParty, place: WrongNodes, trace: Trace
 ) -> Experiment | None:
-    """Return the smallest part around a region that the backend computes incorrectly."""
+    """Return the smallest part around incorrect nodes that the backend computes incorrectly; None
+    if there is none."""
     experiment = trace.all_values
     nodes = case.model.nodes
     size = 0

@@ -192,7 +192,7 @@ class Case:
 
     @property
     def evidence(self) -> Evidence:
-        """Return what was compared so far, and what was not."""
+        """Return the comparisons that were made so far, and those that were not."""
         return self._log.evidence
 
     def record_attempt(self, attempt: Attempt) -> None:
@@ -209,7 +209,7 @@ class Case:
         self._log.evidence = self.evidence.with_comparison(title, left_out)
 
     def record_left_out(self, reason: str) -> None:
-        """Record that something was not compared."""
+        """Record the reason why a part was not compared."""
         self._log.evidence = self.evidence.without(reason)
 
     def record_version(self, party: str, version: str = "", problem: str = "") -> None:
@@ -281,7 +281,7 @@ class Case:
         off: float = 0.0,
         is_auto: bool = False,
     ) -> str:
-        """Return the `run` command that compares a backend with its fix applied against the others,
+        """Return the `run` command that compares a backend with its fix against the other backends,
         on the failing data; its exit code shows whether the fix works.
 
         Args:

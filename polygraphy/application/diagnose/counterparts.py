@@ -89,8 +89,8 @@ class Counterparts:
         program.run(feed, self.theirs.__setitem__)
         self.own = trace_tensors(case, self._party, feed).values
         self._changed: Values = {}
-        self._mine = _tensor_prints(self.own)
-        self._prints = _tensor_prints(self.theirs)
+        self._mine = _fingerprints(self.own)
+        self._prints = _fingerprints(self.theirs)
         self._named = _exporter_names(case, program)
         self.pairs: dict[str, str] = {}
         self._pair_tensors()
@@ -138,7 +138,7 @@ class Counterparts:
             given_values = {name: self.theirs[reference_name]}
             values = self._compute_with(given_values)
             self._changed = ChainMap(given_values, values, self._changed)  # type: ignore[arg-type]
-            self._mine.update(_tensor_prints(values))
+            self._mine.update(_fingerprints(values))
             self._match_values()
 
     def _match_values(self) -> None:
@@ -205,7 +205,7 @@ class Counterparts:
         value = self.theirs[program_tensor]
         if tensor in self._expected:
             return not self.differing_outputs({tensor: value})
-        prints = _tensor_prints(self._compute_with({tensor: value}, most))
+        prints = _fingerprints(self._compute_with({tensor: value}, most))
         behind = (
             remaining_names.index(program_tensor) + 1 if program_tensor in remaining_names else 0
         )
@@ -257,7 +257,7 @@ class Counterparts:
         return [evidence.still_differ(len(tensors), differing[:4])]
 
 
-def _tensor_prints(values: Mapping[str, Any]) -> dict[str, Fingerprint]:
+def _fingerprints(values: Mapping[str, Any]) -> dict[str, Fingerprint]:
     """Return the fingerprint of each tensor that has one."""
     fingerprints = {name: fingerprint_of(values[name]) for name in values}
     return {
@@ -361,7 +361,7 @@ def change_weights(part: Submodel, readers: Iterable[Node], weights: Mapping[str
 
 
 class _WeightSearch:
-    """Searches program weights that explain the difference at a mismatch."""
+    """Searches program weights that explain a mismatch."""
 
     def __init__(
         self, mismatch: ProgramMismatch, side: Graph, program: OpenedProgram, party: SuspectedParty
@@ -387,7 +387,7 @@ class _WeightSearch:
         return None
 
     def _best(self, tries: Iterable[Any]) -> Any:
-        """Return the candidate that explains the difference best, if any."""
+        """Return the candidate that explains the difference best; None if none does."""
         least, best = min(_EXACTLY, _OF_BEFORE * self._before), None
         for number, tried in enumerate(tries):
             if number == _REplaceD or (best and least < _ENOUGH * self._before):
@@ -398,7 +398,7 @@ class _WeightSearch:
         return best
 
     def _readers(self, name: str) -> Iterator[tuple[int, Node]]:
-        """Yield the nodes that read a weight."""
+        """Yield position and node of each reader of a weight."""
         for index in self._mismatch.region:
             if name in self._mismatch.nodes[index].inputs:
                 yield index, self._mismatch.nodes[index]
@@ -422,7 +422,7 @@ class _WeightSearch:
         return apart if np.isfinite(apart) else np.inf
 
     def _operations(self) -> list[tuple[Node, dict[str, Any]]]:
-        """Return the operations in order, with the weights that they read."""
+        """Return the operations in order, each with the weights that it reads."""
         weights = self._program.weights
         requested_pairs = [
             (node, {name: np.asarray(weights[name]) for name in node.reads if name in weights})
@@ -525,7 +525,7 @@ class _WeightSearch:
         return ""
 
     def _positions(self, names: Iterable[str]) -> list[int]:
-        """Return the positions of nodes that depend on weights only."""
+        """Return the positions of those nodes that compute from the named weights only."""
         mismatch, positions = self._mismatch, set()
         for name in names:
             direct = {index for index, _ in self._readers(name)}

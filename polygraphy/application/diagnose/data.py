@@ -45,7 +45,7 @@ def choose_feeds(
     fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: True,
     is_varied: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return the data to run a model on.
+    """Return the input sets to run a model on, as feed dictionaries.
 
     Args:
         model: the model.
@@ -60,7 +60,7 @@ def choose_feeds(
         InputError: they do not fit the model.
     """
     loader = DataLoader() if data_loader is None else data_loader
-    loaders = _vary_feeds(loader, model.inputs) if is_varied else [loader]
+    loaders = _varied_loaders(loader, model.inputs) if is_varied else [loader]
     feeds: list[dict[str, Any]] = []
     seen: set[str] = set()
     for loader in loaders:
@@ -124,7 +124,7 @@ def feeds_that_run(
 
 
 def _most_lengths(model: OpenModel | NarrowModel) -> int:
-    """Return the number of combinations of lengths to try; each may load the model again."""
+    """Return the maximum number of combinations of lengths to try; each may load the model."""
     graph = getattr(model, "graph", None)
     weights = graph.constants.values() if isinstance(graph, Graph) else ()
     return int(RunBudget.for_bytes(sum(weight.nbytes for weight in weights), *_LENGTHS).runs)
@@ -197,7 +197,7 @@ def choose_feeds_for_parties(
 def _memory_check(
     room: int, leave_out: LeaveOut, remedy: str = ""
 ) -> Callable[[Sequence[Mapping[str, Any]]], bool]:
-    """Return a function that checks whether input sets fit in memory, and reports it if some do
+    """Return a function that returns whether input sets fit in memory, and reports it if some do
     not.
 
     Args:
@@ -262,7 +262,7 @@ def data_options(
     if data_loader is not None and not isinstance(data_loader, DataLoader):
         script = getattr(data_loader, "script", None)
         return {"data_loader_script": script} if isinstance(script, str) else {}
-    loaders = _vary_feeds(DataLoader() if data_loader is None else data_loader, model.inputs)
+    loaders = _varied_loaders(DataLoader() if data_loader is None else data_loader, model.inputs)
     loader = loaders[number] if len(loaders) > 1 else loaders[0]
     options: dict[str, Any] = {}
     if loader.seed != DEFAULT_SEED:
@@ -279,7 +279,7 @@ def data_options(
     return {**options, "input_shapes": shapes} if shapes else options
 
 
-def _vary_feeds(loader: Any, inputs: TensorMetadata) -> list[Any]:
+def _varied_loaders(loader: Any, inputs: TensorMetadata) -> list[Any]:
     """Return loaders of positive and of signed random data; a user's own loader is the only one."""
     is_chosen = (
         not isinstance(loader, DataLoader)
@@ -292,7 +292,7 @@ def _vary_feeds(loader: Any, inputs: TensorMetadata) -> list[Any]:
     return [
         loader,
         *(
-            loader.drawing_from(
+            loader.with_seed(
                 loader.seed + number, dict.fromkeys(floats, bounds) if floats else None
             )
             for number, bounds in enumerate(_RANGES, 1)

@@ -172,7 +172,7 @@ def _open_case(
     memory_budget: int | None,
     environments: Sequence[str] | None,
 ) -> tuple[Case, OtherVersions | None]:
-    """Return what is diagnosed, and the other versions of the backend, if there are any."""
+    """Return the case to diagnose, and the other versions of the backend or None."""
     path = model if isinstance(model, str) else "MODEL"
     case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
     versions = open_versions(case, environments) if environments else None

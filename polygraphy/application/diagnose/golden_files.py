@@ -88,7 +88,7 @@ class MatchedResults:
         return constant_outputs(self.sets, self.common)
 
     def notes(self, count: int) -> Iterator[str]:
-        """Yield notes: the tensors compared, and the number that differ."""
+        """Yield notes: the tensors compared, and the number that differ, `count`."""
         if self.renamed:
             yield steps.renamed_outputs(self.renamed)
         name = "tensor" if self.inner else "output"
@@ -115,7 +115,7 @@ class MatchedResults:
 def fit_results(
     model: OpenModel, saved: Sequence[Values], values: Sequence[Values]
 ) -> MatchedResults:
-    """Return saved results in the names and shapes of a model.
+    """Return saved results by the tensor names, and in the shapes, of a model.
 
     Args:
         model: the model.

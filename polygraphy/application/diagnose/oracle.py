@@ -121,9 +121,9 @@ class TensorDifferences:
         """Return the names of tensors that differ for any input set."""
         return {name for deviations in self.sets for name in deviations}
 
-    def merge_worst(self, other_loss: TensorDifferences) -> TensorDifferences:
+    def merge_worst(self, other: TensorDifferences) -> TensorDifferences:
         """Return, for each input set, the larger difference of two comparisons on the same data."""
-        pairs = zip(self.sets, other_loss.sets)
+        pairs = zip(self.sets, other.sets)
         return TensorDifferences([max(pair, key=_largest_deviation) for pair in pairs])
 
 

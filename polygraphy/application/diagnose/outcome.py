@@ -14,7 +14,7 @@ from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 
 @frozen
 class Found:
-    """The step has a verdict.
+    """The outcome of a step that has a verdict.
 
     Attributes:
         result: the verdict.
@@ -30,7 +30,7 @@ class Found:
 
 @frozen
 class Skip:
-    """The step finds nothing, or does not apply; the next step follows.
+    """The outcome of a step that finds nothing, or does not apply; the next step follows.
 
     Attributes:
         why: the reason, for who reads the code or a debugger; no document has it.
@@ -41,8 +41,8 @@ class Skip:
 
 @frozen
 class Unexplained:
-    """Outputs differ, and the step does not explain it. The next step follows; if no later step has
-    a verdict, the diagnosis is inconclusive.
+    """The outcome of a step that cannot explain why outputs differ. The next step follows; if no
+    later step has a verdict, the diagnosis is inconclusive.
 
     Attributes:
         why: the reason that the verdict gives.
@@ -87,7 +87,8 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
 
 
 def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
-    """Return an ending whose module is imported when it applies.
+    """Return a function that revises the result after all steps; its module is imported when it
+    applies.
 
     Args:
         name: the module below `application/diagnose`, a colon, and the function.
@@ -95,7 +96,7 @@ def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
     """
 
     def ending(found: Found, request: T) -> Found:
-        """Return the result after the ending."""
+        """Return the revised result; unchanged if the function does not apply."""
         if not applies(found, request):
             return found
         module, _, function = name.partition(":")

@@ -110,9 +110,8 @@ def diagnose_refusals(
 
 
 def _blame_names(culprit: Culprit) -> Culprit:
-    """Return the culprit for nodes that are refused only together: the model, if they share
-    a name.
-    """
+    """Return a culprit that blames the model if nodes are refused only together and share a name;
+    else the culprit."""
     if len(culprit.nodes) < 2 or len(set(culprit.nodes)) > 1:
         return culprit
     remedy = Remedy(note=remedies.RENAME_NODES)
@@ -123,9 +122,8 @@ def _blame_names(culprit: Culprit) -> Culprit:
 def _describe_lost_operators(
     culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]
 ) -> str:
-    """Return a sentence about non-standard operators that backends lack, and what to do; empty if
-    anything else is refused.
-    """
+    """Return a sentence about non-standard operators that backends lack, with advice; empty if
+    anything else is refused."""
     if not all(isinstance(error, UnsupportedOperatorError) for error in errors):
         return ""
     if not culprits or not all("." in culprit.op for culprit in culprits):
@@ -307,9 +305,8 @@ def _smallest_number(most: int, holds: Callable[[int], bool]) -> int | None:
 def _runs_model(
     case: Case, party: SuspectedParty, *feeds: Feed, with_all_branches: bool = False, **how: Any
 ) -> bool:
-    """Return whether a backend runs the model on any data, with only the branches it takes or the
-    whole.
-    """
+    """Return whether a backend runs the model on one of the input sets, with only the branches it
+    takes or the whole."""
     try:
         compute = party.load(case.model.given if with_all_branches else case.model.proto, **how)
         for feed in feeds:

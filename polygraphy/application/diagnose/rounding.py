@@ -224,7 +224,8 @@ def diagnose_rounding(
 
 
 def _adds_up(case: Case, trace: Trace, name: str, difference: Deviation) -> bool:
-    """Return whether moving all numbers by rounding changes an output about as much."""
+    """Return whether changing all tensors by rounding changes an output about as much as the
+    difference."""
     value, inside = trace.values.get(name), compute_dtype(case.facts, name)
     rounding = case.rounding(name, value, value)
     if rounding is None:

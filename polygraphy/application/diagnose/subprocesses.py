@@ -126,9 +126,8 @@ class WarmParty:
         return self._related_party("with_exact_products")
 
     def _related_party(self, name: str) -> WarmParty | None:
-        """Return what a method of the party returns, in the same process; None if it returns None
-        or the party has no such method.
-        """
+        """Return the party that a method of the party returns, in the same process; None if it
+        returns None or there is no such method."""
         twin = getattr(self._source, name, lambda: None)()
         return None if twin is None else WarmParty(twin, self._process)
 
@@ -216,7 +215,7 @@ class _WarmModel:
 
 
 def _identity(value: Any) -> Any:
-    """Return the value itself."""
+    """Return the value unchanged."""
     return value
 
 
@@ -289,7 +288,7 @@ def _warm_party(party: Any) -> Any:
 
 
 def close(parties: Sequence[SuspectedParty]) -> None:
-    """Stop processes that hold device memory; others remain."""
+    """Stop processes that use device memory; other processes continue."""
     for party in parties:
         if isinstance(party, WarmParty) and party.uses_device:
             party.close()

@@ -155,8 +155,8 @@ def trace_repeatedly(
 def run_isolated_nodes(
     case: Case, model: OpenModel, party: SuspectedParty, trace: Trace
 ) -> Iterator[tuple[dict[str, Any], Callable[[], Mapping[str, Any]]]]:
-    """Yield the results of every node run in isolation on traced values, as many at a time as
-    memory allows.
+    """Yield the results of nodes run in isolation on traced values, and a function that returns
+    their rounding noise, as many nodes at a time as memory allows.
 
     Yields:
         By tensor what its node makes of them, and what computes what moving them by an ulp changes,
@@ -187,8 +187,8 @@ def _noise(
 
 
 def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
-    """Return an empty store for arrays: in memory if `nbytes` and what is computed from them fit,
-    else in a file.
+    """Return an empty store for arrays: in memory if `nbytes` and the tensors computed from them
+    fit, else in a file.
 
     Args:
         case: the model, the backends and the data to diagnose.

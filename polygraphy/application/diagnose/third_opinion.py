@@ -49,7 +49,7 @@ class Vote:
 
 
 def vote(case: Case, place: WrongNodes, party: SuspectedParty, trace: Trace) -> Vote:
-    """Return a third backend's vote on the result of some nodes for traced values."""
+    """Return a third backend's vote on nodes that two backends compute differently."""
     try:
         part = cut_part(case.model, place.region, trace.all_values)
         computed_value = part.run(party, plain=True)[place.tensor]

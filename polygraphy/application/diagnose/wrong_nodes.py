@@ -246,14 +246,15 @@ def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Wrong
 
 
 def _narrowest_place(place: WrongNodes, places: Sequence[WrongNodes]) -> WrongNodes:
-    """Return the smallest place within `place`, or `place` itself."""
+    """Return the fewest nodes among `places` that lie within `place`; `place` itself if there are
+    none."""
     within = [other_place for other_place in places if set(other_place.region) < set(place.region)]
     return min(within, key=lambda place: len(place.region), default=place)
 
 
 def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: WrongNodes) -> WrongNodes:
-    """Return a place marked as incorrect in isolation if its single node fails intermittently, such
-    as a kernel that reads foreign memory."""
+    """Return the nodes, marked as incorrect in isolation if a single node fails intermittently,
+    such as a kernel that reads foreign memory."""
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
         run = _compute_run(case, party, trace, place.region, plain=True)
         if run is not None and run[0].is_wrong:
@@ -276,9 +277,8 @@ def _compute_run(
 
 
 def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: WrongNodes) -> WrongNodes:
-    """Return the fewest consecutive nodes of a place that a backend computes incorrectly in
-    isolation; the place if all are needed.
-    """
+    """Return the fewest consecutive of some nodes that a backend computes incorrectly in isolation;
+    all of them if all are needed."""
     region = place.region
     for size in range(2, len(region) if _FEW < len(region) <= _MANY else 0):
         for run in (region[i : i + size] for i in range(len(region) - size + 1)):
@@ -374,7 +374,7 @@ def _wrong_regions(
             is_explained_by_rounding(case, region, name, isolated.values[name], trace)
         )
         # In half precision many numbers are equal, so that any of them may change places.
-        jumps = any(nodes[index].jumps for index in region) and not any(
+        jumps = any(nodes[index].is_discontinuous for index in region) and not any(
             getattr(trace.values.get(name), "dtype", np.dtype(bool)).name in HALF
             for index in region
             for name in nodes[index].makes
@@ -391,7 +391,7 @@ def _wrong_regions(
 
 def _is_flip(new_deviation: Deviation, nodes: Sequence[Node]) -> bool:
     """Return whether a few elements were rounded to the next quantization step."""
-    if not any(node.jumps for node in nodes):
+    if not any(node.is_discontinuous for node in nodes):
         return False
     is_chain = nodes[-1].operator == "QuantizeLinear" and any(
         n.operator not in _STEPPING for n in nodes

@@ -230,7 +230,7 @@ def _with_other_lengths(
 
 
 def _failures(findings: Findings) -> int:
-    """Return the number of nodes that failed to run, or 1 for the whole model."""
+    """Return the number of nodes that failed to run; 1 if the whole model failed."""
     failed = [
         entry
         for entry in findings.entries

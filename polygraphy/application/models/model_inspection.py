@@ -352,7 +352,7 @@ def draw_model(
     from polygraphy.domain.model.drawing import draw, model_to_draw
     from polygraphy.domain.model.statistics import statistics_of
 
-    errors = None if report is None else _errors(report)
+    errors = None if report is None else _rows_by_output(report)
     reports = resolve(ModelReports)
     reports.loading(path)
     detail = Detail(layers=True, attrs=True, weights=weights)
@@ -367,8 +367,8 @@ def draw_model(
         reports.page_saved(output)
 
 
-def _errors(path: str) -> dict[str, OutputRow]:
-    """Return the output rows of a report by name."""
+def _rows_by_output(path: str) -> dict[str, OutputRow]:
+    """Return the output rows of a report by output name."""
     from polygraphy.domain.report.document import rows_in
 
     try:

@@ -311,4 +311,4 @@ def _seed_of(data_loader: Any) -> int | None:
 def _copies_of(feed: Feed) -> Feed:
     """Return input data with copied arrays."""
     copies = {name: own_copy(array) for name, array in feed.items()}
-    return feed.like(copies) if isinstance(feed, StepFeed) else copies
+    return feed.with_arrays(copies) if isinstance(feed, StepFeed) else copies

@@ -43,7 +43,7 @@ class PlannedCell:
 
 
 class PlannedSweep:
-    """The cells of a plan with what they need: keys, interpreters and command lines.
+    """The cells of a plan with their keys, interpreters and command lines.
 
     Attributes:
         folder: that of the sweep, whole.

@@ -323,7 +323,7 @@ class _Sweep:
                 self._records[cell.key] = [record, *self._attempts(cell)]
 
     def _attempts(self, cell: PlannedCell) -> list[Record]:
-        """Return the records of the attempts of a cell."""
+        """Return the records of all runs of a cell after the first."""
         attempts: list[Record] = []
         while (record := self._read(self._planned.job(cell, f".{len(attempts) + 2}"))) is not None:
             attempts.append(record)

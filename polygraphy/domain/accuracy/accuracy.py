@@ -122,7 +122,8 @@ AGGREGATIONS = ("per_sample", "average")
 
 
 def reevaluate(answers: Iterable[tuple[str, Any]], thresholds: Thresholds) -> None:
-    """Hold every answer to another threshold; an output that could not be compared keeps failing.
+    """Judge each result by new thresholds, in place; an output that could not be compared keeps
+    failing.
 
     Args:
         answers: names of outputs, and what a comparison function answered.
@@ -255,7 +256,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             )
 
     def runs(self) -> list[tuple[tuple[str, str], tuple[str, str]]]:
-        """Return, per pair, the two runs: the name of each, and the file that it is from."""
+        """Return, per pair, its two runs, each as runner name and the file it was read from."""
         files = (self.files_at.get(position, ("", "")) for position in range(len(self)))
         return [
             ((first, file0), (second, file1))
@@ -450,14 +451,13 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return self
 
     def outputs(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
-        """Yield every answer with its pair, iteration and output name."""
+        """Yield pair of runners, iteration, output name and result of every comparison."""
         self._unpack()
         yield from self.scan()
 
     def scan(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
-        """Yield results like `outputs`, but keep only a few iterations in memory; read-only, see
-        `read`.
-        """
+        """Yield the items of `outputs`, but keep only a few iterations in memory; read-only, see
+        `read`."""
         for pair, iterations in self.read():
             for iteration, answers in enumerate(iterations):
                 for name, answer in answers.items():

@@ -146,7 +146,8 @@ def count_matched(iterations: Iterable[Answers]) -> int:
 
 
 def _pack_iterations(iterations: list[Answers]) -> bytes:
-    """Return iterations as bytes: results as columns, and what equals the iteration before once."""
+    """Return iterations as bytes: results as columns, and data equal to the previous iteration's
+    only once."""
     rows: list[Answers | tuple[Any, Any]] = []
     names: tuple[Any, ...] = ()
     shared: tuple[Any, ...] = ()

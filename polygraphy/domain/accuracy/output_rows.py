@@ -142,7 +142,7 @@ class OutputRow:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes on both sides, each once."""
+        """The distinct shapes in both runs."""
         return tuple(dict.fromkeys(tensor.shape for tensor in self.tensors if tensor is not None))
 
     @property
@@ -491,13 +491,13 @@ def _worst_of_differences(
 
 
 def _non_finite(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return how many elements are NaN, and how many are infinite, of both arrays."""
+    """Return, for both arrays, the numbers of NaN and of infinite elements."""
     first, second = (count_non_finite(array) for array in arrays)
     return first, second
 
 
 def _sufficient_tolerances(answer: OutputCompareResult) -> frozenset[str]:
-    """Return which of the two tolerances would each be sufficient by itself."""
+    """Return which of the two tolerances (absolute, relative) would be enough without the other."""
     limits, sufficient_tolerances = answer.tolerance, {"abs", "rel"}
     for statistic in limits.check_error_stat:
         absolute, relative = answer.required_tolerances(statistic)
@@ -587,7 +587,7 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
 
 
 def _non_finite_words(worst: WorstIteration, parties: Sequence[str]) -> str:
-    """Return the sentence on NaN and infinite elements of both sides."""
+    """Return the sentence on NaN and infinite elements in both runs."""
     if worst.non_finite is None:
         return ""
     (nan0, inf0), (nan1, inf1) = worst.non_finite

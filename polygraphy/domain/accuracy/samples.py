@@ -68,12 +68,12 @@ def answers_of(output: Any, name: str, *, is_single: bool) -> list[Answer]:
     return [("NaN" if place < 0 else str(place),) for place in places]
 
 
-def scores_of(output: Any, *, is_one: bool) -> int | None:
+def scores_of(output: Any, *, is_single: bool) -> int | None:
     """Return the number of scores that an output has for each sample; None if it has no scores."""
     array = np.asarray(output)
     if not (is_float(array) or array.dtype in (np.int8, np.uint8)) or not array.size:
         return None
-    return array.size if is_one or array.ndim == 1 else array.size // array.shape[0]
+    return array.size if is_single or array.ndim == 1 else array.size // array.shape[0]
 
 
 @frozen

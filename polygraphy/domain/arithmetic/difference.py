@@ -209,9 +209,8 @@ class Difference:
 
     @staticmethod
     def find_medians(many: Iterable[Difference]) -> None:
-        """Compute the medians of many small arrays together, where they are neither known nor kept
-        for later.
-        """
+        """Compute the medians of many small arrays together, except medians that are known or
+        follow from the extent."""
         by_size: dict[int, list[tuple[Difference, Channel, Floats]]] = {}
         for each in many:
             if not MOST_KEPT < each.size <= KEPT:
@@ -542,9 +541,8 @@ _ZEROS = (0.0,) * 6
 
 
 def match_within(size: int, peak: float, atol: float, rtol: float) -> Mismatches | None:
-    """Return an empty result if the largest of so many absolute differences proves that no element
-    exceeds the tolerance; else None.
-    """
+    """Return an empty result if the largest of `size` absolute differences proves that no element
+    exceeds the tolerance; else None."""
     return _no_mismatches(size) if _limit(atol, rtol, "either").covers(peak) else None
 
 

@@ -72,7 +72,7 @@ def exact_sum(values: Iterable[float]) -> float:
 
 
 class Row(NamedTuple):
-    """What a pass keeps of one block.
+    """The statistics of one block.
 
     `finite` elements have the `mean`, the sum of squared deviations `squares`, and the mean
     absolute value `magnitude`. `low` and `high` are the extremes of what is not NaN, infinities

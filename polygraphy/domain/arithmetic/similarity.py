@@ -168,7 +168,7 @@ class _Length(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What a pass keeps of one block; `alignment` is the cosine within the block."""
+    """The norms and extremes of one block; `alignment` is the cosine within the block."""
 
     value: _Length
     reference: _Length
@@ -208,7 +208,7 @@ def _measurer(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Row]:
 
 def _exact_differences(pair: Pair, scratch: Scratch) -> _FormExactly | None:
     """Return the function that computes the exact differences of a block of 64-bit integers or
-    longdoubles; None if both sides fit float64.
+    longdoubles; None if both arrays fit float64.
 
     It takes the extremes of the value and the widened reference, and returns None for integers of
     which float64 holds all.
@@ -338,9 +338,8 @@ def _summer(pair: Pair, scratch: Scratch) -> Callable[[int, int], float]:
 
 
 def _comparable_reader(pair: Pair, scratch: Scratch) -> Callable[[int, int], tuple[Array, Array]]:
-    """Return the function that reads a block of both sides in data types that NumPy compares
-    without rounding; next to a float4, NumPy would round an int8.
-    """
+    """Return the function that reads a block of both arrays in data types that NumPy compares
+    without rounding; next to a float4, NumPy would round an int8."""
     value, reference = pair.value, pair.reference
     kinds = (value.kind, reference.kind)
     if Kind.LONG in kinds:
@@ -362,7 +361,7 @@ def _as_int64(flat: Flat, start: int, stop: int) -> Array:
 
 @frozen
 class NonFinite:
-    """How many elements are NaN, +inf or -inf on one side only.
+    """The numbers of elements that are NaN, +inf or -inf in only one of two arrays.
 
     An element that is NaN here and infinite there is counted once in `count`, and under both kinds.
     """
@@ -444,7 +443,7 @@ def _is_finite(block: Floats) -> bool:
 
 @frozen
 class Ranking:
-    """How many lists agree on their highest entries.
+    """The number of lists whose highest entries agree.
 
     Attributes:
         lists: number of lists compared.

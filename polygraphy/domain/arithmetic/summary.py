@@ -47,7 +47,8 @@ LONGEST = 1 << 12
 
 
 class RowStatistics(NamedTuple):
-    """The statistics of one row, which mean what they mean in `Summary`; places are positions."""
+    """The statistics of one row, as in `Summary`; `first_low` and `first_high` are positions in the
+    row."""
 
     low: float
     high: float
@@ -115,9 +116,8 @@ def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistic
 def _ranks(
     size: int, quantiles: tuple[float, ...]
 ) -> tuple[npt.NDArray[np.intp], tuple[float, ...]]:
-    """Return the ranks of the extremes, of the elements beside the median, and of those beside each
-    quantile; and how far each quantile is from the first of its two.
-    """
+    """Return the ranks of the extremes, of the elements next to the median, and of those next to
+    each quantile; and the weight of the second element in each quantile."""
     places = [split_rank(size, probability) for probability in quantiles]
     ranks = [0, size - 1, (size - 1) // 2, size // 2]
     for rank, _ in places:

@@ -21,7 +21,7 @@ def _length_rule(names: Sequence[str], text: str) -> Rule:
     """Return a rule that requires lists with one element, or one for each feature."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
-        """Yield a violation for a list of another length."""
+        """Yield a violation for a list with a different number of elements."""
         size = dim_of(call, 0, -1)
         for name in names:
             values = call.attributes.get(name)
@@ -38,7 +38,7 @@ def _equal_lengths_rule(prefix: str, *, of_pairs: bool = False) -> Rule:
     """Return a rule that requires lists of one length: those with a prefix, or keys and values."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
-        """Yield a violation for a list of another length than the first one."""
+        """Yield a violation for a list that is not as long as the first one."""
         begins = ("keys_", "values_") if of_pairs else (prefix,)
         lists = {
             name: value

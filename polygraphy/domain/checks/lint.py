@@ -194,8 +194,8 @@ class LintReport:
 
 
 def _entry_document(entry: LintEntry) -> dict[str, Any]:
-    """Return a finding as JSON values; what a backend says is the message, as in files of NVIDIA's
-    tool."""
+    """Return a finding as JSON values, with a backend's message as the message, as in files of
+    NVIDIA's tool."""
     by_backend = bool(entry.backend_message)
     return {
         "level": entry.level,
@@ -354,12 +354,13 @@ def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
 
 
 def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
-    """Yield nodes that read a tensor computed later or never, and nodes in cycles."""
+    """Yield errors about tensors that are read before they are computed, or never computed, and
+    about nodes in cycles."""
     available = {tensor.name for tensor in graph.inputs}
     available.update(weight.name for weight in graph.weights)
     producers = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs}
     reads = [set(node.reads) for node in graph.nodes]
-    cyclic = _in_cycles([{producers[n] for n in names if n in producers} for names in reads])
+    cyclic = _cyclic_nodes([{producers[n] for n in names if n in producers} for names in reads])
     if cyclic:
         nodes = tuple(labels[index] for index in sorted(cyclic))
         yield _lint_entry("graph/cycle", EXCEPTION, "The nodes form a cycle.", nodes)
@@ -380,19 +381,19 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
             yield _lint_entry("graph/undefined-output", EXCEPTION, message)
 
 
-def _in_cycles(needs: list[set[int]]) -> set[int]:
-    """Return the nodes in cycles, which cannot be sorted."""
-    waiting = _nodes_in_cycles(dict(enumerate(needs)))
+def _cyclic_nodes(needs: list[set[int]]) -> set[int]:
+    """Return the positions of the nodes in cycles, given the nodes that each one needs."""
+    waiting = _unsortable_nodes(dict(enumerate(needs)))
     # What only waits for a cycle is not in one: it comes first where arrows are turned round.
     followers: dict[int, set[int]] = {index: set() for index in waiting}
     for index in waiting:
         for number in needs[index] & waiting:
             followers[number].add(index)
-    return _nodes_in_cycles(followers)
+    return _unsortable_nodes(followers)
 
 
-def _nodes_in_cycles(needs: Mapping[int, set[int]]) -> set[int]:
-    """Return the nodes that are in a cycle or depend on one."""
+def _unsortable_nodes(needs: Mapping[int, set[int]]) -> set[int]:
+    """Return the positions of the nodes that are in a cycle or depend on one."""
     sorter = TopologicalSorter(needs)
     with suppress(CycleError):  # It still gives what comes before any cycle.
         sorter.prepare()
@@ -404,7 +405,7 @@ def _nodes_in_cycles(needs: Mapping[int, set[int]]) -> set[int]:
 
 
 def _dead_entries(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
-    """Yield inputs, initializers and nodes that no output depends on."""
+    """Yield warnings about inputs, initializers and nodes that no output depends on."""
     needed = {tensor.name for tensor in graph.outputs}
     producers: dict[str, list[int]] = {}
     for index, node in enumerate(graph.nodes):

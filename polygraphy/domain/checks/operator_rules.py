@@ -341,7 +341,7 @@ def _check_split(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_concat(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if the shapes of the inputs differ on another axis."""
+    """Yield a violation if the shapes of the inputs differ on an axis that is not joined."""
     axis = call.attributes.get("axis", 0)
     inputs = [
         input_name

@@ -79,7 +79,7 @@ def _per_index_rule(positions: tuple[int, ...], of: int, axis: int, name: str) -
     """
 
     def check(call: OperatorCall) -> Iterator[Violation]:
-        """Yield a violation if the length of a vector is another."""
+        """Yield a violation if a vector does not have that length."""
         size = dim_of(call, of, axis)
         for position in positions:
             operand = call.input(position)

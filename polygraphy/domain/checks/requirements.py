@@ -157,7 +157,7 @@ def shape_rule(position: int, name: str, shape: Callable[[OperatorCall], Shape |
     """
 
     def check(call: OperatorCall) -> Iterator[Violation]:
-        """Yield a violation if the input has another shape."""
+        """Yield a violation if the input does not have that shape."""
         expected = shape(call)
         if expected is not None:
             yield from require_shape(call, position, expected, name)

@@ -94,9 +94,8 @@ def check_window(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_empty_windows(call: OperatorCall) -> Iterator[Violation]:
-    """Yield a violation if a window contains padding only, of which there is no maximum or
-    average.
-    """
+    """Yield a violation if a window contains padding only, so that its maximum or average is
+    undefined."""
     shape, kernel = call.shape(0), _kernel_of(call)
     if shape is None or kernel is None or len(kernel) != len(shape) - 2:
         return

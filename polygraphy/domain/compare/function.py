@@ -21,7 +21,7 @@ class BaseCompareFunc(Protocol):
     def __call__(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> Mapping[str, Any]:
-        """Return, per output of the first run, something that is truthy when it passed."""
+        """Return, by output of the first run, a value that is true if the output passed."""
 
 
 class PairwiseCompareFunc:

@@ -84,7 +84,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         fail_fast: bool | None = None,
         find_output_func: FindOutput | None = None,
     ) -> None:
-        """Set by how many places an entry may differ: one number or one per output (default: 0).
+        """Set by how many positions an entry may differ: one number or one per output (default: 0).
 
         Raises:
             UsageError: the tolerance is no whole number, or negative.
@@ -99,7 +99,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         return (self.index_tolerance,)
 
     def check_averages(self) -> None:
-        """Raise UsageError, because places have no mean."""
+        """Raise UsageError, because positions have no mean."""
         raise UsageError(
             "The comparison function indices has no metric that can be averaged.",
             hint="Use a different function, or check each iteration.",
@@ -153,7 +153,7 @@ def _entries_out_of_place(
     lists: Array, array: Array, tolerance: int
 ) -> tuple[Positions, Positions]:
     """Return rows and columns, in order, of entries in `lists` that `array` lacks within
-    `tolerance` places.
+    `tolerance` positions.
 
     One comparison of whole arrays; then one for each place nearby, of what is still looked for.
     """
@@ -171,14 +171,15 @@ def _entries_out_of_place(
 
 
 def _offsets(most: int) -> Iterator[int]:
-    """Yield -1, 1, -2, 2, ... up to `most` places away."""
+    """Yield -1, 1, -2, 2, ... up to `most` positions away."""
     for distance in range(1, most + 1):
         yield -distance
         yield distance
 
 
 def _nearest(array: Array, entry: Any, place: int) -> int | None:
-    """Return the place of an entry in a list that is nearest to `place`."""
+    """Return the position of an entry in a list that is nearest to `place`; None if the list lacks
+    it."""
     places = np.flatnonzero(_equal_elements(array, np.asarray(entry)))
     if not places.size:
         return None

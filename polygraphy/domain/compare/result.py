@@ -156,7 +156,7 @@ class CompareResult:
 
 @pickle_as("polygraphy.comparator.compare")
 class UncomparedResult(CompareResult):
-    """A failure without metrics: the output is missing on one side, or the shapes differ.
+    """A failure without metrics: one run lacks the output, or the shapes differ.
 
     Attributes:
         reason: the actual and the expected value, in a sentence.
@@ -290,7 +290,7 @@ class OutputCompareResult(CompareResult):
 
     @property
     def difference(self) -> Difference | None:
-        """Return the difference of the arrays; None if they are not at hand."""
+        """Return the difference of the arrays; None if they are no longer available."""
         if self._difference is None and self.arrays is not None:
             self._difference = Difference(
                 *self.arrays,

@@ -302,8 +302,8 @@ class DataLoader:
         )
         return (low, high), True
 
-    def drawing_from(self, seed: int, val_range: PerOutput[ValRange] | None) -> DataLoader:
-        """Return a loader with the same shapes and types but a different seed and range.
+    def with_seed(self, seed: int, val_range: PerOutput[ValRange] | None) -> DataLoader:
+        """Return a loader with the same shapes and types but a different seed and, if set, range.
 
         Args:
             seed: its seed.
@@ -420,7 +420,7 @@ class DataLoader:
         return static
 
     def _is_shape_value(self, name: str, given: Sequence[int]) -> bool:
-        """Return whether a given "shape" must be the value of a shape tensor."""
+        """Return whether a "shape" that the user set can only be the elements of a shape tensor."""
         meta = (self.input_metadata or self._turns[0]).get(name)
         if meta is None or meta.shape is None:
             return False
@@ -430,9 +430,8 @@ class DataLoader:
     def _shape_values(
         self, name: str, meta: MetadataTuple, overrides: TensorMetadata
     ) -> np.ndarray[Any, Any] | None:
-        """Return the value of a shape tensor, if the "shape" given for this input must be its
-        value; else None.
-        """
+        """Return the elements of a shape tensor, if the "shape" that the user set for this input
+        can only be its elements; else None."""
         shape = overrides[name].shape if name in overrides else None
         if shape is None or fits(override_dynamic_shape(shape), meta.shape):
             return None
@@ -493,7 +492,8 @@ def _tensors_of(library: str | None) -> Tensors | None:
 def _metadata_by_turn(
     given_metadata: TensorMetadata | Sequence[TensorMetadata] | None,
 ) -> list[TensorMetadata]:
-    """Return the metadata for each turn; at least one."""
+    """Return the input metadata of each iteration, at least one; later iterations start again at
+    the first."""
     if given_metadata is None or isinstance(given_metadata, TensorMetadata):
         return [TensorMetadata(given_metadata or {})]
     if not given_metadata:

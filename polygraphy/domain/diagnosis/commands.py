@@ -139,9 +139,8 @@ def insert_commands(path: str, side: Graph, changed: Sequence[Variant]) -> str:
 
 
 def _applicable_changes(side: Graph, changed: Sequence[Variant]) -> Iterator[Variant]:
-    """Yield changed nodes as long as one reads only tensors that the model has: each inserted node
-    removes what nothing reads afterwards, which a later one may need.
-    """
+    """Yield changed nodes in an order in which `surgeon insert` can apply them: each must read only
+    tensors that the model still has."""
     nodes, waiting = list(side.operations.values()), list(changed)
     while waiting:
         known = _live_tensors(side, nodes)
@@ -159,7 +158,7 @@ def _applicable_changes(side: Graph, changed: Sequence[Variant]) -> Iterator[Var
 
 
 def _makes_same(node: Node, other: Node) -> bool:
-    """Return whether two nodes compute a tensor with the same name."""
+    """Return whether two nodes compute a tensor of the same name."""
     return bool(set(filter(None, node.outputs)) & set(other.outputs))
 
 

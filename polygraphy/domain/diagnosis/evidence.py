@@ -21,7 +21,8 @@ from polygraphy.domain.diagnosis.words import reasons
 
 @frozen
 class Evidence:
-    """What was compared, and what was not, so that the verdict claims no more.
+    """The record of comparisons that were made, and of those that were not, so that the verdict
+    claims no more.
 
     Attributes:
         against: with what, in words, such as ``saved results``.

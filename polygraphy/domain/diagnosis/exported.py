@@ -43,7 +43,7 @@ class Fingerprint:
     kind: str
     sample: np.ndarray[Any, Any]
     size: float
-    tells: bool
+    is_distinctive: bool
 
     def distance(self, fingerprint: Fingerprint) -> float:
         """Return the distance of two tensors relative to their size; infinity if they are not
@@ -70,8 +70,8 @@ def fingerprint_of(value: Any) -> Fingerprint | None:
     finite = sample[np.isfinite(sample)]
     size = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
     kind = "f" if is_float(value) else "i"
-    tells = flat.size > 1 and bool(np.ptp(finite) > 0 if finite.size else False)
-    return Fingerprint(tuple(value.shape), kind, sample, size, tells)
+    is_distinctive = flat.size > 1 and bool(np.ptp(finite) > 0 if finite.size else False)
+    return Fingerprint(tuple(value.shape), kind, sample, size, is_distinctive)
 
 
 def same_tensors(
@@ -104,7 +104,7 @@ def same_tensors(
             for other_name in alike.get((fingerprint.shape, fingerprint.kind), ())
             if (distance := fingerprint.distance(program_prints[other_name])) <= LARGE
         }
-        if not apart or (not fingerprint.tells and recorded_names.get(name) not in apart):
+        if not apart or (not fingerprint.is_distinctive and recorded_names.get(name) not in apart):
             continue
         ranked = sorted(apart, key=lambda other_name: apart[other_name])
         if recorded_names.get(name) in apart:
@@ -238,7 +238,7 @@ def layout_of(value: Any, expected: Any) -> tuple[int, ...] | None:
             fingerprint is not None
             and turned is not None
             and fingerprint.distance(turned) <= LARGE
-            and fingerprint.tells
+            and fingerprint.is_distinctive
         ):
             return order
     return None
@@ -288,8 +288,8 @@ def arrangements(weight: Any, shape: Sequence[int]) -> Iterator[Any]:
 def stack_weights(
     weights: Mapping[str, Any], op: str, shape: Sequence[int]
 ) -> Iterator[tuple[list[str], Any]]:
-    """Yield recurrent weights of a given shape stacked from those of a PyTorch operation, with
-    their names: gates reordered, biases and directions joined.
+    """Yield names of weights of a PyTorch operation, and the recurrent weight of a given shape
+    stacked from them: gates reordered, biases and directions joined.
 
     Args:
         weights: those of the operation, in its order: two or four of each direction of each layer.

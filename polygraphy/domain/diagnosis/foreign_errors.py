@@ -25,9 +25,8 @@ class ForeignError(BackendError):
 
 @contextmanager
 def foreign_errors() -> Iterator[None]:
-    """Raise ForeignError for errors of other code inside the block: exporters, quantizers, and
-    backends that load an invalid node raise anything.
-    """
+    """Raise ForeignError for any error of other code inside the block, such as an exporter, a
+    quantizer, or a backend that loads an invalid node."""
     try:
         yield
     except PolygraphyException:

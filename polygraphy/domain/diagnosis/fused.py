@@ -143,7 +143,7 @@ def _nodes_behind_weights(
 
 
 def _norm_behind(model: Graph, index: int, indices: tuple[int, ...]) -> int | None:
-    """Return the normalization of what a node computes; None if none of the nodes is that."""
+    """Return the normalization that reads the output of a node; None if none of `indices` does."""
     read = model.readers.get(model.nodes[index].outputs[0], ())
     norms = (reader for reader, position in read if position == 0 and reader in indices)
     return next((reader for reader in norms if model.nodes[reader].op == _NORMS), None)
@@ -223,9 +223,9 @@ def _reads_only(model: Graph, nodes: tuple[int, ...], kept_names: Iterable[str])
 
 
 def is_open_trace(suspect: Suspect, model: Graph) -> bool:
-    """Return whether a suspect is one of several nodes: an attribute or operator of what was fused,
-    or a folded weight of unknown origin. A weight that several nodes read belongs to all of them.
-    """
+    """Return whether it is unknown which of several nodes a suspect is: an attribute or operator of
+    fused nodes, or a folded weight of unknown origin. A weight that several nodes read belongs to
+    all of them."""
     is_folded = suspect.weights and not any(name in model.constants for name, _ in suspect.weights)
     return suspect.is_any or (bool(is_folded) and len(suspect.nodes) > 1)
 
@@ -409,7 +409,7 @@ def _attribute(
             for index in indices
             if model.nodes[index].op in ("Mul", "Div")
             and any(
-                _makes(model, input_name, float(attribute.value))
+                _equals_factor(model, input_name, float(attribute.value))
                 for input_name in model.nodes[index].inputs
             )
         )
@@ -466,7 +466,7 @@ def _activation(
 
 
 def _bias_behind(model: Graph, index: int, indices: Sequence[int]) -> int:
-    """Return the Add behind a node, if it is one of the given nodes and reads only that; else the
+    """Return the Add that reads a node, if it is one of `indices` and reads only that; else the
     node."""
     read = {
         reader for name in model.nodes[index].outputs for reader, _ in model.readers.get(name, ())
@@ -476,7 +476,8 @@ def _bias_behind(model: Graph, index: int, indices: Sequence[int]) -> int:
 
 
 def _with_replaced_nodes(suspect: Suspect, nodes: tuple[int, ...]) -> Suspect:
-    """Return a suspect with the nodes that its own nodes replaced, of which one is at fault."""
+    """Return a suspect extended by the nodes that its own nodes replaced, one of which is at
+    fault."""
     return evolve(suspect, nodes=nodes, is_any=len(nodes) > len(suspect.nodes))
 
 
@@ -488,7 +489,7 @@ def _single_element(model: Graph, name: str) -> float | None:
     return float(np.float32(np.asarray(weight.values).reshape(-1)[0]))
 
 
-def _makes(model: Graph, name: str, factor: float) -> bool:
+def _equals_factor(model: Graph, name: str, factor: float) -> bool:
     """Return whether a scalar weight equals a factor or its inverse."""
     single_element = _single_element(model, name)
     if not single_element:

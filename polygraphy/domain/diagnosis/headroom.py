@@ -103,7 +103,8 @@ class TensorLoss:
 
 @frozen
 class NodeLoss:
-    """The loss of a node by itself: computed from exact inputs that are rounded to the type.
+    """The loss of a single node: the node computes in the narrow type, from exact inputs rounded to
+    it.
 
     Attributes:
         name: the node.
@@ -203,7 +204,7 @@ class NodeLoss:
         return None
 
     def amplifies(self, limits: Range) -> bool:
-        """Return whether its results are off by more than rounding them explains."""
+        """Return whether the errors of its results exceed those from rounding the results."""
         return any(result.error > _MANY_STEPS * limits.spacing for result in self.results)
 
     def cancels(self, limits: Range) -> bool:

@@ -104,7 +104,8 @@ def _solve_indices(
 
 
 def _rows(data: Any, expected: Any) -> list[int] | None:
-    """Return the first row of an array that equals each expected row; None if one has none."""
+    """Return, for each expected row, the first row of an array that equals it; None if one has
+    none."""
     if data.shape[1:] != expected.shape[1:]:
         return None
     places = [
@@ -114,8 +115,8 @@ def _rows(data: Any, expected: Any) -> list[int] | None:
     return None if None in places else [at for at in places if at is not None]
 
 
-def _gathered(node: Node, data: Any, goal: Any, indices: Any) -> Any:
-    """Return the indices of a Gather; None if its data do not have the expected values."""
+def _gather_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
+    """Return the indices with which a Gather gives the goal; None if there are none."""
     axis = int(node.attribute("axis", 0))
     if indices.ndim > 1 or data.ndim - 1 + indices.ndim != goal.ndim:
         return None
@@ -123,8 +124,8 @@ def _gathered(node: Node, data: Any, goal: Any, indices: Any) -> Any:
     return _rows(np.moveaxis(data, axis, 0), expected)
 
 
-def _gathered_positions(node: Node, data: Any, goal: Any, indices: Any) -> Any:
-    """Return the indices of a GatherND; None as above."""
+def _gather_nd_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
+    """Return the indices with which a GatherND gives the goal; None if there are none."""
     depth = indices.shape[-1] if indices.ndim else 0
     if not 0 < depth <= data.ndim or int(node.attribute("batch_dims", 0)):
         return None
@@ -135,15 +136,16 @@ def _gathered_positions(node: Node, data: Any, goal: Any, indices: Any) -> Any:
     return None if found is None else np.stack(np.unravel_index(found, leading), -1)
 
 
-def _gathered_features(node: Node, data: Any, goal: Any, indices: Any) -> Any:
-    """Return the indices of an ArrayFeatureExtractor; None as above."""
+def _feature_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
+    """Return the indices with which an ArrayFeatureExtractor gives the goal; None if there are
+    none."""
     if data.ndim != goal.ndim or not goal.ndim or goal.shape[-1] != indices.size:
         return None
     return _rows(np.moveaxis(data, -1, 0), np.moveaxis(goal, -1, 0))
 
 
-def _kept(node: Node, data: Any, goal: Any, condition: Any) -> Any:
-    """Return the condition of a Compress; None as above."""
+def _compress_condition(node: Node, data: Any, goal: Any, condition: Any) -> Any:
+    """Return the condition with which a Compress gives the goal; None if there is none."""
     axis = node.attribute("axis")
     if axis is None:
         data, axis = data.reshape(-1), 0
@@ -156,10 +158,10 @@ def _kept(node: Node, data: Any, goal: Any, condition: Any) -> Any:
 
 
 _LOOKUPS: Mapping[str, Callable[[Node, Any, Any, Any], Any]] = {
-    "ArrayFeatureExtractor": _gathered_features,
-    "Compress": _kept,
-    "Gather": _gathered,
-    "GatherND": _gathered_positions,
+    "ArrayFeatureExtractor": _feature_indices,
+    "Compress": _compress_condition,
+    "Gather": _gather_indices,
+    "GatherND": _gather_nd_indices,
 }
 """By operator, a function of node, data, expected values and second input, which returns this."""
 

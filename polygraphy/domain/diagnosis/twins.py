@@ -45,7 +45,8 @@ class Spot:
 
     @property
     def key(self) -> tuple[int, int | str]:
-        """Return the position of the constant in the other export."""
+        """Return the node of the other export that has the constant, and its operand or
+        attribute."""
         return self.twin, self.name if self.operand is None else self.operand
 
     @property
@@ -92,7 +93,7 @@ class TwinDifferences:
 
 
 def computing_nodes(graph: Graph) -> list[Node]:
-    """Return the nodes of a graph that compute something."""
+    """Return the nodes of a graph except constants and Identity."""
     return [node for node in graph.nodes if node.op not in _IDLE]
 
 

@@ -193,7 +193,7 @@ def _own_names(side: Graph, index: int) -> list[str]:
 
 
 def is_guard(side: Graph, index: int) -> bool:
-    """Return whether a node adds something before a root, a logarithm or a division."""
+    """Return whether a node adds a number before a root, a logarithm or a division."""
     node = side.nodes[index]
     read = {side.nodes[i].op for name in node.outputs for i, _ in side.readers.get(name, ())}
     return node.op in ("Add", "Max", "Clip") and bool(read & _GUARDING)
@@ -499,7 +499,7 @@ class CopyPlan:
 
 
 def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> CopyPlan:
-    """Return a plan of copies that makes the model agree with the reference in the suspects and
+    """Return a plan of copies that makes the model equal to the reference in the suspects, and in
     nothing else.
 
     Raises:

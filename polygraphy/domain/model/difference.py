@@ -90,7 +90,7 @@ def _presence(
     reference_values: Mapping[str, Any],
     where: tuple[str, ...],
 ) -> Iterator[Difference]:
-    """Yield the names that only one side has."""
+    """Yield a difference for each name that only one of two mappings has."""
     for name in values:
         if name not in reference_values:
             yield Difference(kind, name, _MISSING, where=where)
@@ -200,7 +200,7 @@ def _weight_change(weight: Weight, reference: Weight) -> tuple[str, str] | None:
 
 
 def _values(weight: Weight, reference_weight: Weight) -> tuple[str, str]:
-    """Return the first differing element of two arrays as text, for each side."""
+    """Return the first differing element of two arrays as text, one text per array."""
     first, second = np.asarray(weight.values), np.asarray(reference_weight.values)
     are_nan = (first != first) & (second != second)  # noqa: PLR0124  # NaN, in any type
     differing = np.flatnonzero(((first != second) & ~are_nan).reshape(-1))

@@ -111,7 +111,7 @@ def frames_in(traceback: str) -> list[tuple[str, str]]:
 
 @frozen
 class Origin:
-    """The place of a node in the source program, as far as its exporter recorded it.
+    """The location of a node in the source program, as far as its exporter recorded it.
 
     Attributes:
         path: the file of the program.
@@ -138,14 +138,15 @@ class Origin:
         return cls(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
 
     def __str__(self) -> str:
-        """Return the place as text: file, line and scope."""
+        """Return the location as text: file, line and scope."""
         name = self.path.replace("\\", "/").rpartition("/")[2]
         return f"{name}:{self.line}" + (f" ({self.scope})" if self.scope else "")
 
 
 @frozen(slots=False)  # A large model has tens of thousands, and these are made in half the time.
 class Node:
-    """One operation: what it reads and writes, by name; an empty name is an operand left out."""
+    """One operation, with the names of the tensors that it reads and computes; an empty name is an
+    omitted operand."""
 
     name: str
     op: str
@@ -176,8 +177,9 @@ class Node:
         return " ".join(f"{name}={text}" for name, text in attribute_digests(self))
 
     @property
-    def jumps(self) -> bool:
-        """Return whether the result jumps where an input moves by a little."""
+    def is_discontinuous(self) -> bool:
+        """Return whether the operator is discontinuous: a small change of an input can change its
+        result by a step."""
         if self.op == "Cast":
             return not is_float_cast(self)
         return self.op in DISCONTINUOUS or self.op.startswith("QLinear")
@@ -304,9 +306,8 @@ class Graph:
 
     @cached_property
     def operations(self) -> dict[int, Node]:
-        """Return the nodes that compute something, by their positions: all but constants, and but
-        casts if weights are compared in a less precise type.
-        """
+        """Return the nodes, by position, except constants, and except casts if weights are compared
+        in a less precise type."""
         return {
             index: node
             for index, node in enumerate(self.nodes)

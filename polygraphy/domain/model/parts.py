@@ -33,7 +33,7 @@ class Maker:
 
 
 class PartsGraph(Protocol):
-    """The questions about a graph that finding the parts of an output asks."""
+    """A graph as the search for the parts of an output needs it."""
 
     def maker(self, tensor: str) -> Maker | None:
         """Return the node that computes a tensor; None unless it is a standard operator."""
@@ -457,7 +457,7 @@ measured."""
 
 
 def _is_one(layout: Layout) -> bool:
-    """Return whether a layout only moves elements that are computed together anyway."""
+    """Return whether a layout only moves the elements of a single part."""
     if layout.kind == "leaf":
         return layout.is_plain
     if layout.kind in ("join", "pad"):

@@ -27,10 +27,10 @@ MOST_RUNS = 50
 
 
 def check_runs(runs: int) -> int:
-    """Return the number of profiled runs.
+    """Return the number of profiled runs after checking that it is allowed.
 
     Raises:
-        UsageError: it is outside of 1 to 50.
+        UsageError: it is not from 1 to 50.
     """
     if not 1 <= runs <= MOST_RUNS:
         raise UsageError(

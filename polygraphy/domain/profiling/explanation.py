@@ -167,9 +167,8 @@ def _verb(cause: Cause) -> str:
 
 
 def find_causes(table: ProfileTable) -> list[Cause]:
-    """Return the causes of the difference: inserted nodes, time outside nodes, and rows, merged if
-    the same operators ran as the same others.
-    """
+    """Return the causes of the difference: inserted nodes, time outside nodes, and rows; rows with
+    the same operators in both profiles are merged."""
     causes = []
     kinds: dict[tuple[frozenset[str], frozenset[str]], list[TimeRow]] = {}
     for row in table.rows:

@@ -404,7 +404,7 @@ class _ProfileJoin:
         return index if is_same else None
 
     def _region(self, tensor: str, surviving: set[str]) -> list[int]:
-        """Return the nodes that compute a tensor from others that were executed."""
+        """Return the nodes that compute a tensor from executed tensors."""
         region: set[int] = set()
         pending = [tensor]
         while pending:

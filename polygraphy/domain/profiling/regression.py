@@ -71,7 +71,7 @@ def _row_times(table: Mapping[str, Any], *, is_only: bool) -> Iterator[dict[str,
 
 
 @define
-class _Part:
+class _SharedNodes:
     """Nodes that both profiles compute in the same way."""
 
     labels: list[str] = field(factory=list)
@@ -98,10 +98,10 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
         first, *other_keys = _join_keys(row)
         for key in other_keys:
             parents[root(key)] = root(first)
-    parts: dict[tuple[str, str], _Part] = {}
+    parts: dict[tuple[str, str], _SharedNodes] = {}
     for rows, is_now in ((before, False), (after, True)):
         for row in rows:
-            part = parts.setdefault(root(_join_keys(row)[0]), _Part())
+            part = parts.setdefault(root(_join_keys(row)[0]), _SharedNodes())
             part.sides.add(is_now)
             part.spread += row["spread"]
             if is_now:
@@ -121,7 +121,7 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
 
 
 def _join_keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the keys by which a row is joined: its nodes; empty for inserted nodes."""
+    """Return the keys by which a row is joined: input shapes and name of each of its nodes."""
     shapes = str(row.get("shapes", ""))
     return [(shapes, str(name)) for name in row["nodes"] or ("",)]
 

@@ -245,9 +245,8 @@ def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
 
 
 def _axes_of_group(exact: Array, scheme: Scheme) -> tuple[int, ...]:
-    """Return the axes of the elements that are judged together: all, or all but the channels; with
-    blocks, all but the other axis.
-    """
+    """Return the axes of the elements that are judged together: all without channels, all but the
+    channel axis, or, with blocks, all but the axis without blocks."""
     if scheme.is_per_tensor:
         return tuple(range(exact.ndim))
     axis = scheme.axis % exact.ndim
@@ -257,7 +256,8 @@ def _axes_of_group(exact: Array, scheme: Scheme) -> tuple[int, ...]:
 
 
 def _rms_along(array: Array, axes: tuple[int, ...]) -> Array:
-    """Return the root mean square over some axes, as a list of the others; 0 if it is empty."""
+    """Return the root mean square over some axes, flattened over the remaining ones; 0 for an empty
+    array."""
     if not array.size:
         return np.zeros(1)
     return np.atleast_1d(np.sqrt(np.mean(np.square(array), axes))).reshape(-1)

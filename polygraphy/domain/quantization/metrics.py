@@ -66,9 +66,11 @@ class RmsRatio:
         """Return the ratio; infinite if outputs have infinities or NaN that the reference lacks."""
         if reference is not self._reference:  # A search compares hundreds of sets with the same.
             self._reference, self._sizes, self._exact = reference, {}, {}
-        return max((self._of(name, outputs, reference) for name in reference), default=0.0)
+        return max(
+            (self._output_ratio(name, outputs, reference) for name in reference), default=0.0
+        )
 
-    def _of(self, name: str, outputs: Outputs, reference: Outputs) -> float:
+    def _output_ratio(self, name: str, outputs: Outputs, reference: Outputs) -> float:
         """Return the largest error of a part of an output, relative to the RMS of that part."""
         errors: dict[int, float] = {}
         sizes: dict[int, float] = {}

@@ -18,7 +18,7 @@ longer is, is exact.
 
 @frozen
 class MeasuredPowers:
-    """The power of each group of sites.
+    """The power, which is the squared loss, of each group of sites.
 
     Attributes:
         values: the square of what each group loses by itself.
@@ -83,7 +83,7 @@ def measure_powers(
 
 
 class PowerSum:
-    """Predicts the power of sets of sites.
+    """Predicts the power, which is the squared loss, of sets of sites.
 
     Args:
         powers: the power of each site.
@@ -99,7 +99,8 @@ class PowerSum:
         powers: Sequence[float],
         again: Mapping[int, tuple[int, Sequence[int], float]],
     ) -> None:
-        """Prepare sums of the measured powers, and of what remains of a group."""
+        """Set the measured power of each site, and the corrections for weights that a backend
+        quantizes again."""
         self._every = (1 << len(powers)) - 1
         fixed = [int(power * POWER_UNIT) for power in powers]
         self._by_byte = [_sums(fixed[start : start + 8]) for start in range(0, len(fixed), 8)]

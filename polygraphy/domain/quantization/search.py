@@ -101,7 +101,7 @@ class SetSearch:
         self.runs = 0
 
     def remaining_loss(self, without: int) -> float:
-        """Run the model without quantizing some nodes, and return the remaining loss.
+        """Run the model without quantizing some nodes (a bit mask), and return the remaining loss.
 
         Raises:
             OutOfRunsError: there are no runs left.
@@ -116,17 +116,17 @@ class SetSearch:
         value = self._known[sites]
         size = without.bit_count()
         if size not in self._curve or value < self._curve[size][1]:
-            self._curve[size] = self._name(without), value
+            self._curve[size] = self._node_names(without), value
         return value
 
     def sites(self, without: int) -> int:
-        """Return the sites that remain without some nodes, as bits."""
+        """Return the sites that remain quantized without some nodes; both as bits."""
         if without not in self._quantized:
             self._quantized[without] = self._rules.site_requests.remaining(without)
         return self._quantized[without]
 
-    def _name(self, without: int) -> list[str]:
-        """Return the names of nodes, in the order of the candidates."""
+    def _node_names(self, without: int) -> list[str]:
+        """Return the names of the nodes in a bit mask, in the order of the candidates."""
         return [name for name, bit in zip(self._names, self._bits) if bit & without]
 
     def _check_time(self) -> None:
@@ -135,7 +135,8 @@ class SetSearch:
             raise OutOfRunsError
 
     def predict(self, without: int) -> float:
-        """Return the predicted square of the remaining loss."""
+        """Return the predicted square of the loss that remains without quantizing some nodes (a bit
+        mask)."""
         return self._power_in_units(without, 0) / POWER_UNIT
 
     def _power_in_units(self, base: int, added: int) -> int:
@@ -159,7 +160,7 @@ class SetSearch:
         return power
 
     def _affected_sites(self, nodes: int) -> int:
-        """Return what the exclusion of some nodes has an effect on, as bits."""
+        """Return the nodes and sites that excluding some nodes affects, as bits."""
         if nodes not in self._reach:
             self._reach[nodes] = self._rules.site_requests.reach(nodes, self._powers.linked)
         return self._reach[nodes]
@@ -178,13 +179,13 @@ class SetSearch:
                     continue
                 smallest, is_complete = self._search_size(size)
                 if smallest is not None:
-                    kept_names = self._name(self._smaller_set(smallest))
+                    kept_names = self._node_names(self._smaller_set(smallest))
                     break
                 if is_complete and proven == size - 1:
                     proven = size
             else:
                 if most < len(self._path):
-                    kept_names = self._name(self._smaller_set(self._path[most]))
+                    kept_names = self._node_names(self._smaller_set(self._path[most]))
         except OutOfRunsError:
             is_cut_short = True
         kept_names = self._smallest_good(kept_names)
@@ -298,8 +299,8 @@ class SetSearch:
         return None, is_complete
 
     def _has_few_sites(self, sets: Sequence[int], most: int, counts_known: bool = False) -> bool:
-        """Return whether sets of nodes leave at most a number of different sites, of which those
-        that were run count only if asked for."""
+        """Return whether sets of nodes leave at most `most` different sets of sites quantized; sets
+        that were run count only with `counts_known`."""
         different: set[int] = set()
         for without in sets:
             sites = self.sites(without)
@@ -373,7 +374,8 @@ class SetSearch:
 
     @cached_property
     def _powers_alone(self) -> list[tuple[int, int, int]]:
-        """Return, by group, what the exclusion of it alone takes away, and what it reaches."""
+        """Return, by group of nodes, the group, the power removed by excluding it alone, and the
+        nodes and sites that this affects."""
         every = self._power_in_units(0, 0)
         return [
             (group, every - self._power_in_units(group, 0), self._affected_sites(group))

@@ -93,9 +93,8 @@ class SiteRequests:
     def _link_nodes(
         self, asking: Sequence[FloatNode], asks: Mapping[str, str], biases: Mapping[str, str]
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Return, by tensor, the nodes that ask for it, and those that ask for it as a corrected
-        bias, whatever they follow; note what each node follows.
-        """
+        """Return, by tensor, the nodes that require it quantized, and those that require it as a
+        corrected bias, both as bits; note which nodes follow others."""
         marked: dict[str, int] = {}
         biased: dict[str, int] = {}
         for number, node in enumerate(asking):
@@ -123,8 +122,8 @@ class SiteRequests:
         return reduce(or_, (self._bits.get(name, 0) for name in names), 0)
 
     def reach(self, nodes: int, linked: Sequence[int] = ()) -> int:
-        """Return what the exclusion of some nodes may have an effect on, as bits: nodes, and then
-        sites. Sets of nodes that reach nothing in common have the sum of their effects.
+        """Return the nodes and sites that excluding some nodes may affect, as bits: nodes first.
+        Sets of nodes that affect nothing in common have the sum of their effects.
 
         Args:
             nodes: the nodes.
@@ -157,9 +156,8 @@ class SiteRequests:
     def _exclude(
         self, excluded: int, silent: int, remaining: int, new_nodes: int
     ) -> tuple[int, int]:
-        """Return the nodes that ask for nothing, and the sites that remain, after more nodes are
-        excluded: those that follow them may then ask for nothing as well.
-        """
+        """Return the nodes that require nothing, and the sites that remain, after more nodes are
+        excluded: nodes that follow them may then require nothing as well."""
         for bit, copies in self._copies.items():
             if excluded & bit:
                 excluded, new_nodes = excluded | copies, new_nodes | copies

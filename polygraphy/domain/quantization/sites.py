@@ -28,7 +28,7 @@ Kind = Literal["activation", "weight", "bias", "operator"]
 
 @frozen(eq=False)
 class Site:
-    """A place at which a model is quantized and that can be switched off by itself.
+    """A point at which a model is quantized and that can be switched off separately.
 
     Attributes:
         name: the tensor in floating point, or its name in the reference; of an operator that

@@ -102,7 +102,7 @@ class DataFacts:
 
 @frozen
 class Times:
-    """The inference times in seconds; the first one, which includes one-time work, also by itself.
+    """Statistics of the inference times in seconds; `first` includes one-time work.
 
     Attributes:
         includes_loading: whether a device loaded libraries and kernels meanwhile.

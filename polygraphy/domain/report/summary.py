@@ -554,7 +554,7 @@ def nan_diagnosis_command(command: str) -> str:
 
 
 def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
-    """Return the command line of the diagnosis.
+    """Return the command line that diagnoses a run; empty if diagnose does not support its options.
 
     Args:
         command: the command line of the run.

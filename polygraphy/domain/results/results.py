@@ -474,8 +474,8 @@ def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:
 
 
 def uniformity(array: np.ndarray[Any, Any]) -> str:
-    """Return why an output proves little: ``empty``, ``all 0``, or another value that all elements
-    share; empty if elements differ, and for a single nonzero element."""
+    """Return why an output proves little: ``empty``, ``all 0``, or another constant; empty if
+    elements differ, and for a single nonzero element."""
     if not array.size:
         return "empty"
     first = array.flat[0]

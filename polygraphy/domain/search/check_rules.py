@@ -264,9 +264,8 @@ class CheckRules:
         return self._outcome_of(code != 0)
 
     def is_broken(self, finished: CommandEnd) -> bool:
-        """Return whether a command could not check anything: it did not start, or its arguments
-        were invalid. Such an end is no outcome, unless its exit code or output is listed.
-        """
+        """Return whether a command could not check at all: it did not start, or its arguments were
+        invalid. Such an end is no outcome, unless its exit code or output is listed."""
         code = finished.code
         if finished.timed_out or code in (*self.fail_codes, *self.ignored_codes, *self.skip_codes):
             return False

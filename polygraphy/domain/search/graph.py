@@ -36,7 +36,7 @@ class BadPart:
 
 
 def members(nodes: int) -> list[int]:
-    """Return the nodes of a set, in order."""
+    """Return the positions of the nodes in a bit mask, in order."""
     listed = []
     while nodes:
         lowest = nodes & -nodes
@@ -46,7 +46,7 @@ def members(nodes: int) -> list[int]:
 
 
 def dependency_sets(dependencies: Sequence[Iterable[int]]) -> list[int]:
-    """Return, by node, the set of the node and all nodes it depends on.
+    """Return, by node, the bit mask of the node and all nodes that it depends on.
 
     Args:
         dependencies: the nodes that each depends on directly, all of which are before it.
@@ -61,7 +61,7 @@ def dependency_sets(dependencies: Sequence[Iterable[int]]) -> list[int]:
 
 
 def first_bad_part(reach: Sequence[int], test: Test) -> BadPart:
-    """Return, by bisection, a bad part of which all smaller parts are good.
+    """Return, by bisection, a bad part whose smaller parts are all good.
 
     That is what is found where a part is bad as soon as it holds a node that is to blame. It takes
     about ``2.4 log2(n)`` tests at most, whether the graph is a chain or has many branches, which
@@ -81,8 +81,8 @@ def first_bad_part(reach: Sequence[int], test: Test) -> BadPart:
 
 
 def first_bad_part_in_order(reach: Sequence[int], test: Test) -> BadPart:
-    """Return a bad part of which all smaller parts are good, by testing each node's part from the
-    last one; no result is inferred from another."""
+    """Return a bad part whose smaller parts are all good, by testing each node's part from the last
+    one; no result is inferred from another."""
     search = _BisectionState(reach)
     for node in range(len(reach) - 1, -1, -1):
         if search.is_smaller(node):
@@ -91,7 +91,7 @@ def first_bad_part_in_order(reach: Sequence[int], test: Test) -> BadPart:
 
 
 class _BisectionState:
-    """The results of the search so far."""
+    """The results of the search so far, and the part to test next."""
 
     def __init__(self, reach: Sequence[int]) -> None:
         """Start with the whole graph as the smallest bad part."""
@@ -165,7 +165,8 @@ class _BisectionState:
         return tuple(reversed(last))
 
     def _is_new(self, ends: tuple[int, ...]) -> bool:
-        """Return whether ends were not tested and give another part."""
+        """Return whether the part that ends at these nodes was not tested, and is not a known
+        one."""
         return ends not in self._tested and self._union(ends) != self._part
 
     def _union(self, ends: Iterable[int]) -> int:

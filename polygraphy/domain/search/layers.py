@@ -18,7 +18,8 @@ SHARE = 4
 
 @frozen
 class Layer:
-    """One node of a graph.
+    """One node of a graph: the sizes of the tensors that it computes, the tensors that it reads,
+    and the sizes of its weights.
 
     Attributes:
         makes: the tensors that it computes, with their sizes in bytes; None for a size that is not
@@ -92,7 +93,7 @@ def plan_segments(
         budget: the available memory.
         fixed: tensors that cannot be handed from one segment to another.
     """
-    walk = _Walk(layers, budget)
+    walk = _Lifetimes(layers, budget)
     if not walk.is_ordered:
         return [walk.segment(0, len(layers), compared)]
     segments = []
@@ -115,7 +116,7 @@ def plan_windows(
         given_values: sizes of tensors that no layer makes, in bytes.
         fixed: tensors that cannot be handed from one window to another.
     """
-    walk = _Walk(layers, Budget(most))
+    walk = _Lifetimes(layers, Budget(most))
     if not walk.is_ordered:
         return [range(len(layers))]
     cuts = walk.cuts(fixed)
@@ -126,7 +127,7 @@ def plan_windows(
     return windows
 
 
-class _Walk:
+class _Lifetimes:
     """The tensors that are alive at each position between layers."""
 
     def __init__(self, layers: Sequence[Layer], budget: Budget) -> None:

@@ -51,14 +51,13 @@ class RunBudget:
 
     @classmethod
     def for_bytes(cls, nbytes: int, fewest: int, most: int) -> RunBudget:
-        """Return the budget for runs that compute that many bytes of tensors."""
+        """Return the budget for runs that compute `nbytes` of tensors."""
         return cls(int(np.clip(_BYTES // max(nbytes, 1), fewest, most)))
 
     @classmethod
     def for_loads(cls, nbytes: int, weights: int, fewest: int, most: int) -> RunBudget:
-        """Return the budget for runs that compute so many bytes of tensors each, and load so many
-        bytes of weights.
-        """
+        """Return the budget for runs that each compute `nbytes` of tensors and load `weights` bytes
+        of weights."""
         loads = max(_LOADED_BYTES // max(weights, 1), _FEWEST_LOADS)
         return cls(min(cls.for_bytes(nbytes, fewest, most).runs, loads))
 

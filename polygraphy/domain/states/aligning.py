@@ -60,7 +60,7 @@ def without_padding(value: Any, hidden: Array | None, axis: int | None, start: i
     return np.where(rows.reshape(shape), np.zeros((), value.dtype), value)
 
 
-def read_part(outputs: Mapping[str, Any], facts: StepFacts | None) -> Mapping[str, Any]:
+def zero_hidden_positions(outputs: Mapping[str, Any], facts: StepFacts | None) -> Mapping[str, Any]:
     """Return the outputs of a step with zeros at positions that the mask hides, because nothing
     reads them."""
     if facts is None or facts.hidden is None:
@@ -132,7 +132,7 @@ def pad_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | No
         for name in plan.roles.inputs_of(POSITIONS):
             if arrays[name].ndim == 2:  # Those of slots in a cache go on as they are.
                 arrays[name] = np.maximum(arrays[name] - pads, 0).astype(arrays[name].dtype)
-        padded.append(feed.like(arrays))
+        padded.append(feed.with_arrays(arrays))
     return padded
 
 
@@ -146,7 +146,7 @@ def join_steps_without_start(
     plan = plan.for_step(0)
     step, axis = feeds[at].step, plan.roles.axis
     drawn = {}
-    for name, role in plan.roles.of.items():
+    for name, role in plan.roles.by_input.items():
         rows = [feed[name] for feed in feeds[: at + 1] if name in feed]
         if role in (TOKENS, CHUNK) and rows[0].ndim > axis:
             drawn[name] = np.concatenate(rows, axis)[(slice(None),) * axis + (slice(cut, None),)]
@@ -154,7 +154,7 @@ def join_steps_without_start(
             drawn[name] = rows[0]
     total = step.start + step.length - cut
     initial = {name: feeds[0][name] for name in states if name in feeds[0]}
-    return {**initial, **{name: plan.value(name, total, 0, drawn) for name in plan.roles.of}}
+    return {**initial, **{name: plan.value(name, total, 0, drawn) for name in plan.roles.by_input}}
 
 
 def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str,
     total, axis = step.start + step.length, plan.roles.axis
     whole_values: dict[str, Any] = {}
     drawn = {}
-    for name, role in plan.roles.of.items():
+    for name, role in plan.roles.by_input.items():
         rows = [feed[name] for feed in feeds[: at + 1] if name in feed]
         if role in (TOKENS, CHUNK) and rows[0].ndim > axis:
             drawn[name] = np.concatenate(rows, axis)
@@ -177,7 +177,7 @@ def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str,
             whole_values[name] = rows[-1]
     values = {
         name: plan.value(name, total, 0, drawn)
-        for name in plan.roles.of
+        for name in plan.roles.by_input
         if name not in whole_values
     }
     initial = {name: feeds[0][name] for name in states if name in feeds[0]}
@@ -185,9 +185,8 @@ def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str,
 
 
 def last_part(value: Any, expected: Any) -> Any:
-    """Return the last positions of a tensor that has all positions; None if the shapes do not
-    match.
-    """
+    """Return the last positions of `expected`, cut to the shape of `value`; None if more than one
+    axis differs or it is not longer."""
     if value.ndim != expected.ndim:
         return None
     places: list[Any] = []
@@ -212,9 +211,8 @@ def same_positions(value: Any, expected: Any, axis: int) -> tuple[Any, Any]:
 
 
 def first_part(value: Any, longer: Any) -> Any:
-    """Return the first positions of a tensor that has more positions; None if the shapes do not
-    match.
-    """
+    """Return the first positions of `longer`, cut to the shape of `value`; None if it is not longer
+    along each axis."""
     if value.ndim != longer.ndim:
         return None
     if any(new > old for new, old in zip(value.shape, longer.shape)):

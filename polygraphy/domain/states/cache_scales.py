@@ -43,7 +43,7 @@ def find_other_scales(graph: Graph, pairs: Sequence[StatePair]) -> Iterator[Othe
     """Yield the quantized states that are written with one scale and read with another."""
     makers, seen = graph.makers, set()
     for pair in pairs:
-        carried = _carried(graph, {pair.output, pair.input})
+        carried = _code_tensors(graph, {pair.output, pair.input})
         writers = [
             makers[name]
             for name in carried
@@ -57,13 +57,14 @@ def find_other_scales(graph: Graph, pairs: Sequence[StatePair]) -> Iterator[Othe
         for writer in writers:
             for reader in readers:
                 names = writer.label, reader.label
-                if names not in seen and _differ(graph, writer, reader):
+                if names not in seen and _have_different_scales(graph, writer, reader):
                     seen.add(names)
                     yield OtherScale(pair.output, writer, reader)
 
 
-def _carried(graph: Graph, names: set[str]) -> set[str]:
-    """Return the tensors that hold the codes of a state, before and after it is handed out."""
+def _code_tensors(graph: Graph, names: set[str]) -> set[str]:
+    """Return the tensors that hold the codes of a state, before and after it is returned as an
+    output."""
     carriers = [node for node in graph.nodes if node.op in _CARRIERS]
     found, size = set(names), -1
     while size != len(found):
@@ -86,8 +87,8 @@ def _data_inputs(node: Node) -> Sequence[str]:
     return (node.inputs[0], *node.inputs[2:]) if node.op.startswith("Sc") else node.inputs[:1]
 
 
-def _differ(graph: Graph, writer: Node, reader: Node) -> bool:
-    """Return whether constant scales or zero points of two nodes differ."""
+def _have_different_scales(graph: Graph, writer: Node, reader: Node) -> bool:
+    """Return whether two nodes have different constant scales or zero points."""
     for at in (1, 2):
         pair = [
             graph.constants.get(node.inputs[at]) if at < len(node.inputs) else None

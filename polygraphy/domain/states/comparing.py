@@ -20,7 +20,7 @@ MOST_ROWS = 10
 
 @frozen
 class StepRow:
-    """One step, or several in a row of which nothing else is known.
+    """The row of one step, or of several consecutive steps.
 
     Attributes:
         first: the number of the step, from 0.
@@ -59,7 +59,7 @@ class StepRow:
 
 @frozen
 class StepsCompared:
-    """What is known of all steps of two runs.
+    """The comparison of two runs over all steps.
 
     Attributes:
         parties: the names of the runs, as they are shown.
@@ -90,7 +90,8 @@ def step_row(
     results: Mapping[str, Any],
     dtypes: tuple[str | None, str | None] = (None, None),
 ) -> StepRow:
-    """Return the figures of a step.
+    """Return the row of a step in a table: its verdict, errors, and the tokens that both runs
+    choose.
 
     Args:
         facts: the facts that identify the step.

@@ -22,7 +22,7 @@ from polygraphy.domain.tensors.naming import list_some
 def match_outputs(
     first: Graph, graph: Graph, pairs: Sequence[StatePair]
 ) -> tuple[dict[str, str], list[StatePair]]:
-    """Return what later steps call the outputs of the first step, and the states that only the
+    """Return, by output of the first step, its name in later steps; and the states that only the
     first step computes.
 
     Args:

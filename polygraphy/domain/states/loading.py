@@ -316,14 +316,16 @@ class StepLoader:
                 drawn[name] = np.resize(row[past : past + length], shape).astype(row.dtype)
             missing = [
                 name
-                for name, role in current.roles.of.items()
+                for name, role in current.roles.by_input.items()
                 if role in (TOKENS, CHUNK, CONSTANT) and name not in drawn
             ]
             drawn.update(self._draw_step_inputs(current, missing, index, length, past))
             constants.update(
-                {name: drawn[name] for name in missing if current.roles.of[name] == CONSTANT}
+                {name: drawn[name] for name in missing if current.roles.by_input[name] == CONSTANT}
             )
-            feed = {name: current.value(name, length, past, drawn) for name in current.roles.of}
+            feed = {
+                name: current.value(name, length, past, drawn) for name in current.roles.by_input
+            }
             if index == 0:
                 pairs = (pair for pair in plan.pairs if pair.input in current.inputs)
                 feed.update({pair.input: plan.initial(pair) for pair in pairs})
@@ -399,7 +401,7 @@ class StepLoader:
                         f" match {_shape_text(shape)}.",
                         hint="Set another shape with --input-shapes.",
                     )
-            if 0 in shape and plan.roles.of.get(name) in (TOKENS, CHUNK):
+            if 0 in shape and plan.roles.by_input.get(name) in (TOKENS, CHUNK):
                 raise InputError(
                     f"Input {name!r} cannot be empty in a step.",
                     hint="Set a larger shape with --input-shapes.",
@@ -498,7 +500,7 @@ class StepLoader:
                     f" {_shape_text(shape)}, but it has type {tensor.dtype} and {wanted}.",
                     hint="Load data of this type and shape, or omit the input.",
                 )
-            if plan.roles.of.get(name) == TOKENS:
+            if plan.roles.by_input.get(name) == TOKENS:
                 self._check_vocabulary(array, f"Step {index}", f" of input {name!r}")
 
     def _check_vocabulary(self, tokens: Any, where: str, what: str = "") -> None:
@@ -542,7 +544,7 @@ class StepLoader:
     ) -> dict[str, Array]:
         """Return generated inputs of some shapes, with a seed for the step."""
         data = self._data if isinstance(self._data, DataLoader) else DataLoader()
-        loader = data.drawing_from(data.seed, None)
+        loader = data.with_seed(data.seed, None)
         loader.iterations = index + 1
         given_values = _data_loader_shapes(data)
         metadata = TensorMetadata()

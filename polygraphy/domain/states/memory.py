@@ -24,7 +24,7 @@ from polygraphy.domain.states.pairs import (
 
 @frozen
 class StepFacts:
-    """Which step an iteration is.
+    """The position of a step in a run, and its states.
 
     Attributes:
         index: its number, from 0.
@@ -93,8 +93,8 @@ class StepFeed(dict[str, Any]):
         self.pairs = pairs
         self.names = names
 
-    def like(self, arrays: Mapping[str, Any]) -> StepFeed:
-        """Return other arrays as a feed of the same step."""
+    def with_arrays(self, arrays: Mapping[str, Any]) -> StepFeed:
+        """Return a feed of the same step with other arrays."""
         return StepFeed(arrays, self.step, self.pairs, self.names)
 
     def rename_outputs(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -150,7 +150,7 @@ class StatePlan:
     def is_decoder(self) -> bool:
         """Return whether a step reads tokens and a past (a stream reads one chunk at a time)."""
         return bool(self.roles.inputs_of(TOKENS)) or any(
-            pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
+            pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.by_input)
         )
 
     def chunk_length(
@@ -172,7 +172,7 @@ class StatePlan:
 
     def shape(self, name: str, length: int, past: int) -> list[int]:
         """Return the shape of an input in a step; equal dimension names have equal sizes."""
-        tensor, role = self.inputs[name], self.roles.of.get(name)
+        tensor, role = self.inputs[name], self.roles.by_input.get(name)
         shape = list(tensor.shape or ())
         sizes: list[int] = []
         for axis, dim in enumerate(shape):
@@ -260,7 +260,7 @@ class StatePlan:
             past: the number of earlier positions.
             drawn: the tokens, chunks and constants.
         """
-        role, tensor = self.roles.of[name], self.inputs[name]
+        role, tensor = self.roles.by_input[name], self.inputs[name]
         if role in (TOKENS, CHUNK, CONSTANT):
             return drawn[name]
         dtype, shape = numpy_dtype(tensor), self.shape(name, length, past)

@@ -41,7 +41,7 @@ def step_shapes(
             expected,
         )
         shapes = {}
-        for name, role in current.roles.of.items():
+        for name, role in current.roles.by_input.items():
             is_chosen = role in (CHUNK, CONSTANT) and name in chosen
             shapes[name] = list(chosen[name]) if is_chosen else current.shape(name, length, past)
         for name, shape in initial.items():

@@ -41,10 +41,10 @@ _SHOWN = {
 
 @frozen
 class Roles:
-    """What the inputs of a model mean.
+    """The roles of the inputs of a model, such as tokens, positions or a mask.
 
     Attributes:
-        of: the role of each input that is no state.
+        by_input: the role of each input that is no state.
         judged: the output that is judged: logits, or the first that is no state; None if all are.
         capacity: the number of positions in fixed slots; None without such.
         limits: tables and windows.
@@ -54,7 +54,7 @@ class Roles:
         axis: the axis of positions of the tokens or the chunk.
     """
 
-    of: Mapping[str, str]
+    by_input: Mapping[str, str]
     judged: str | None = None
     capacity: int | None = None
     limits: Sequence[Limit] = ()
@@ -65,7 +65,7 @@ class Roles:
 
     def inputs_of(self, role: str) -> list[str]:
         """Return the inputs with a role."""
-        return [name for name, own_name in self.of.items() if own_name == role]
+        return [name for name, own_name in self.by_input.items() if own_name == role]
 
     def __str__(self) -> str:
         """Return one line about them."""
@@ -73,7 +73,7 @@ class Roles:
 
     def in_words(self, title: str) -> str:
         """Return one line about them, which begins with a title."""
-        parts = [f"{name} ({_SHOWN.get(role, role)})" for name, role in self.of.items()]
+        parts = [f"{name} ({_SHOWN.get(role, role)})" for name, role in self.by_input.items()]
         return f"{title}: {', '.join(parts)}." if parts else f"{title}: states only."
 
 
@@ -107,7 +107,7 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
     if axis is None:
         axis = _axis_of(main, is_decoder, _time_axis(main, states, uses))
     return Roles(
-        of=roles,
+        by_input=roles,
         judged=None if judged is None else judged.name,
         capacity=capacity,
         limits=list(_limits(free, roles, uses, capacity, graph)),
@@ -119,9 +119,8 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
 
 
 def _conditions(chunks: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Return the inputs without time among inputs that have it: a vector that describes a speaker
-    is the same for all chunks.
-    """
+    """Return the inputs without a time axis, such as a vector that describes a speaker, if other
+    inputs have one."""
     ranks = [len(tensor.shape or ()) for tensor in chunks if _has_open_axis(tensor)]
     return [
         tensor
@@ -283,7 +282,7 @@ _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 
 def _recurrent_axis(main: Sequence[Tensor], uses: Uses) -> int | None:
     """Return the axis along which a recurrent node reads a chunk, or the batch axis of a single
-    frame whose features a product reads; None if nothing like that reads it."""
+    frame whose features a product reads; None if no such node reads it."""
     for tensor in main:
         shape = tensor.shape or ()
         for node, at in uses.readers.get(tensor.name, ()):

@@ -21,7 +21,7 @@ ROTARY = frozenset({"RotaryEmbedding", "GemmaRotaryEmbedding"})
 
 
 class Uses:
-    """What reads each tensor, in a graph and the graphs inside it."""
+    """The nodes that read each tensor, in a graph and its subgraphs."""
 
     def __init__(self, graph: Graph) -> None:
         """Index a graph and its subgraphs."""
@@ -106,7 +106,7 @@ class Uses:
         return False
 
     def _role_in(self, node: Node, at: int) -> str:
-        """Return the role that a node implies for what it reads; empty if none."""
+        """Return the role that a node implies for one of its inputs; empty if none."""
         if node.op in _ANGLES or (node.op in ("ScatterND", "ScatterElements") and at == 1):
             return POSITIONS
         if (

@@ -161,7 +161,7 @@ def state_of(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
-    """Return the row of a cell with the results of its attempts, the first one first."""
+    """Return the row of a cell with the results of its runs, the first run first."""
     states = [state_of(record) for record in records]
     state, summary = states[0]
     if any(name != state for name, _ in states):

@@ -78,10 +78,9 @@ class ReferenceRow:
 
 @frozen
 class Plan:
-    """See above; `flags` belong to every cell, and `within` is the error that is accepted of a
-    quantized model when it is diagnosed with a float model as its reference. `names_seeds` says
-    whether the plan lists seeds: then names of cells contain them, however many there are.
-    """
+    """The plan of a sweep. `flags` belong to every cell, and `within` is the error that is accepted
+    of a quantized model when it is diagnosed with a float model as its reference. `names_seeds`
+    says whether the plan lists seeds: then names of cells contain them, however many there are."""
 
     models: Words
     runners: Sequence[RunnerRow]

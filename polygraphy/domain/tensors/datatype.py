@@ -134,7 +134,7 @@ class DataType(metaclass=_Members):
 
     @staticmethod
     def from_dtype(dtype: Any, source_module: str | None = None) -> Any:
-        """Return our data type for one of another library.
+        """Return our data type for a data type of another library.
 
         Args:
             dtype: the type of the library: a NumPy dtype, an `onnx.TensorProto` integer,
@@ -163,7 +163,7 @@ class DataType(metaclass=_Members):
 
     @staticmethod
     def to_dtype(dtype: DataTypeEntry, target_module: str) -> Any:
-        """Return the data type of the library `target_module` for one of ours.
+        """Return the data type of the library `target_module` for a data type of ours.
 
         Raises:
             DataTypeConversionException: the library does not have it.

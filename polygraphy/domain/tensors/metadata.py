@@ -91,7 +91,7 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
 
     @staticmethod
     def from_feed_dict(feed_dict: Mapping[str, Any]) -> TensorMetadata:
-        """Return the metadata of arrays: of anything with a `dtype` and a `shape`."""
+        """Return the metadata of arrays, or of other objects with a `dtype` and a `shape`."""
         metadata = TensorMetadata()
         for name, array in feed_dict.items():
             shape = getattr(array, "shape", None)  # The address of memory on a device has none.

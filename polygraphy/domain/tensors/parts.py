@@ -102,7 +102,7 @@ class Layout:
         return fields
 
     @staticmethod
-    def of_fields(fields: Any, depth: int = 0) -> Layout:
+    def from_fields(fields: Any, depth: int = 0) -> Layout:
         """Return the layout that was saved as these fields.
 
         Raises:
@@ -117,7 +117,7 @@ class Layout:
             fields["kind"],
             str(fields.get("name", "")),
             str(fields.get("origin", "")),
-            tuple(Layout.of_fields(value, depth + 1) for value in fields.get("operands", ())),
+            tuple(Layout.from_fields(value, depth + 1) for value in fields.get("operands", ())),
             tuple(int(value) for value in fields.get("numbers", ())),
             None if shape is None else tuple(_dimension(value) for value in shape),
             bool(fields.get("is_bounded", False)),
@@ -353,8 +353,9 @@ _RULES: Mapping[str, Callable[[Layout, Shape, Callable[[Layout], int]], Array]] 
 }
 
 
-def place_of(output: str, labels: Array, number: int, shape: Sequence[int]) -> str:
-    """Return the index expression for a part of an output; "" if the part is not a box.
+def index_text(output: str, labels: Array, number: int, shape: Sequence[int]) -> str:
+    """Return the index expression of a part of an output, such as ``output[:, 4:6]``; "" if the
+    part is not a box.
 
     Args:
         output: the name of the output.

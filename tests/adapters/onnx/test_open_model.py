@@ -146,7 +146,7 @@ def test_a_paired_graph_has_the_numbering_of_the_opened_model() -> None:
     pairing = pair_graphs(opened.graph, twin.graph)
     assert pairing.nodes == {2: 1, 4: 2}
     assert [node.outputs for node in pairing.model.nodes] == [node.outputs for node in opened.nodes]
-    assert [node.jumps for node in opened.nodes] == [False] * 5
+    assert [node.is_discontinuous for node in opened.nodes] == [False] * 5
     copied = pickle.loads(pickle.dumps(opened.graph))  # Weights are read later, also in a copy.
     assert copied.constants["n"].values == 2
     assert copied.digest("w") == opened.graph.digest("w")

@@ -64,7 +64,7 @@ def test_pairs_follow_from_the_graph_where_names_say_nothing(slots: int, kind: s
     plan = plan_of(decoder(names=NAMELESS, slots=slots))
     assert plan.pairs[0] == StatePair("cat", "a", kind, 1)
     assert [pair.input for pair in plan.pairs] == ["a", "b"]
-    assert plan.roles.of == {"input_ids": TOKENS, "position_ids": POSITIONS}
+    assert plan.roles.by_input == {"input_ids": TOKENS, "position_ids": POSITIONS}
     assert plan.roles.vocabulary == 32
 
 
@@ -151,7 +151,7 @@ def test_lengths_of_grouped_attention_have_roles() -> None:
     )
     plan = plan_of(helper.make_model(graph))
     assert plan.pairs[0] == StatePair("present_key", "past_key", GROWS, 2)
-    assert (plan.roles.of["seqlens_k"], plan.roles.of["total"]) == (LAST, TOTAL)
+    assert (plan.roles.by_input["seqlens_k"], plan.roles.by_input["total"]) == (LAST, TOTAL)
     feeds = [
         StepFeed({name: np.zeros((1, step.length, 8), "f") for name in "qkv"}, step, plan.pairs)
         for step in (StepFacts(0, 0, 3), StepFacts(1, 3, 1))
@@ -186,7 +186,7 @@ def test_inputs_without_names_have_the_role_that_their_nodes_imply(
          int64[1] one = {{1}}, int64[4] keys = {{0,1,2,3}}>
         {{ x = Gather (words, a) n = Concat <axis = 1> (c, x) {nodes} y = Identity (x) }}
     """)
-    roles = plan_of(model).roles.of
+    roles = plan_of(model).roles.by_input
     assert [*roles.values()] == [TOKENS, role]
 
 
@@ -205,7 +205,7 @@ def test_a_count_of_frames_is_a_state_and_the_data_are_not() -> None:
     """)
     plan = plan_of(model)
     assert [(pair.output, pair.input) for pair in plan.pairs] == [("c2", "c"), ("after", "count")]
-    assert plan.roles.of == {"x": CHUNK}
+    assert plan.roles.by_input == {"x": CHUNK}
 
 
 @pytest.mark.parametrize("is_ring", [False, True], ids=["growing", "ring"])

@@ -208,8 +208,7 @@ class ChangeSearch:
                 is_part: bool = is_part,
             ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
-                input; a node may be missing before all that read it.
-                """
+                input; a missing node affects all nodes that read it."""
                 for load in loads if is_part and not other_tensor.is_in_model else loads[:1]:
                     try:
                         compute, name = load()
@@ -237,13 +236,13 @@ class ChangeSearch:
                 yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _load_reading(
-        self, node: Node, operand: str, places: Collection[int]
+        self, node: Node, operand: str, positions: Collection[int]
     ) -> tuple[Compute, str]:
-        """Return the loaded part and the name of its input at the given places; a new input if
-        there are any places."""
-        if not places:
+        """Return the loaded part and the name of the input that stands for an operand; at the given
+        positions of a node, the operand becomes a new input."""
+        if not positions:
             return self._load(self.part), operand
-        reads = tuple(_APART if at in places else name for at, name in enumerate(node.inputs))
+        reads = tuple(_APART if at in positions else name for at, name in enumerate(node.inputs))
         change = changes.other_input(node.op, operand, _APART)
         weights = {_APART: self.part.feed[operand]}
         variant = Variant("structure", change, evolve(node, inputs=reads), weights)
@@ -271,7 +270,8 @@ class ChangeSearch:
         return part.load_first(self.runners)
 
     def compute(self, variant: Variant, prover: SuspectedParty | None = None) -> Values | None:
-        """Return what the part computes with a variant; None if the backend refuses it."""
+        """Return the tensors that the part computes with a variant; None if the backend refuses
+        it."""
         try:
             part = self.part.change(output_name(variant), variant)
             return self._load(part, prover)(part.feed)
@@ -393,8 +393,8 @@ def _tensors_of_missing_nodes(
 
 
 def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each tensor that a node reads, with the positions at which it reads it: each position
-    by itself first if there are several."""
+    """Yield each tensor that a node reads, with the positions of the inputs to replace: each single
+    position, then all of them if there are several."""
     for name in dict.fromkeys(node.inputs):
         places = tuple(at for at, input_name in enumerate(node.inputs) if input_name == name)
         if len(places) > 1:

@@ -63,7 +63,7 @@ side of a step. Chosen, not measured."""
 
 @frozen
 class Divergence:
-    """A place at which nodes compute incorrect values from correct ones, with the expected values.
+    """Nodes that compute incorrect values from correct ones, with the expected values.
 
     Attributes:
         border: the nodes, and what they make.
@@ -82,7 +82,7 @@ class Divergence:
 
 @frozen
 class Divergences:
-    """The places at which a model diverges from its reference.
+    """All divergences of a model from its reference.
 
     Attributes:
         places: the fewest that make all outputs right if they are.
@@ -137,7 +137,7 @@ def find_divergences(
 
 
 class _DivergenceSearch:
-    """A search for the places at which a model diverges."""
+    """A search for the divergences of a model from its reference."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class _DivergenceSearch:
         self._limit = max(_GROWTH * total, own)
         weights = sum(weight.nbytes for weight in case.model.graph.constants.values())
         self._budget = RunBudget.for_loads(total, weights, *_TRIES)
-        jumps = any(node.jumps for node in case.model.nodes)
+        jumps = any(node.is_discontinuous for node in case.model.nodes)
         first = case.find_deviations(case.load(party)(feed), goal).values() if jumps else ()
         sizes = [difference.relative for difference in first if np.isfinite(difference.relative)]
         self._left = max([LEFT, *(_STEPS * size for size in sizes)])
@@ -171,9 +171,8 @@ class _DivergenceSearch:
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
 
     def result(self) -> Divergences | None:
-        """Replace tensors by the reference's until outputs match, then return the smallest such
-        set.
-        """
+        """Return the smallest set of divergences whose replacement by the reference's values makes
+        all outputs match; None if there is none."""
         places: dict[str, Divergence] = {}
         for _ in range(_ROUNDS):
             values = self._compute_with([*places.values()])
@@ -208,8 +207,8 @@ class _DivergenceSearch:
         return Divergences(fewest, values, self._theirs, equal_tensors, nearer)
 
     def _without_others(self, place: Divergence, among: Sequence[Divergence]) -> Divergence:
-        """Return a place extended by the nodes between it and correct tensors if it is not replaced
-        itself."""
+        """Return a divergence extended to all nodes after correct tensors, as computed while only
+        the other divergences are replaced."""
         other_among = [one for one in among if one is not place]
         search = self._compute_with(other_among)
         if search is None:
@@ -229,7 +228,7 @@ class _DivergenceSearch:
         return evolve(place, border=border, unproven=unproven, given=tuple(read))
 
     def _next_tensors(self, values: Values, places: Mapping[str, Divergence]) -> list[Divergence]:
-        """Return the tensors to replace next."""
+        """Return the divergences whose tensors to replace next."""
         equal_tensors = self._pair_equal_tensors(values, places.values())
         makers = self._borders.makers_of(equal_tensors, places)
         # What has the name, or the shape, may be something else: it is not if more becomes the same
@@ -309,8 +308,8 @@ class _DivergenceSearch:
     def _candidates(
         self, values: Values, equal_names: Mapping[str, str], makers: Collection[int]
     ) -> Iterator[Candidate]:
-        """Yield the places where the model may start to differ from the reference, given the equal
-        tensors."""
+        """Yield the borders at which the model may start to differ from the reference, given the
+        equal tensors."""
         kinds = {self._classes.get(name, name) for name in equal_names.values()}
         # What is only moved in the reference may be what the model should have moved.
         moved = {n for node in self._reference.nodes if node.operator in MOVING for n in node.makes}
@@ -433,9 +432,8 @@ class _DivergenceSearch:
         }
 
     def _load(self, values: Values) -> tuple[Callable[..., Any], list[str], set[str]] | None:
-        """Return a loaded function that computes all tensors from given ones, its inputs, and the
-        given tensors it recomputes; None if it needs too much memory.
-        """
+        """Return a function that computes all tensors from given ones, the names of its inputs, and
+        the given tensors it recomputes; None if it needs too much memory."""
         key = tuple(f"{name} {np.shape(value)}" for name, value in sorted(values.items()))
         if key not in self._loaded:
             model, names = self._marked.isolate_nodes(values)
@@ -492,9 +490,8 @@ class _DivergenceSearch:
         return found[0] if self._count_equal(node, name, made) <= len(found) else None
 
     def _count_equal(self, node: Node, name: str, value: Values) -> int:
-        """Return how many nodes of the model compute the same as one by the same operator from the
-        same inputs.
-        """
+        """Return how many nodes with the operator and inputs of a node compute a value equal to its
+        tensor."""
         key = node.operator, node.settings, _non_constant_inputs(node, self._case.model.constants)
         place = node.makes.index(name)
         names = (one.makes[place] for one in self._nodes_by_reads[key] if place < len(one.makes))

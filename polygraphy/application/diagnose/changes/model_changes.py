@@ -44,7 +44,7 @@ _MANY = 64
 
 
 def group_places(places: Sequence[Divergence]) -> list[list[Divergence]]:
-    """Return groups of places that have nodes in common."""
+    """Return groups of divergences that have nodes in common."""
     groups: list[list[Divergence]] = []
     for place in places:
         nodes = set(place.unproven)
@@ -138,7 +138,7 @@ def find_changes(
 
 @frozen
 class _Group:
-    """Places that have nodes in common, with their explanation.
+    """Divergences that have nodes in common, with their explanation.
 
     Attributes:
         places: the places.
@@ -162,9 +162,8 @@ class _Group:
 
 @frozen
 class _GroupSearch:
-    """Searches an explanation for groups of places; attributes are the arguments of
-    `find_changes`.
-    """
+    """Searches an explanation for groups of divergences; attributes are the arguments of
+    `find_changes`."""
 
     case: Case
     reference: OpenModel
@@ -176,10 +175,9 @@ class _GroupSearch:
     goal: Values
 
     def explain_each(self, places: Sequence[Divergence], number: int) -> Sequence[_Group]:
-        """Return a group with the change that explains it; if there is none, its places as single
-        groups if each has an explanation. They are not searched if one different node is known to
-        explain all outputs: several changes would say less.
-        """
+        """Return a group with the change that explains it; if there is none, its divergences as
+        single groups if each has an explanation. They are not searched if one different node is
+        known to explain all outputs."""
         group = self.explain(places, number)
         is_done = group.is_right or group.reason is not None or len(places) == 1
         if is_done or self._is_node_known:
@@ -233,7 +231,8 @@ class _GroupSearch:
 
     @property
     def _is_known_inside(self) -> bool:
-        """Return whether all structural differences that explain the outputs are at the places."""
+        """Return whether all structural differences that explain the outputs are within the
+        divergences."""
         places = self.found.places
         return len(_culprits_within(self.case, places, self.known, self.found.values)) == len(
             self.known
@@ -245,7 +244,7 @@ class _GroupSearch:
         return len(self.known) == 1 and len(self.known[0].nodes) == 1
 
     def _change(self, found: Divergences, places: Sequence[Divergence]) -> Change:
-        """Return the search for one change that explains the places."""
+        """Return the search for one change that explains the divergences."""
         change = Change(self.case, self.pairing, self.party, found, self.feed, places)
         if self._is_node_known:
             change.budget.runs = min(change.budget.runs, _RUNS_FOR_KNOWN)
@@ -335,7 +334,7 @@ def _culprit_of_change(
 
 
 def _with_makers(case: Case, divergences: Divergences, place: Divergence) -> Divergence:
-    """Return a place extended by the nodes that compute the numbers its nodes read."""
+    """Return a divergence extended by the nodes that compute the numbers that its nodes read."""
     makers = case.model.graph.producers
     read = [
         name for name in place.given if name in makers and is_float(divergences.values.get(name))

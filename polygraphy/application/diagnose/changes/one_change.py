@@ -45,7 +45,7 @@ _RESERVED = 0.25
 
 @frozen
 class Explanation:
-    """A change that explains some places.
+    """A change that explains some divergences.
 
     Attributes:
         node: the position of the node in the model.
@@ -67,7 +67,7 @@ class Explanation:
 
 
 class Change:
-    """Tries to explain some places by one change.
+    """Tries to explain some divergences by one change.
 
     Args:
         case: the model.
@@ -91,7 +91,7 @@ class Change:
         feed: Feed,
         places: Sequence[Divergence],
     ) -> None:
-        """Prepare the search for one change that explains the places."""
+        """Prepare the search for one change that explains the divergences."""
         self._case, self._party, self._found, self._places = case, party, divergences, places
         self._side, self._others = pairing.model, pairing.reference
         self._is_quantized = is_quantized(pairing)
@@ -109,7 +109,7 @@ class Change:
 
     @property
     def unverified_nodes(self) -> set[int]:
-        """Return the nodes that compute no verified tensor."""
+        """Return the positions of the nodes that compute no verified tensor."""
         return {index for place in self._places for index in place.unproven}
 
     @property
@@ -166,8 +166,7 @@ class Change:
         self, kinds: Mapping[str, Callable[[int], Iterator[Variant]]]
     ) -> Explanation | None:
         """Return the first explanation among nodes that compute no verified tensor, by kind of
-        change; record what the budget leaves out.
-        """
+        change; record the changes that the budget excludes."""
         nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantized and any(is_coarse(nodes[index].operator) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
@@ -230,8 +229,8 @@ class Change:
                 )
 
     def _readers_like(self, index: int) -> tuple[int, ...]:
-        """Return a node, the others that read a computed input of it, and all nodes behind them: a
-        node may be missing before all of them."""
+        """Return a node, the nodes that read one of its computed inputs, and all nodes after these:
+        a node may be missing before all of them."""
         nodes, constants = self._case.model.nodes, self._case.model.constants
         read = {name for name in nodes[index].reads if name and name not in constants}
         readers = [node for node in self._nodes if node == index or read & {*nodes[node].reads}]
@@ -239,8 +238,8 @@ class Change:
         return tuple(node for node in self._nodes if node in chosen)
 
     def find_lost_node_behind(self) -> Explanation | None:
-        """Return an explanation by a node that is missing behind the only place; None unless its
-        unchanged nodes compute a tensor of the reference before the expected one."""
+        """Return an explanation by a node that is missing after the only divergence; None unless
+        the unchanged nodes compute a tensor that the reference has just before the expected one."""
         search = self._search_all_nodes
         if search is None or len(self._places) != 1:
             return None
@@ -265,8 +264,8 @@ class Change:
 
     def find_change_for_outputs(self, goals: Values) -> Explanation | None:
         """Return an explanation by a change of one of the unverified nodes with which the whole
-        model computes the expected outputs; None if none fits. What a border should hold may be
-        unknown, for example if Relu follows it in both models."""
+        model computes the expected outputs; None if none fits. The expected value at a border may
+        be unknown, for example if Relu follows it in both models."""
 
         def matches(values: Values, compute: Compute) -> bool:
             """Return whether the outputs are as expected."""
@@ -298,8 +297,8 @@ class Change:
 
     @cached_property
     def _twins(self) -> Mapping[str, str]:
-        """Return the reference tensor that equals each tensor of the model, including tensors
-        behind nodes that only move elements."""
+        """Return the reference tensor that equals each tensor of the model, including tensors after
+        nodes that only move elements."""
         known, twins = SameTensors(self._found.theirs), dict(self._found.same)
         for index in self._nodes:
             for name in self._case.model.nodes[index].reads:

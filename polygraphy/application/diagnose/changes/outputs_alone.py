@@ -164,7 +164,7 @@ class _Guesses:
         ]
 
     def _describe_mismatch(self, name: str) -> str:
-        """Return a sentence about an output with a different shape or data type, and what to do."""
+        """Return a sentence about an output with a different shape or data type, with advice."""
         arrays = [np.asarray(values[name]) for values in (self._values, self._saved)]
         computed, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
         if arrays[0].size == arrays[1].size:
@@ -180,8 +180,7 @@ class _Guesses:
 
     def _is_of_these_data(self) -> bool:
         """Return whether saved outputs correlate more with outputs of the given data than of
-        shuffled data, or are too small to tell.
-        """
+        shuffled data; True if they are too small to decide."""
         saved, values = self._saved, self._values
         names = self._comparable_outputs()
         if sum(np.size(saved[name]) for name in names) < _TELLING:

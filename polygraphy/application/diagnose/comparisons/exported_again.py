@@ -89,8 +89,8 @@ def export_again(
 def export_for_example(
     program: OpenedProgram, feed: Feed, exporter: Exporter
 ) -> tuple[OpenModel, str, Exporter]:
-    """Return the model exported for an example, with dynamic sizes or else fixed ones, and its
-    exporter.
+    """Return the model exported for an example, with dynamic sizes or else fixed ones; the command
+    that exports it; and the exporter's settings.
 
     Raises:
         BackendError: the exporter fails, or the example is not valid.
@@ -98,7 +98,7 @@ def export_for_example(
     """
 
     def export(exporter: Exporter) -> tuple[OpenModel, str, Exporter]:
-        """Return the model exported with some sizes."""
+        """Return the model exported with some sizes, the command, and the settings."""
         with foreign_errors():
             model, command = program.export_again(feed, exporter)
             return open_model(model), command, exporter
@@ -117,7 +117,7 @@ def example_of(program: OpenedProgram, feed: Feed) -> Feed:
 
 
 def feed_export(model: OpenModel, feed: Feed) -> Feed:
-    """Return the data by the input names of another export."""
+    """Return the data under the input names of a new export."""
     if set(model.inputs) <= feed.keys():
         return {name: feed[name] for name in model.inputs}
     return dict(zip(model.inputs, feed.values(), strict=True))

@@ -40,9 +40,8 @@ def integer_types(parties: Sequence[PlannedParty]) -> Iterator[str]:
 
 
 def integer_codes(parties: Sequence[PlannedParty], moved: PlannedParty) -> Mapping[str, float]:
-    """Return the value of one code by the states of a party, if either party keeps integers; 0 if
-    it is unknown.
-    """
+    """Return, by state of `moved`, the value of one integer code, if either party stores the state
+    as integers; 0 if it is unknown."""
     codes = {}
     for party in parties:
         for pair in _integer_states(party.plan):
@@ -56,7 +55,7 @@ def integer_codes(parties: Sequence[PlannedParty], moved: PlannedParty) -> Mappi
 
 
 def move_state(value: Any, moves: Any, epsilon: float, code: float | None) -> Any:
-    """Return a state that is changed as much as rounding changes it.
+    """Return a state with random changes as large as rounding.
 
     Args:
         value: the state.

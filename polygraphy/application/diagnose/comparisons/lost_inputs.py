@@ -52,7 +52,7 @@ class CompletedProgram:
         return self._program.run_operation(name, values, self._complete(feed))
 
     def decisions(self, feed: Feed) -> Sequence[Decision]:
-        """Return what the statements of the program decide; see the port."""
+        """Return the decisions of the program's statements; see the port."""
         return self._program.decisions(self._complete(feed))
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Feed], Any]]]:
@@ -61,7 +61,8 @@ class CompletedProgram:
             yield text, command, partial(self._export, export)
 
     def export_again(self, feed: Feed, exporter: Exporter) -> tuple[Any, str]:
-        """Return the program exported for an example; see the port."""
+        """Return the program exported for an example, and the command line that does it; see the
+        port."""
         return self._program.export_again(self._complete(feed), exporter)
 
     def _export(self, export: Callable[[Feed], Any], feed: Feed) -> Any:

@@ -78,7 +78,8 @@ def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
 def compare_lowering(
     case: Case, party: LoweringParty, request: Request
 ) -> tuple[Case, LoweredBackend] | StepOutcome:
-    """Return the comparison of a backend in half precision with float32, and the case on its data.
+    """Return the case on its data, and the comparison of a backend in half precision with float32;
+    or the outcome if there is nothing to compare.
 
     Returns:
         The comparison; a result if half precision works, and a skip if the backend is also wrong

@@ -16,7 +16,7 @@ from polygraphy.ports.diagnosing import Compute, SourceProgram
 
 @frozen(kw_only=True)
 class ProgramParty(Party):
-    """A program that runs the steps of its exported model on the same data. Outputs have the
+    """A program that runs the same steps as the model exported from it. Its outputs have the
     model's names.
 
     Attributes:

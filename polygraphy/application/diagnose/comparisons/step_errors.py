@@ -102,9 +102,8 @@ def _step_error(
 
 
 def are_small(errors: Sequence[StepError]) -> bool:
-    """Return whether all steps are known, and their differences are so small that no output holds
-    something else.
-    """
+    """Return whether the differences of all steps are known, and so small that no output can have
+    different contents."""
     return bool(errors) and max(error.relative for error in errors) <= _SMALL
 
 

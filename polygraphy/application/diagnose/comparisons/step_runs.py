@@ -53,7 +53,7 @@ _LEVEL_4 = 2.0**-6
 
 @frozen
 class Party:
-    """One of two models that run the steps.
+    """One of two models (or the program) that run the same steps.
 
     Attributes:
         name: its name.
@@ -172,8 +172,8 @@ class Run:
 
 
 class Drift:
-    """Measures the effect of rounding over the steps: a party runs beside copies whose weights, and
-    states in half precision, are perturbed by rounding errors."""
+    """Measures the effect of rounding over the steps: a model runs together with copies whose
+    weights, and half-precision states, are perturbed by rounding errors."""
 
     def __init__(
         self, party: Party, weights: float, states: float, codes: Mapping[str, float]
@@ -186,8 +186,8 @@ class Drift:
         self._seen: list[dict[str, float]] = []
 
     def rms_of(self, at: int, name: str) -> float:
-        """Return the RMS change of an output of a step due to rounding, including earlier steps; 0
-        if that cannot be computed."""
+        """Return the RMS by which rounding, in this and earlier steps, changes an output of a step;
+        0 if that cannot be computed."""
         while len(self._seen) <= at:
             self._seen.append(self._run_next_step())
         return max(drift.get(name, 0.0) for drift in self._seen[: at + 1])
@@ -397,7 +397,7 @@ class FirstWrongStep:
 
     @property
     def position(self) -> int:
-        """Return the position with the largest difference."""
+        """Return the token or frame with the largest difference, counted over all steps."""
         step, axis = self.own.who.feeds[self.at].step, self.own.who.plan.roles.axis
         where = self.off.where
         offset = where[axis] if len(where) > axis and where[axis] < step.length else step.length - 1
@@ -406,7 +406,8 @@ class FirstWrongStep:
 
 @frozen
 class PartyRuns:
-    """The result of running two parties over the steps.
+    """The result of running two models over the steps: the first wrong output, and the states that
+    differ.
 
     Attributes:
         first: the first wrong step; None if all agree.
@@ -501,17 +502,18 @@ def _shape(value: Any) -> Any:
 
 
 def _comparable_outputs(candidate: Run, reference: Run, names: Mapping[str, str]) -> Iterator[str]:
-    """Yield the outputs that have the same shape on both sides."""
+    """Yield the outputs that have the same shape in both runs."""
     for name, other_name in names.items():
         value, two = candidate.shown.get(name), reference.shown.get(other_name)
         if value is not None and two is not None and value.shape == two.shape:
             yield name
 
 
-def same_data(
+def feeds_on_same_data(
     candidate: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]
 ) -> list[StepFeed]:
-    """Return the steps of another model on the same data, matched by input name or role."""
+    """Return the inputs of the steps of another model, filled with this model's data by input name
+    or role."""
     plan = right_loader.plan
     states = {pair.input for pair in plan.pairs}
     named: dict[str, str] = {}
@@ -545,7 +547,7 @@ def same_data(
             first = arrays.get(pair.input)
             if first is not None and first.ndim and first.shape[0] == 1 and batch > 1:
                 arrays[pair.input] = np.repeat(first, batch, 0)
-        step_feeds.append(step_feed.like(arrays))
+        step_feeds.append(step_feed.with_arrays(arrays))
     return step_feeds
 
 
@@ -559,7 +561,7 @@ def reference_party(case: Case, candidate: Party, loader: StepLoader, opened: Op
     first_model = None if first is None else loader.first_model
     reference_loader = loader.for_model(opened.proto, first_model, titles.REFERENCE)
     describe_model(reference_loader, opened.inputs, opened.facts)
-    feeds = same_data(candidate, reference_loader, list(reference_loader))
+    feeds = feeds_on_same_data(candidate, reference_loader, list(reference_loader))
     party = case.parties[0]
     return Party(
         titles.REFERENCE, party, opened, reference_loader.plan, feeds, opened.facts(), first

@@ -165,11 +165,11 @@ def _explain_refusal(
     return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
-def _outputs_differ(outputs: Outputs, other_pairs: Outputs) -> bool:
+def _outputs_differ(outputs: Outputs, other_outputs: Outputs) -> bool:
     """Return whether the outputs of two runs differ."""
     return any(
         deviation(value, other_value).is_wrong
-        for (_, value), (_, other_value) in zip(outputs, other_pairs)
+        for (_, value), (_, other_value) in zip(outputs, other_outputs)
     )
 
 

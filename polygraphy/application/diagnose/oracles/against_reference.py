@@ -122,11 +122,11 @@ def _check_input_names(case: Case, pair: ModelPair) -> None:
             )
 
 
-def _are_compatible(shape: Sequence[Any], other_items: Sequence[Any]) -> bool:
+def _are_compatible(shape: Sequence[Any], other_shape: Sequence[Any]) -> bool:
     """Return whether two shapes are compatible; named dimensions match any size."""
-    return len(shape) == len(other_items) and all(
+    return len(shape) == len(other_shape) and all(
         not (isinstance(a, int) and isinstance(b, int) and a != b and min(a, b) > 0)
-        for a, b in zip(shape, other_items)
+        for a, b in zip(shape, other_shape)
     )
 
 

@@ -25,17 +25,17 @@ def against_versions(case: Case, request: Request) -> StepOutcome:
     return compare_versions(case, request.versions, request.feeds)
 
 
-def compare_other_versions(case: Found, request: Request) -> Found:
+def compare_other_versions(found: Found, request: Request) -> Found:
     """Return the result, or "inconclusive" if it finds no fault but other versions of the backends
     give different results. If versions were the oracle, they are not compared again."""
-    is_first = request.compares_versions_first(case.case)
-    if request.versions is None or is_first or case.result.verdict != AGREE:
-        return case
-    outcome = compare_versions(case.case, request.versions, request.feeds)
+    is_first = request.compares_versions_first(found.case)
+    if request.versions is None or is_first or found.result.verdict != AGREE:
+        return found
+    outcome = compare_versions(found.case, request.versions, request.feeds)
     if not isinstance(outcome, Unexplained):
-        return case
-    result = case.case.evidence.qualify_result(case.result, unexplained=outcome.why)
-    return evolve(case, result=result)
+        return found
+    result = found.case.evidence.qualify_result(found.result, unexplained=outcome.why)
+    return evolve(found, result=result)
 
 
 def add_right_versions(found: Found, request: Request) -> Found:

@@ -111,7 +111,7 @@ def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithS
         return ModelWithStates(request, loader, candidate, plan, None, plan.conflicts)
     reference = reference_party(case, candidate, loader, open_model(request.reference))
     candidate = _with_states(candidate, loader, reference.plan)
-    conflicts = _other_wires(candidate, plan, reference.plan) or plan.conflicts
+    conflicts = _wiring_conflicts(candidate, plan, reference.plan) or plan.conflicts
     return ModelWithStates(request, loader, candidate, plan, reference, conflicts)
 
 
@@ -135,9 +135,9 @@ def _with_states(candidate: Party, loader: StepLoader, reference_plan: StatePlan
     )
 
 
-def _other_wires(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> list[Conflict]:
-    """Return the outputs that continue a different input than in a reference with the same
-    interface."""
+def _wiring_conflicts(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> list[Conflict]:
+    """Return a conflict for each output that continues a different input than in a reference with
+    the same interface."""
     expected = {pair.output: pair.input for pair in state_plan.pairs}
     makers = {name: node.label for node in candidate.model.nodes for name in node.makes}
     if {pair.input for pair in plan.pairs} - {*expected.values()}:
@@ -360,7 +360,7 @@ def _first_on_equal_states(
 
 
 def _new_slots(candidate: Party, feed: Feed, values: Any, at: int) -> Any:
-    """Return the slots of a state that a step wrote."""
+    """Return the part of a state that a step wrote."""
     run = Run(candidate, lambda _: values)
     return run.memory.keep(candidate.feeds[at], feed, values, candidate.name)
 

@@ -511,14 +511,13 @@ class Trial:
         return all(self._error(index, without).is_tolerable for index in self._order)
 
     def _cost(self) -> tuple[int, int]:
-        """Return the bytes and the number of nodes that a check computes on all data."""
+        """Return the bytes of tensors and the number of nodes that a check computes on all data."""
         sizes = (result.elements for loss in self._losses for result in loss.results)
         return len(self.feeds) * _BYTES * sum(sizes), len(self.feeds) * len(self._losses)
 
     def _drop_unneeded_nodes(self, kept_nodes: list[str]) -> list[str]:
-        """Return a set of kept nodes without those that are neither at fault nor needed, after an
-        interrupted search.
-        """
+        """Return the kept nodes without those that are neither at fault nor needed, after an
+        interrupted search."""
         half_culprits = culprits_among(kept_nodes, self._losses, self._model.users, self._limits)
         for half_culprit in half_culprits[:_MOST_ASKED]:
             fewer = [name for name in kept_nodes if name not in half_culprit.nodes]

@@ -221,7 +221,7 @@ def find_cast(
 
 
 def loss_by_node(found: HalfPrecision, dtype: str) -> Curve:
-    """Return the RMS loss of each node by itself, tensor by tensor."""
+    """Return the RMS loss of each node when only that node is in half precision, by tensor."""
     limits = Range.of(half_type(dtype))
     results = [result for loss in found.losses for result in loss.results]
     tensors = {
@@ -506,16 +506,16 @@ def _headroom(found: HalfPrecision, dtype: str) -> str:
     return reasons.headroom(top.name, share, dtype, bool(_describe_overflow(found, dtype)))
 
 
-def _describe_overflow(is_found: HalfPrecision, dtype: str) -> str:
+def _describe_overflow(half: HalfPrecision, dtype: str) -> str:
     """Return a sentence that lists tensors beyond the type's range (such as masks) without effect
     on outputs.
     """
     limits = Range.of(half_type(dtype))
-    names = {result.name for loss in is_found.losses for result in loss.results}
+    names = {result.name for loss in half.losses for result in loss.results}
     faults = [
         fault
-        for loss in is_found.losses
-        if loss.name not in is_found.kept
+        for loss in half.losses
+        if loss.name not in half.kept
         and (fault := loss.fault(limits, names)) is not None
         and fault.cause == "overflow"
     ]

@@ -158,8 +158,8 @@ def _conclude(
 def _with_steps(
     case: Case, result: DiagnosisResult, one_step: Sequence[WrongNodes]
 ) -> DiagnosisResult:
-    """Return a result with the codes that are one quantization step apart. If more of them are than
-    rounding explains, they explain what nothing else does."""
+    """Return a result with a note on codes that are one quantization step apart; "agree" if nothing
+    else explains the differences and there are more such codes than rounding explains."""
     if not one_step:
         return result
     reason = quantization.steps_apart([_step_difference(case, place) for place in one_step])
@@ -213,9 +213,8 @@ def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[
 def _find_places(
     case: Case, party: SuspectedParty, trace: Trace, differing: Mapping[str, Deviation]
 ) -> tuple[list[WrongNodes], list[tuple[WrongNodes, Vote]], list[WrongNodes]]:
-    """Return the places where a backend differs from the arbiter, the votes of a third backend on
-    them, and the places where codes are at most one quantization step apart.
-    """
+    """Return the nodes that a backend computes differently than the arbiter, the votes of a third
+    backend on them, and the nodes whose codes are at most one quantization step apart."""
     is_hidden = any(relative_error(case, name, off) > SMALL for name, off in differing.items())
     with case.record_step(titles.marked_tensors(party.name)) as notes:
         try:
@@ -255,7 +254,8 @@ def _find_places(
 
 
 def _without_steps(places: Sequence[WrongNodes]) -> tuple[list[WrongNodes], list[WrongNodes]]:
-    """Return the places with larger differences, and those where codes are one step apart."""
+    """Return the nodes with larger differences, and those whose codes are one quantization step
+    apart."""
     larger = [place for place in places if not place.is_step]
     return larger, [place for place in places if place.is_step]
 

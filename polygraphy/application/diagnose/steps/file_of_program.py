@@ -72,10 +72,10 @@ def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:
     """Return the differences of a file from a correct export of its program."""
     if comparison.again is None:
         return Skip("the program cannot be exported correctly")
-    return _File(case, comparison, comparison.again).result()
+    return _FileComparison(case, comparison, comparison.again).result()
 
 
-class _File:
+class _FileComparison:
     """Compares a model with a correct export of its program."""
 
     def __init__(self, case: Case, comparison: ProgramComparison, again: ReferenceExport) -> None:

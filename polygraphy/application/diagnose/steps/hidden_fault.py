@@ -46,7 +46,8 @@ _SHARE, _FEW = 100, 3
 
 @frozen
 class _Effect:
-    """The largest effect of a difference: output, element, change, and change by rounding."""
+    """The largest effect of a difference on an output: its name, the element, the change, and how
+    much rounding changes that element."""
 
     name: str
     where: tuple[int, ...]
@@ -56,7 +57,7 @@ class _Effect:
 
 @frozen
 class _Models:
-    """A model and its reference, as one backend computes both in the same way.
+    """A model and its reference, in a form that one backend computes in the same way.
 
     Attributes:
         model: the model, in float32 if it computes in half precision.
@@ -74,7 +75,8 @@ class _Models:
 
     @property
     def suspects(self) -> list[Suspect]:
-        """Return the differences that can be faults; empty if there are others, or many."""
+        """Return the differences if each may be a fault; empty if any is of another kind, or there
+        are too many."""
         differing = suspects(self.pairing)
         is_few = len(differing) <= FEW_DIFFERENCES
         return differing if is_few and all(each.cause in _PLAIN for each in differing) else []
@@ -98,12 +100,12 @@ def explain_hidden_fault(case: Case, comparison: ModelComparison) -> StepOutcome
             needed = smallest_good_set(models.suspects, search.test)
             if needed is None:
                 break
-            return _found(case, comparison, models, needed, effect, index)
+            return _fault(case, comparison, models, needed, effect, index)
         notes.append(steps.ROUNDING_HIDES_IT)
     return Skip("rounding has as large an effect")
 
 
-def _found(
+def _fault(
     case: Case,
     comparison: ModelComparison,
     models: _Models,
@@ -111,7 +113,7 @@ def _found(
     effect: _Effect,
     index: int,
 ) -> Found:
-    """Return the fault: the differences without which no element differs."""
+    """Return the verdict with the differences at fault: without them, no element differs."""
     pair, feed = comparison.pair, comparison.feeds[index]
     expected = comparison.expected[index]
     side = models.pairing.model
@@ -129,7 +131,8 @@ def _found(
 
 
 def _models(case: Case, comparison: ModelComparison) -> _Models | None:
-    """Return both models as they are, or in float32; None if that is not possible."""
+    """Return model and reference as they are, or in float32; None if one backend cannot compute
+    both in the same way."""
     pair = comparison.pair
     nodes = resolve(NarrowModels).narrow_nodes(case.model.proto)
     if nodes is None:
@@ -172,8 +175,8 @@ class _EffectSearch:
         self._rest = {name: _distance(name, others) for name in self._expected}
 
     def effect(self, restored: Sequence[Suspect]) -> _Effect | None:
-        """Return the largest effect of the differences, some of which are restored; None if there
-        is none beyond rounding."""
+        """Return the largest effect of the differences that are not restored; None if rounding
+        explains all effects."""
         models = self._models
         proto = models.model.proto
         try:

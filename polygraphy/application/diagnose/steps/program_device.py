@@ -23,9 +23,8 @@ still called precision. TF32 keeps 10 bits of each operand. Chosen, not measured
 
 
 def explain_by_device(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Return "agree" if the model computes what its program computes on the CPU, and the program
-    differs from that on its device by its precision alone.
-    """
+    """Return "agree" if the model matches its program on the CPU, and only the precision of its
+    device makes the program differ from that."""
     host = _program_on_host(comparison.given)
     if host is None:
         return _RUNS_ON_CPU
@@ -43,9 +42,8 @@ def explain_by_device(case: Case, comparison: ProgramComparison) -> StepOutcome:
 
 
 def explain_steps_by_device(case: Case, comparison: StepComparison) -> StepOutcome:
-    """Return "agree" if all steps of the model match those of its program on the CPU, and the
-    program differs from that on its device by its precision alone.
-    """
+    """Return "agree" if all steps of the model match those of its program on the CPU, and only the
+    precision of its device makes the program differ from that."""
     judge, program = comparison.judge, comparison.states.request.program
     host = None if program is None else _program_on_host(program)
     if host is None:

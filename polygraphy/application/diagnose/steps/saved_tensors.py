@@ -119,7 +119,7 @@ class _SavedTensors:
         self._coarse = max(map(epsilon_of, floats), default=0.0)
 
     def result(self) -> StepOutcome:
-        """Return the places where results diverge, from running every node on saved values."""
+        """Return the nodes at which results diverge, from running every node on saved values."""
         case, model, comparison = self._case, self._case.model, self._comparison
         feed, saved = comparison.feed, comparison.tensors()
         order = model.graph.producers
@@ -448,9 +448,8 @@ class _SavedTensors:
         wrong: Mapping[str, tuple[Deviation, Any]],
         feed: Feed,
     ) -> bool:
-        """Return whether all nodes that read inputs differ everywhere: other data, not a node's
-        error.
-        """
+        """Return whether all nodes that read inputs differ everywhere, so that the data differ
+        rather than a node."""
         nodes = self._case.model.nodes
         readers = {i for i, node in enumerate(nodes) if set(node.reads) & feed.keys()}
         differing = {index for region in regions.values() for index in region}

@@ -51,7 +51,7 @@ def midpoint(low: float, high: float) -> float:
 
 
 def row_medians(rows: Floats) -> list[float]:
-    """Return the median of each row of a matrix; rows with a NaN have any."""
+    """Return the median of each row of a matrix; undefined for rows with a NaN."""
     size = rows.shape[1]
     high = size // 2
     # One pivot and a maximum take a third of the time of two pivots.
@@ -246,9 +246,8 @@ class Search:
 
     @property
     def bounds(self) -> list[tuple[float, bool]]:
-        """Return the values to count below, ascending; each with whether keeping begins or ends
-        there.
-        """
+        """Return the values to count below, ascending; each with whether an interval of kept
+        elements starts or ends there."""
         return [
             (value_of(low), self._wanted[i] != self._wanted[i + 1])
             for i, (low, _) in enumerate(self._intervals[1:])

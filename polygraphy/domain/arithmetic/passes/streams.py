@@ -184,7 +184,7 @@ class Kernel:
 
 
 class _WideKernel(Kernel):
-    """Integers of which at least one side has 64 bits."""
+    """Integers, with 64 bits in at least one of the arrays."""
 
     def _allocate(self, scratch: Scratch) -> None:
         """Reserve integer buffers in addition to those of the base class."""
@@ -257,7 +257,7 @@ class _WideKernel(Kernel):
 
 
 class _LongKernel(Kernel):
-    """Real numbers of which at least one side is a longdouble, or a wide integer beside a float."""
+    """Real numbers of which at least one array is longdouble, or 64-bit integers next to floats."""
 
     def _allocate(self, scratch: Scratch) -> None:
         """Reserve buffers of the wide type."""
@@ -306,7 +306,7 @@ class _LongKernel(Kernel):
 
 
 class _ComplexKernel(Kernel):
-    """Numbers of which at least one side is complex."""
+    """Numbers, complex in at least one of the arrays."""
 
     def _allocate(self, scratch: Scratch) -> None:
         """Reserve buffers of complex numbers."""

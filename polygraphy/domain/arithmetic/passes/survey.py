@@ -54,7 +54,7 @@ class Limit:
 
 
 class MismatchRow(NamedTuple):
-    """What a pass keeps of one block: how many elements mismatch, and the positions of two.
+    """The mismatches of one block: their number, and the positions of the first and the worst.
 
     `first` and `worst` are C-order positions; the worst one exceeds its tolerance by `excess`.
     They are -1 and minus infinity if there is none, or if no such element can be the worst of all.

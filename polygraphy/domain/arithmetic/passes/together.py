@@ -34,9 +34,7 @@ class FormedKernel(Kernel):
     def __init__(
         self, absolute: Floats, scale: Floats, relative: Floats, peaks: tuple[float, float]
     ) -> None:
-        """Take what `load` and `relative` would compute for the whole pair; nothing else of a
-        kernel is needed then.
-        """
+        """Set the values that `load` and `relative` would compute for the whole pair."""
         self.start, self.stop = 0, absolute.size
         self.absolute, self.scale, self._relative = absolute, scale, relative
         self.peak, self.relative_peak = peaks

@@ -135,7 +135,7 @@ def errors_grow(op: str, node: str) -> str:
 
 @fact
 def change_of_node(change: Fact) -> str:
-    """Return the fact that something changed, as a sentence."""
+    """Return the fact about a change as a sentence."""
     return sentence(str(change))
 
 

@@ -142,7 +142,8 @@ def python_condition(operation: str, condition: str) -> str:
 
 @fact
 def file_of_other_branch(condition: str) -> str:
-    """Return the fact that the file is what the exporter writes for another decision of Python."""
+    """Return the fact that the exporter writes the file if a Python condition is decided
+    differently."""
     return (
         f"A Python condition chose these nodes during export: {condition}. With the other outcome,"
         " the same exporter writes the nodes of this file."
@@ -151,7 +152,7 @@ def file_of_other_branch(condition: str) -> str:
 
 @fact
 def file_of_other_example() -> str:
-    """Return the fact that the file is what the exporter writes for another example."""
+    """Return the fact that the exporter writes the file for another example."""
     return "For another example input, the same exporter writes the nodes of this file."
 
 

@@ -129,8 +129,7 @@ def rewrites_lose(name: str, plain: float, before: float, within: float) -> str:
 
 def sites_measured(measured: MeasuredPowers, inputs: int, every: int) -> str:
     """Return the sentence with the number of runs in which one site, or some sites, are quantized,
-    and with what was not measured.
-    """
+    and with the number of sites that were not measured."""
     which = "some sites" if measured.together else "one site"
     text = f"{count_text(measured.runs, 'run')}, each with {which} quantized"
     text += f", on {inputs} of {every} inputs." if inputs < every else "."
@@ -391,7 +390,7 @@ def diffuse(
     tried: Mapping[str, float],
     search: Search,
 ) -> str:
-    """Return the sentence that many nodes lose a little accuracy each, and which change helps.
+    """Return the sentence that many nodes each lose a little accuracy, and which change helps.
 
     Args:
         metric: its name.

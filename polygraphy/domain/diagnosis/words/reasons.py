@@ -43,7 +43,7 @@ _SAVE_ALL = (
 
 @statement
 def nothing_to_compare(party: str) -> str:
-    """Return the sentence that there is nothing to compare with, and what to add."""
+    """Return the sentence that there is nothing to compare with, and which option to add."""
     return (
         f"There is nothing to compare with: {party or 'the backend'} runs the model, and its"
         " outputs are finite. Add a second backend (--onnx), a reference model (--reference) or"
@@ -478,7 +478,8 @@ def static_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) ->
 
 @statement
 def program_runs(framework: str, error: object) -> str:
-    """Return the sentence that the framework runs the program, and what failed."""
+    """Return the sentence that the framework runs the program, with the error of the failed
+    step."""
     return f"{framework} runs the program. {error}"
 
 

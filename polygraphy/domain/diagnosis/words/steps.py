@@ -98,19 +98,19 @@ def with_rounding(party: str, measured: str, dtype: str, rounded: str) -> str:
 
 @statement
 def not_compared(reasons: Sequence[str]) -> str:
-    """Return the sentence that says what was not compared, with the reasons."""
+    """Return the sentence with the parts that were not compared, and the reasons."""
     return f"Not compared: {'; '.join(reasons)}."
 
 
 @statement
 def cannot_compare(error: object) -> str:
-    """Return the sentence that something cannot be compared, with the error."""
+    """Return the sentence that a comparison is not possible, with the error."""
     return f"Cannot be compared: {error}"
 
 
 @statement
 def cannot_run(error: object) -> str:
-    """Return the sentence that something cannot run, with the error."""
+    """Return the sentence that a model cannot run, with the error."""
     return f"Cannot run: {error}"
 
 
@@ -262,13 +262,14 @@ def count_of_explanations(
 
 @statement
 def variants_tried(count: int, what: str, left_out: str = "") -> str:
-    """Return the sentence that says how many variants were tried, and what the limit left out."""
+    """Return the sentence with the number of variants that were tried, and those that the limit
+    excluded."""
     rest = f" The limit of runs was reached. Not tried: {left_out}." if left_out else ""
     return f"{count_text(count, what)} tried.{rest}"
 
 
 def nodes_left_out(count: int, first: str) -> str:
-    """Return the phrase for the nodes of which a search left out changes."""
+    """Return the phrase for the nodes whose changes a search did not try completely."""
     return f"changes of {count_text(count, 'node')}, the first of which is {first!r}"
 
 
@@ -323,7 +324,8 @@ def example_changes(constants: int, has_other_nodes: bool) -> str:
 
 @statement
 def same_nodes(condition: str) -> str:
-    """Return the sentence that another decision of Python gives the nodes of the file."""
+    """Return the sentence that an export with a differently decided Python condition has the nodes
+    of the file."""
     return f"It produces the nodes of the file{f': {condition}' if condition else ''}."
 
 

@@ -284,9 +284,8 @@ class _GoalSearch:
         return Found(self._save_model(result, repair.model), self._case)
 
     def _is_closer(self, values: Sequence[Values], before: Sequence[Values]) -> bool:
-        """Return whether outputs are much closer to the reference than those before, not just on
-        the other side of a target.
-        """
+        """Return whether outputs are much closer to the reference than `before`, and not just
+        beyond a target."""
         return self._judge(values, self._rms) <= _CLOSER * self._judge(before, self._rms)
 
     def _answer_by_saturation(self, model: QuantizedModel, before: float) -> StepOutcome:
@@ -520,7 +519,7 @@ class _GoalSearch:
         before: float,
         culprits: list[Culprit],
     ) -> DiagnosisResult:
-        """Return the result that many nodes lose a little accuracy each, with possible remedies."""
+        """Return the result that many nodes each lose a little accuracy, with possible remedies."""
         curve = curve_at(search, (1, 2, 4, 8))
         tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}

@@ -26,12 +26,12 @@ _SHOWN = 3
 
 
 def _needed_bytes(weight: Weight) -> int:
-    """Return the bytes that the search holds for a weight."""
+    """Return the bytes of memory that the search needs for a weight."""
     return prod(weight.shape) * _BYTES.get(str(weight.dtype), _FLOAT_BYTES)
 
 
 def _allowed_bytes(case: Case) -> int:
-    """Return the bytes that a search may hold."""
+    """Return the bytes of memory that a search may use."""
     return case.budget or 2 * case.resident_limit
 
 
@@ -52,7 +52,8 @@ def missing_memory(case: Case) -> tuple[int, int] | None:
 
 
 def describe_weights(case: Case, pair: ModelPair, needed: int, allowed: int) -> str:
-    """Return how much the weights of a model lose, measured by themselves.
+    """Return the sentence with the weights that lose most, each measured by itself, and the memory
+    that a search needs.
 
     Args:
         case: the quantized model.

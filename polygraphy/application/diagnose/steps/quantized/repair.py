@@ -68,7 +68,8 @@ def find_repair(
     losses: Mapping[int, SiteLoss],
     before: float,
 ) -> Repair | None:
-    """Return the parameters that are wrong; None if correcting them does not help."""
+    """Return the incorrect parameters with their corrections; None if correcting them does not
+    help."""
     suspects = _suspects(model, losses)
     if not suspects:
         return None
@@ -81,7 +82,7 @@ def find_repair(
         by_metric, target = True, runs.goal.within
 
         def better_schemes(numbers: Sequence[int]) -> dict[int, Scheme | None]:
-            """Return the schemes that lose least."""
+            """Return, by site, the scheme that loses least."""
             return {number: losses[number].best for number in numbers}
 
         def remaining_loss(numbers: Sequence[int]) -> float:
@@ -168,8 +169,8 @@ def _suspects(model: QuantizedModel, losses: Mapping[int, SiteLoss]) -> list[int
 def _sites_that_may_help(
     runs: GoalRuns, model: QuantizedModel, numbers: Sequence[int], limit: float
 ) -> Sequence[int]:
-    """Return the sites of which each is to be corrected by itself; none if the model misses a limit
-    even with all of them in floating point."""
+    """Return the sites to correct one at a time; none if the model misses a limit even with all of
+    them in floating point."""
     if len(numbers) < 2:
         return ()
     try:

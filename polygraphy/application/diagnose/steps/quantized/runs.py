@@ -48,7 +48,7 @@ class GoalRuns:
         self._metric_seconds = 0.0
 
     def judge(self, values: Sequence[Values], metric: Metric | None = None) -> float:
-        """Return a metric of the outputs.
+        """Return the value of a metric (default: the goal's) for the outputs.
 
         Raises:
             InputError: the user's metric raises, or returns no number.
@@ -104,7 +104,7 @@ class GoalRuns:
 
 
 def reduce_metric(value: float, share: float = HELPS) -> float:
-    """Return what counts as much better; a metric in dB may be negative."""
+    """Return a metric reduced to a share of its value, also if it is negative, as in dB."""
     return share * value if value > 0 else value - (1 - share) * abs(value)
 
 

@@ -100,10 +100,10 @@ def _diagnose_fixed_length(case: Case, plan: StatePlan, error: BackendError) -> 
     for length in _lengths_to_try(plan):
         drawn = {
             name: np.zeros(plan.shape(name, length, 0), case.model.inputs[name].dtype.numpy())
-            for name, role in plan.roles.of.items()
+            for name, role in plan.roles.by_input.items()
             if role in ("tokens", "chunk", "constant")
         }
-        feed = {name: plan.value(name, length, 0, drawn) for name in plan.roles.of}
+        feed = {name: plan.value(name, length, 0, drawn) for name in plan.roles.by_input}
         feed = {**{pair.input: plan.initial(pair) for pair in plan.pairs}, **feed}
         try:
             compute(feed)

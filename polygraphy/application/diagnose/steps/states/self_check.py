@@ -108,7 +108,7 @@ class Disagreement:
 
 
 def find_obstacle(case: Case, party: Party) -> str:
-    """Return why the inputs cannot be given in a single step; empty if they can."""
+    """Return why the inputs cannot be passed in a single step; empty if they can."""
     plan = party.plan
     if plan.roles.judged is None:
         return reasons.NO_PREFILL_STREAM
@@ -267,7 +267,7 @@ def _first_state(judge: Judge, run: Run, whole_values: Values, at: int) -> tuple
 def _culprit(
     case: Case, party: Party, disagreement: Disagreement, position: int, is_padded: bool
 ) -> Culprit:
-    """Return the culprit for a disagreement between steps and all inputs at once."""
+    """Return the culprit for a step that differs from all inputs at once."""
     facts: list[Fact] = [
         state_evidence.first_wrong_step_alone(disagreement.at, position, disagreement.output)
     ]
@@ -287,7 +287,7 @@ def _culprit(
 
 @frozen
 class _FaultyNode:
-    """A node at fault, or the node that computes an incorrect output."""
+    """A node at fault, or the node that computes an incorrect output, with the evidence."""
 
     node: str
     tensor: str
@@ -362,7 +362,8 @@ class _TraceComparison:
     def first_difference(
         self, whole_values: Values, other_values: Values, part: Any
     ) -> _FaultyNode | None:
-        """Return the first node whose values differ from those of another run, or None."""
+        """Return the first node whose values differ between a trace of all inputs and one of a
+        step; None if none does."""
         for node in self.nodes:
             for name in node.makes:
                 if name not in self.fresh or not is_float(other_values.get(name)):
@@ -392,8 +393,7 @@ class _TraceComparison:
         self, node: Node, whole_values: Values, other_values: Values, part: Any
     ) -> tuple[Node, str, Deviation] | None:
         """Return the node that computes integers or booleans, such as positions or a mask, that
-        cause the difference of another node.
-        """
+        cause the difference of another node, with tensor and deviation; None if there is none."""
         deciding_node = None
         for _ in range(_DEPTH):
             operands = (

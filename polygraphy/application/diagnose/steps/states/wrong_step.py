@@ -101,7 +101,7 @@ def _diagnose_step(case: Case, comparison: StepComparison) -> Found:
 def explain_by_growth(
     case: Case, comparison: StepComparison, errors: Sequence[StepError]
 ) -> StepOutcome:
-    """Return "agree" if the recurrence alone lets rounding grow; or the fault of a later step that
+    """Return "agree" if only the recurrence makes rounding grow; or the fault of a later step that
     differs by more than the examined ones.
 
     Args:
