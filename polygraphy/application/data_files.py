@@ -23,13 +23,13 @@ def concat(paths: Sequence[str], output: str) -> None:
     """Write the iterations of several files to one file, in sequence.
 
     Args:
-        paths: files or folders of input data, or of results of the same runners. Runners of
-            different processes are the same when their kinds are.
-        output: a file, or without extension a folder.
+        paths: files or folders of input data, or of results of the same runners. Runners in
+            different processes are the same if they are of the same kind.
+        output: a file, or, without an extension, a folder.
 
     Raises:
         FileError: a file is missing or damaged, or the output cannot be written.
-        UsageError: the files hold different kinds of data, or results of different runners.
+        UsageError: the files contain different kinds of data, or results of different runners.
     """
     sources = _inspect_sources(paths)
     orders = [_order(sources[0], source) for source in sources]
@@ -52,9 +52,9 @@ def merge(paths: Sequence[str], output: str) -> None:
     """Write the tensors of several files to one file of input data, iteration by iteration.
 
     Args:
-        paths: files or folders of input data or of results, all with as many iterations. Where
-            several have a tensor of the same name, the last counts, and a note says so.
-        output: a file, or without extension a folder.
+        paths: files or folders of input data or of results, all with the same number of iterations.
+            If several have a tensor of the same name, the last one is used, and a note is printed.
+        output: a file, or, without an extension, a folder.
 
     Raises:
         FileError: a file is missing or damaged, or the output cannot be written.
@@ -95,7 +95,7 @@ def convert(path: str, output: str) -> None:
 
     Args:
         path: a file, or a folder with one file per iteration.
-        output: the path to write; the format follows from the extension, and without one it is a
+        output: the path to write; its extension determines the format, and without one it is a
             folder.
 
     Raises:

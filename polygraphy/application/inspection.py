@@ -31,14 +31,14 @@ def inspect_data(
 
     Args:
         paths: files, or folders with one file per iteration, of any of these kinds.
-        all_iterations: whether all iterations are shown, not just the first.
+        all_iterations: whether all iterations are shown, rather than only the first.
         show_values: whether the elements are shown.
         histogram: whether the distribution of the elements is shown.
-        statistics: whether NaN, infinities and zeros are counted even where there are none, with
-            the index of the first, and percentiles are shown.
+        statistics: whether percentiles are shown, and NaN, infinities and zeros are counted even if
+            there are none, with the index of the first.
         num_items: number of elements shown at each end of each dimension of a large array; -1
             for all.
-        line_width: the longest line of elements; -1 for any length.
+        line_width: the maximum length of a line of elements; -1 for no limit.
 
     Raises:
         FileError: a file is missing, damaged, or of another kind.
@@ -86,7 +86,7 @@ def inspect_tactics(path: str) -> None:
         path: a tactic replay.
 
     Raises:
-        FileError: it is missing, damaged, or something else.
+        FileError: the file is missing, damaged, or not a tactic replay.
     """
     replay = _single_replay(path)
     resolve(Reports).replay(replay)
@@ -97,10 +97,10 @@ def compare_tactics(path0: str, path1: str) -> None:
 
     Args:
         path0: a tactic replay.
-        path1: another one.
+        path1: the tactic replay to compare with.
 
     Raises:
-        FileError: one of them is missing, damaged, or something else.
+        FileError: a file is missing, damaged, or not a tactic replay.
     """
     replay0, replay1 = _single_replay(path0), _single_replay(path1)
     resolve(Reports).replays_compared(path0, path1, replay0.difference(replay1))
@@ -112,14 +112,14 @@ def find_bad_tactics(
     """Show, by layer, the tactics that failed builds chose and no good build did.
 
     Args:
-        dir: a folder with the folders ``good`` and ``bad``, which hold replays of builds that
-            passed and failed (default: the current one).
-        good: a replay, or a folder of such, in place of ``DIR/good``.
-        bad: the same of builds that failed.
+        dir: a folder with subfolders ``good`` and ``bad``, which contain the replays of builds that
+            passed and failed (default: the current folder).
+        good: a replay, or a folder of replays, instead of ``DIR/good``.
+        bad: a replay, or a folder of replays, instead of ``DIR/bad``.
 
     Raises:
         FileError: a folder or a file is missing.
-        UsageError: `dir` is given although nothing would be read from it.
+        UsageError: `dir` is set although no file would be read from it.
     """
     if dir is not None and good is not None and bad is not None:
         raise UsageError(

@@ -123,8 +123,7 @@ class Tolerance(Threshold):
         """Return whether metrics such as ``max_absdiff`` pass; NaN never passes.
 
         Raises:
-            UsageError: ``elemwise`` is checked, which metrics cannot answer, or a metric is
-                missing.
+            UsageError: ``elemwise`` is checked, which needs the arrays, or a metric is missing.
         """
         if "elemwise" in self.check_error_stat:
             raise UsageError(

@@ -68,8 +68,8 @@ class WorstTensors:
         """Set the number of outputs to keep, and the path to save them to.
 
         Raises:
-            UsageError: none would be.
-            FileError: nothing can be saved there.
+            UsageError: the number of outputs is 0.
+            FileError: the file cannot be written.
         """
         if count < 1:
             raise UsageError(
@@ -228,8 +228,8 @@ class DepthPlot:
         """Set the path of the plot.
 
         Raises:
-            MissingDependencyError: nothing that draws plots is installed.
-            FileError: the extension names no format of pictures.
+            MissingDependencyError: no library that draws plots is installed.
+            FileError: the extension is not a supported image format.
         """
         self._path = path
         resolve(Plots).prepare(path)
@@ -290,30 +290,29 @@ def compare_accuracy(
             are joined in order.
         fail_fast: whether to stop after the first iteration that fails.
         comparisons: pairs of indices of runs (default: each run with the next).
-        compare_func: a comparison function, or several, all of which must pass; a class stands for
-            an instance of it (default: `SimpleCompareFunc()`).
-        allow_missing_outputs: whether an output that one side lacks is left out instead of failing.
+        compare_func: a comparison function, or several that must all pass; a class is instantiated
+            (default: `SimpleCompareFunc()`).
+        allow_missing_outputs: whether an output that one run lacks is skipped instead of failing.
         check_average: whether the mean of each metric over the iterations is judged, rather than
             each iteration.
-        add_to_outputs_path: a file that the results were saved to, to which what was found about
-            each output is added; None for none.
-        save_worst: number of saved outputs, those that exceed their tolerance the most.
-        save_worst_path: the path of that file (default: worst.safetensors).
-        save_error_by_depth: the path of a plot of the differences over the outputs, in the order of
-            the model, is saved; None for no plot.
-        save_accuracy_path: path for the results, before a check of the stream that failed
-            is raised; None for not at all.
-        samples: the samples of the iterations: then it is reported which samples changed their
-            answer, and the accuracy of each run on those with labels; None for nothing.
+        add_to_outputs_path: the file to which the results were saved; the comparison of each output
+            is added to it. None: nothing is added.
+        save_worst: number of outputs to save: those that exceed their tolerance the most.
+        save_worst_path: the path of the file for them (default: worst.safetensors).
+        save_error_by_depth: the path for a plot of the differences, in the order in which the model
+            computes the outputs; None for no plot.
+        save_accuracy_path: path for the results; they are also saved if a check of the stream
+            failed. None: they are not saved.
+        samples: the samples of the iterations; with them, the samples with different predictions,
+            and the accuracy of each run on labeled samples, are reported.
 
     Raises:
-        CheckFailedError: a check that a stream made on the way failed.
-        InputError: no answers can be read off the outputs, or there are more or fewer labels than
-            samples.
-        UsageError: a comparison names a run that there is not; or averages are asked for together
-            with `fail_fast`, or of a function whose verdicts have no average.
-        InconclusiveError: there were no two runs, or no iteration, or a function answered about no
-            output.
+        CheckFailedError: a check within the stream failed.
+        InputError: an output has no predictions, or there are more or fewer labels than samples.
+        UsageError: a comparison refers to a run that does not exist; or averages are combined with
+            `fail_fast`, or with a function whose results have no average.
+        InconclusiveError: there are fewer than two runs, no iterations, or a function returned no
+            result for any output.
     """
     comparison = _Comparison(
         compare_func,

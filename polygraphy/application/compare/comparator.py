@@ -70,30 +70,30 @@ class Comparator:
 
         Args:
             runners: the runners to run.
-            data_loader: an iterable of feed dictionaries, a callable that makes one, or None for
-                synthetic data (`DataLoader()`).
-            warm_up: the number of untimed runs of the first iteration beforehand; not when
-                streaming.
-            use_subprocess: whether each runner has a process of its own, so that the others survive
-                its crash; not when streaming.
+            data_loader: an iterable of feed dictionaries, a callable that returns one, or None for
+                generated data (`DataLoader()`).
+            warm_up: number of untimed runs on the first input set before the others; not with
+                `streaming`.
+            use_subprocess: whether each runner has its own process, so that the others survive its
+                crash; not with `streaming`.
             subprocess_timeout: time limit in seconds.
-            subprocess_polling_interval: taken for compatibility: nothing is polled, results are
-                waited for.
-            save_inputs_path: path for the data: a file, or without extension a folder.
+            subprocess_polling_interval: accepted for compatibility and ignored, because results are
+                waited for without polling.
+            save_inputs_path: path for the input data: a file, or, without an extension, a folder.
             save_outputs_path: path for the results, in the same formats.
-            save_input_blob_path: a folder where the data are saved as bare bytes, one folder per
-                iteration with one file per input.
-            streaming: whether all runners take one iteration at a time side by side, so that only
-                one is in memory.
-            profiling: measures the nodes of the runners when all iterations have run; not with
+            save_input_blob_path: a folder for the input data as raw bytes: one folder per
+                iteration, with one file per input.
+            streaming: whether all runners run an iteration before the next one starts, so that only
+                one iteration is in memory.
+            profiling: profiles the nodes of the runners after all iterations; not with
                 `use_subprocess`.
 
         Returns:
             All results, or when streaming an iterator of results, one iteration each.
 
         Raises:
-            UsageError: there are no data, or `warm_up` or `use_subprocess` is asked for when
-                streaming.
+            UsageError: there are no data, or `warm_up` or `use_subprocess` is used with
+                `streaming`.
             InputError: the data does not fit a model.
             BackendError: a backend could not load or run a model.
         """
@@ -143,16 +143,16 @@ class Comparator:
         memory. Every layer is loaded and computed once, however small the budget is.
 
         Args:
-            make_runners: per runner a function that makes it of an `onnx.ModelProto`, as in
-                ``lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False))``.
-            model: the path of the model, the model itself, or a loader of it. Of a path, the
-                weights are read a segment of layers at a time.
-            data_loader: as of `run`.
+            make_runners: one function per runner that returns the runner of an `onnx.ModelProto`,
+                such as ``lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False))``.
+            model: the path of the model, the model itself, or a loader of it. With a path, the
+                weights are read one segment of layers at a time.
+            data_loader: the source of the input data, as for `run`.
             exclude_outputs: tensors that are not compared; names may be patterns.
-            memory_budget: the most bytes of tensors in memory at a time, in addition to the
-                weights of the model (default: a quarter of the free memory).
-            save_inputs_path: as of `run`.
-            save_input_blob_path: as of `run`.
+            memory_budget: the limit in bytes for tensors in memory, in addition to the weights of
+                the model (default: a quarter of the free memory).
+            save_inputs_path: path for the input data, as for `run`.
+            save_input_blob_path: a folder for the input data as raw bytes, as for `run`.
             unmarked: whether every runner also runs the unmodified model as a whole, once per
                 iteration, and the model's own outputs come from that run (default: True). Marking
                 a tensor as an output prevents some rewrites of backends, and hides their faults.
@@ -163,7 +163,7 @@ class Comparator:
             together.
 
         Raises:
-            UsageError: there are no data, or a name is that of no tensor.
+            UsageError: there are no data, or the model has no tensor of a name.
             FileError: the model, or a file with its weights, is missing.
             InputError: the data does not fit the model.
             BackendError: a backend could not load or run the model.
@@ -212,32 +212,30 @@ class Comparator:
             run_results: results, a stream of them, or a list of such.
             fail_fast: whether to stop after the first iteration that fails.
             comparisons: pairs of indices of runs (default: each run with the next).
-            compare_func: a comparison function, or several, all of which must pass; a class stands
-                for an instance of it (default: `SimpleCompareFunc()`).
-            allow_missing_outputs: whether an output that one side lacks is left out instead of
+            compare_func: a comparison function, or several that must all pass; a class is
+                instantiated (default: `SimpleCompareFunc()`).
+            allow_missing_outputs: whether an output that one run lacks is skipped instead of
                 failing.
             check_average: whether the mean of each metric over the iterations is judged, rather
                 than each iteration.
-            add_to_outputs_path: the file to which `run` saved the results; to a JSON file, what was
-                found about each output is added, as plain values for other readers.
-            save_worst: the number of outputs that exceed their tolerance the most, or come
-                closest to it, are saved, with the values of both sides; they are held in memory
-                until then.
-            save_worst_path: the file that they are saved to (default: ``worst.safetensors``).
+            add_to_outputs_path: the JSON file to which `run` saved the results; the comparison of
+                each output is added to it as plain values for other readers.
+            save_worst: number of outputs to save, with the values of both runs: those that exceed
+                their tolerance the most, or come closest to it. They are kept in memory until then.
+            save_worst_path: the file for these outputs (default: ``worst.safetensors``).
             save_error_by_depth: a file for a plot of the largest differences of the outputs, in the
                 order in which the model computes them.
-            save_accuracy_path: a file for the results. Saving what is returned does the same, but
-                for a stream that `validate` checks: where an output is invalid, nothing is
-                returned.
-            samples: the samples of the iterations: then it is reported which samples changed their
-                answer, and the accuracy of each run on those with labels.
+            save_accuracy_path: a file for the results. Unlike saving the returned results, this
+                also works if a stream that `validate` checks has an invalid output.
+            samples: the samples of the iterations; with them, the samples with different
+                predictions, and the accuracy of each run if they have labels, are reported.
 
         Raises:
             CheckFailedError: an output of a stream that `validate` checks is invalid.
-            InputError: no answers can be read off the outputs, or there are more or fewer labels
-                than samples.
-            UsageError: averages are asked for together with `fail_fast`, or of a function whose
-                verdicts have no average.
+            InputError: an output has no predictions, or there are more or fewer labels than
+                samples.
+            UsageError: averages are combined with `fail_fast`, or with a function whose results
+                have no average.
             InconclusiveError: there is nothing to compare.
         """
         from polygraphy.application.compare.accuracy import compare_accuracy
@@ -263,15 +261,15 @@ class Comparator:
 
         Args:
             run_results: results, a stream of them, or a list of such.
-            postprocess_func: takes the outputs of an iteration and returns those that take their
-                place; a class stands for an instance of it.
+            postprocess_func: a function that takes the outputs of an iteration and returns their
+                replacement; a class is instantiated.
 
         Returns:
             For results the same, changed in place. For a stream a stream, changed while it passes;
             for a list the list of what comes of its members.
 
         Raises:
-            UsageError: the function answers with something else.
+            UsageError: the function returns something other than outputs.
         """
         return postprocess(run_results, postprocess_func)
 
@@ -286,8 +284,8 @@ class Comparator:
 
         Args:
             run_results: results, a stream of them, or a list of such.
-            check_inf: whether infinite elements fail; they do not unless asked.
-            check_nan: whether NaN fails; it does unless this is False.
+            check_inf: whether infinite elements fail (default: they do not).
+            check_nan: whether NaN fails (default: it does).
             fail_fast: whether to stop at the first output that fails.
 
         Returns:
@@ -330,16 +328,16 @@ def postprocess(run_results: Any, function: Any) -> Any:
     """Return results in which a function was applied to the outputs of every iteration.
 
     Args:
-        run_results: results, which are changed in place; a stream of them, which is changed while
-            it passes; or a list of such.
-        function: takes the outputs of an iteration and returns those that take their place; a class
-            stands for an instance of it.
+        run_results: results, which are changed in place; a stream of results, each changed as it
+            passes; or a list of these.
+        function: a function that takes the outputs of an iteration and returns their replacement; a
+            class is instantiated.
 
     Returns:
         The results, a stream, or a list of such.
 
     Raises:
-        UsageError: the function answers with something else.
+        UsageError: the function returns something other than outputs.
     """
     from polygraphy.domain.calling import check_signature
     from polygraphy.domain.results.results import RunResults

@@ -36,14 +36,15 @@ def compare_saved(
     Args:
         reference: the expected values; relative differences are relative to their magnitude.
         candidate: the values compared with them.
-        compare_func: a comparison function, or several, all of which must pass
-            (default: `SimpleCompareFunc()`).
+        compare_func: a comparison function, or several that must all pass (default:
+            `SimpleCompareFunc()`).
         fail_fast: whether to stop after the first iteration that fails.
-        allow_missing_outputs: whether a tensor that one side lacks is left out instead of failing.
+        allow_missing_outputs: whether a tensor that one run lacks is skipped instead of failing.
 
     Raises:
         FileError: a file is missing or damaged.
-        UsageError: the files hold different kinds of data, verdicts, or runs that cannot be paired.
+        UsageError: the files contain different kinds of data, accuracy results, or runs that cannot
+            be paired.
     """
     paths = (reference, candidate)
     first, second = (resolve(ResultStore).look_into(path) for path in paths)
@@ -166,18 +167,18 @@ def check_accuracy(
         atol: the largest tolerable absolute difference, in the same form.
         check_error_stat: the statistic to check: ``max``, ``mean``, ``median`` or ``quantile``, or
             several of them; ``elemwise`` needs the arrays, which are not saved.
-        thresholds: by name of a comparison function (``l2``, ``psnr``, ...) what its metric is held
-            to, for all outputs or per output.
+        thresholds: by name of a comparison function (``l2``, ``psnr``, ...), the threshold of its
+            metric, for all outputs or per output.
         functions: the comparison functions (``simple``, ``l2``, ``distance_metrics``, ...) whose
-            results are judged; the others of the file are left out. All where this is empty.
+            results are judged; other results in the file are skipped. Empty: all.
         check_average: whether the mean of each metric over the iterations is judged, rather than
             each iteration.
 
     Raises:
         FileError: the file is missing, damaged or of another kind.
-        UnknownNameError: an output is named that the results do not have.
-        UsageError: something is to be judged again that cannot be from what was saved.
-        InconclusiveError: the file holds no verdicts.
+        UnknownNameError: the results do not have an output of that name.
+        UsageError: the saved results do not contain what a setting needs.
+        InconclusiveError: the file contains no results.
     """
     results = AccuracyResults.load(path)
     if not any(len(iterations) for result in results for _, iterations in result.read()):

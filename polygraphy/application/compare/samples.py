@@ -41,16 +41,16 @@ class Samples:
         """Set the files of the samples, their labels, and the output with the predictions.
 
         Args:
-            paths: the files and folders that input data are loaded from. A picture is a sample; of
-                other data, an iteration is, or each row of its outputs.
-            labels: a file of labels: one a line, in the order of the data, or the name of a sample,
-                a comma and its label (default: labels.csv in the folder, or the folders of classes
-                in which the samples lie, if there are).
-            output: the output that answers are read off (default: the first one).
+            paths: the files and folders that input data are loaded from. An image is one sample;
+                for other data, each iteration, or each row of its outputs, is one.
+            labels: a file of labels: one per line, in the order of the data, or lines with the name
+                of a sample, a comma and its label (default: labels.csv in the folder, or else the
+                class folders that contain the samples).
+            output: the output with the predictions (default: the first one).
 
         Raises:
-            UsageError: nothing is named.
-            FileError: the file of labels is missing.
+            UsageError: there are no paths.
+            FileError: the label file is missing.
             InputError: there are more or fewer labels than samples.
         """
         listed = [paths] if isinstance(paths, str) else list(paths)

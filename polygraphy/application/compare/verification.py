@@ -58,11 +58,11 @@ def verify(
     will: in ONNX Runtime, at the default level of optimization, in a process of its own.
 
     Args:
-        original: the model as it was.
+        original: the model before the edit.
         edited: the edited model.
         data_loader: source of the input data (default: generated).
         compare_func: a comparison function (default: `SimpleCompareFunc()`).
-        advice: a command that tells more where outputs differ.
+        advice: a command that gives more information if outputs differ.
 
     Returns:
         Verdicts, truthy when everything matched.

@@ -54,24 +54,23 @@ class CheckCommand:
         """Set the command, and the rules that decide which ends are failures.
 
         Args:
-            command: a program and its arguments; no shell takes part. ``polygraphy`` is this
+            command: a program and its arguments, run without a shell. ``polygraphy`` is this
                 package, in the same interpreter.
-            fail_codes: the only exit codes that are failures (default: all but 0). A check that
-                ends with 126 or 127, or a command of this package with 2, cannot be run.
-            ignored_codes: exit codes that are none.
-            fail_regex: regular expressions, of which what the command writes has to match one for
-                a failure. Without `fail_codes`, a match is a failure although the command ends
-                with 0.
-            skip_codes: exit codes that say neither.
-            show_output: whether what it writes is shown, whatever the verbosity is.
-            hide_fail_output: whether it is not shown when it fails, whatever the verbosity is.
-            timeout: time limit in seconds; then it is stopped, as if it had ended with
-                exit code 124.
-            runs: the number of runs as long as it passes: for intermittent failures.
+            fail_codes: the exit codes that count as failures (default: all but 0). Exit codes 126
+                and 127, and 2 from a command of this package, mean that the check cannot run.
+            ignored_codes: exit codes that do not count as failures.
+            fail_regex: regular expressions, one of which the output must match for a failure.
+                Without `fail_codes`, a match is a failure even if the exit code is 0.
+            skip_codes: exit codes that leave the check unresolved.
+            show_output: whether to show the output of the command at any verbosity.
+            hide_fail_output: whether to hide the output of a failed command at any verbosity.
+            timeout: time limit in seconds; a command that exceeds it is stopped, and counts as exit
+                code 124.
+            runs: number of runs while it passes, for intermittent failures.
 
         Raises:
-            UsageError: the command is empty, a regular expression is none, or codes exclude each
-                other.
+            UsageError: the command is empty, a regular expression is invalid, or exit codes
+                contradict each other.
         """
         if not command:
             raise UsageError("The check command is empty.", hint="Add a command.")
@@ -97,7 +96,7 @@ class CheckCommand:
         """Run the command and return the outcome.
 
         Raises:
-            UsageError: there is no such program, or it cannot check anything.
+            UsageError: the program does not exist, or cannot check anything.
         """
         return self.start().wait().outcome
 
@@ -116,7 +115,7 @@ class CheckCommand:
             in_new_process: whether a command of this package also gets a new interpreter.
 
         Raises:
-            UsageError: there is no such program.
+            UsageError: the program does not exist.
         """
         words = self._command
         for old, new in (replacements or {}).items():
@@ -128,7 +127,7 @@ class CheckCommand:
         unresolved, unless exit codes or patterns define failures.
 
         Args:
-            known: that failure as `first_failure` has it, if it is known (default: the next one).
+            known: the first failure as `first_failure` returns it (default: the next failure).
         """
         self._is_held = True
         self._first = None if known is None else Failure.from_facts(known)
@@ -163,7 +162,7 @@ class CheckCommand:
             outputs: the failed outputs, see `Failure`.
 
         Raises:
-            UsageError: it never worked.
+            UsageError: the check never worked.
         """
         if self._rules.is_broken(finished):
             return self._stop_or_unresolved(finished)
@@ -245,7 +244,7 @@ class RunningCheck:
         repeated.
 
         Raises:
-            UsageError: it cannot check anything.
+            UsageError: the command cannot check anything.
         """
         judge = self._judge()
         for _ in range(self._check.runs - 1):
@@ -314,8 +313,8 @@ class AskUser:
         """Set the check that decides if no user is present.
 
         Args:
-            otherwise: takes the place of the person where standard input is no terminal; without
-                it, answers are read from there all the same.
+            otherwise: the check to use if standard input is not a terminal; without it, answers are
+                read from standard input anyway.
         """
         self._otherwise = otherwise
 

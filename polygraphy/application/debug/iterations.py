@@ -109,29 +109,29 @@ class Iterations:
         """Set the check, the artifacts, and the files to keep.
 
         Args:
-            check: answers about what is there now.
-            artifact: the path of what is made in each iteration, for the check to find. It must not
-                exist before, and is removed after each iteration.
-            keep_artifact: whether it is left there instead.
-            artifacts: files and folders, those that the check makes among them, that are moved into
-                a folder ``good`` or ``bad`` after each iteration.
+            check: the check of the current artifact.
+            artifact: the path at which each iteration creates its artifact for the check. It must
+                not exist before, and is removed after each iteration.
+            keep_artifact: whether the artifact is kept.
+            artifacts: files and folders, including those that the check creates, to move into a
+                folder ``good`` or ``bad`` after each iteration.
             artifacts_dir: the parent of these folders.
-            numbered: files of which a copy is kept after each iteration, with its number in front
-                of the extension: ``replay.0.json``.
-            results: files that are written when the search is over: that they can be is made sure
-                of before it begins.
-            iter_info: the path of a JSON file that tells the check the number of the iteration.
-            load_replay: a file of answers: what they are about is not checked again.
-            save_replay: path for the answers after each iteration; `finish` removes the file
-                if it has the default name. Beside it, with
-                ``_skip_current`` in the name, is a file in which the iteration that is under way
-                has failed: to go on with after a crash.
-            logs: a folder, in which what each check writes is kept: ``00.log`` and so on.
-            jobs: the largest number of parallel checks, in searches that know ahead what they
-                may ask. Each has a folder of its own, with links to all that is in the current one.
+            numbered: files to copy after each iteration, with its number before the extension:
+                ``replay.0.json``.
+            results: files that are written after the search; the search does not start unless they
+                can be written.
+            iter_info: the path of a JSON file with the number of the iteration, for the check.
+            load_replay: a file of answers; the same iterations are not checked again.
+            save_replay: path for the answers after each iteration; `finish` removes the file if it
+                has the default name. A file next to it, with ``_skip_current`` in its name, counts
+                the running iteration as failed, so that you can continue after a crash.
+            logs: a folder for the output of each check: ``00.log`` and so on.
+            jobs: the maximum number of parallel checks, in searches that can predict their next
+                questions. Each check has its own folder, with links to the contents of the current
+                one.
 
         Raises:
-            UsageError: there are several jobs, of which each would get the same number.
+            UsageError: parallel jobs would all get the same number.
         """
         if jobs > 1 and iter_info is not None:
             raise UsageError(
@@ -183,17 +183,17 @@ class Iterations:
         """Create an artifact and return the outcome of its check.
 
         Args:
-            make: makes it, at the path of the artifact (default: nothing is made).
-            suffix: the name of the search, where there are several: each counts from 0.
+            make: creates the artifact at a path (default: no artifact is created).
+            suffix: the name of the search, if there are several; each search counts from 0.
             state: the checked state in plain values, which identifies it in a replay.
-            remaining: about how many more iterations there will be, if that is known.
-            unmade: the answer if it cannot be made.
+            remaining: the approximate number of iterations that remain, if known.
+            unmade: the outcome if the artifact cannot be created.
             key: its key among candidates.
-            ahead: returns up to so many candidates, of which one is likely to be next: where there
-                are several jobs, their checks start now.
+            ahead: returns up to a number of candidates, one of which is likely to be next; with
+                parallel jobs, their checks start now.
 
         Raises:
-            UsageError: something is in place of the artifact.
+            UsageError: the path of the artifact exists.
             FileError: a file of the iteration cannot be read or written.
         """
         self._load_replay()
@@ -249,7 +249,7 @@ class Iterations:
         """Build the result of a search from saved files, and check it in a new process.
 
         Args:
-            make: makes it, at the path of the artifact.
+            make: creates the artifact at a path.
             label: its name in messages.
 
         Raises:
@@ -291,8 +291,8 @@ class Iterations:
         model's, for the expected number of input sets.
 
         Raises:
-            FileError: it cannot be read.
-            UsageError: it holds others, or of more or fewer.
+            FileError: the file of saved outputs cannot be read.
+            UsageError: the file has other outputs, or a different number of input sets.
         """
         for path in _saved_paths(self.check):
             saved = RunResults.load(path)
@@ -494,15 +494,15 @@ def repeat(
     Args:
         iterations: the iterations of checks.
         until: a number of iterations, ``good`` or ``bad``.
-        make: makes what is checked, at a path; what cannot be made has failed.
+        make: creates the artifact at a path; if that fails, the check has failed.
 
     Returns:
         How many iterations had each outcome.
 
     Raises:
-        UsageError: `until` means nothing.
-        PolygraphyException: nothing could be made at all, or three times for the same reason from
-            the start: it would go on like that.
+        UsageError: `until` is invalid.
+        PolygraphyException: no artifact could be created, or creating it failed three times for the
+            same reason from the start.
     """
     if until not in ("good", "bad") and not (isinstance(until, int) and until > 0):
         raise UsageError(
@@ -568,7 +568,7 @@ class Rows:
         """Add a row.
 
         Args:
-            number: their number before.
+            number: the number of the iteration.
             state: the checked state.
             outcome: the answer.
             seconds: duration in seconds.

@@ -47,20 +47,20 @@ def find_layers_to_raise(
 
     Args:
         layers: the names of all layers whose precision can be raised, in order.
-        make: builds an engine at a path, in which the given layers have the higher precision. What
-            cannot be built is neither good nor bad.
+        make: builds an engine at a path, with the given layers in higher precision. An engine that
+            cannot be built is unresolved.
         iterations: checks each engine.
-        mode: ``bisect`` for so many layers from one end, by halving, which is right where more
-            layers never make it worse; ``linear`` for the same, trying 0, 1, 2 and so on;
-            ``minimal`` for as few layers as possible, wherever they are.
-        direction: ``forward`` to begin with the layers next to the inputs, or ``reverse``.
-        is_ranked: whether the layers are in the order in which they are likely to be to blame.
+        mode: ``bisect`` for the fewest layers from one end, by halving, if more layers never make
+            it worse; ``linear`` for the same by trying 0, 1, 2 and so on; ``minimal`` for as few
+            layers as possible, anywhere.
+        direction: ``forward`` to start with the layers next to the inputs, or ``reverse``.
+        is_ranked: whether the layers are sorted by how likely they are at fault.
 
     Returns:
         The names of the layers, in order.
 
     Raises:
-        UnknownNameError: there is no such mode or direction.
+        UnknownNameError: the mode or direction does not exist.
         UsageError: there are no layers.
         InconclusiveError: no engine passes, not even with all layers in the higher precision.
     """
@@ -139,14 +139,14 @@ def find_nodes_to_keep(
     tells; the last line that is logged is the command that casts the model so.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
-        path: the path of the model, for that command.
+        model: an ``onnx.ModelProto``, or a loader that returns one; it is not changed.
+        path: the path of the model, for the command that casts it.
         dtype: ``fp16`` or ``bf16``.
-        iterations: checks each cast model (default: it is computed with rounding at every operator,
-            and its outputs compared with those in float32).
+        iterations: checks each cast model (default: the model is computed with rounding at every
+            operator, and compared with float32).
         data_loader: source of the input data; see `try_half_precision`.
         rtol: the relative tolerance of outputs without `iterations`.
-        atol: the same absolutely.
+        atol: the absolute tolerance of outputs without `iterations`.
 
     Returns:
         The names of the nodes, in order; one without a name goes by its first result.

@@ -83,10 +83,10 @@ class PartChecks:
         """Return the result of a search over parts.
 
         Args:
-            search: a pure function of what answers its questions.
-            part: returns the part that a question is about.
+            search: a pure function of the answers to its questions.
+            part: returns the part for a question.
             suffix: the name of the search.
-            total: the number of nodes it searches, if that determines the number of checks.
+            total: number of nodes to search, if that determines the number of checks.
         """
         answers: dict[Any, Outcome] = {}
 
@@ -258,12 +258,11 @@ class Reduction:
 
     Attributes:
         bad: a part that fails.
-        good: a part that passes, and is about as large; None if none did.
+        good: a passing part of about the same size; None if no part passed.
         nodes: the names of the nodes of `bad`.
-        feed: the values that the inputs of `bad` have when the whole model is run, if they are
-            saved for the check.
+        feed: the inputs of `bad` as computed by the whole model, if they are saved for the check.
         save_inputs: the path of that file.
-        others: the other parts that fail alone, if they were searched.
+        others: further failing parts, if all were searched.
     """
 
     bad: Any
@@ -314,27 +313,26 @@ def reduce_model(
     whole model is run on the data.
 
     Args:
-        model: fails the check.
-        iterations: checks each part, at the path of its artifact. What is no failure like that of
-            the whole model is neither good nor bad.
-        mode: ``bisect`` halves what may be to blame, in all branches; ``linear`` tries every node,
-            for failures that come and go with what is around them; ``ddmin`` halves, and then also
-            leaves out nodes in between.
-        reduce_outputs: whether nodes are cut off behind.
-        reduce_inputs: whether nodes are cut off in front.
-        data_loader: the data with which the model is run (default: generated). Of several, the
-            first are used with which the model fails, where `save_inputs` hands them to the check;
-            else the first.
-        save_inputs: the path to which the inputs of each part are written before it is checked,
-            and in the end those of the result, for the check to load.
-        find_all: whether the rest of the model, without the nodes that were found, is searched as
-            well, until it passes.
+        model: a model that fails the check.
+        iterations: checks each part, saved at the path of its artifact. A failure unlike that of
+            the whole model is unresolved.
+        mode: ``bisect`` halves the suspect nodes, in all branches; ``linear`` tries every node, for
+            failures that depend on neighboring nodes; ``ddmin`` halves, and then also removes nodes
+            in between.
+        reduce_outputs: whether nodes are removed at the end.
+        reduce_inputs: whether nodes are removed at the start.
+        data_loader: the data with which the model is run (default: generated). With several input
+            sets, the first one with which the model fails is used if `save_inputs` passes the data
+            to the check, else the first one.
+        save_inputs: the path to which the inputs of each part are written before its check, and
+            finally those of the result.
+        find_all: whether to search the rest of the model, without the nodes found, until it passes.
 
     Raises:
-        UnknownNameError: there is no such mode.
-        UsageError: nothing may be reduced, or the mode keeps nothing.
+        UnknownNameError: the mode does not exist.
+        UsageError: neither the start nor the end may be reduced, or the mode needs both.
         InconclusiveError: the model does not fail.
-        PolygraphyException: the model, or what its inputs hold, cannot be written.
+        PolygraphyException: the model, or its input data, cannot be written.
     """
     if mode not in _SEARCHES:
         raise UnknownNameError("Mode", mode, _SEARCHES)
@@ -367,13 +365,13 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
     """Run the check on the reduced model as saved, in a new process; raise if it does not fail.
 
     Args:
-        reduction: the findings.
-        iterations: with which that was.
+        reduction: the result of the reduction.
+        iterations: the iterations that found it.
         path: the path of the part.
 
     Raises:
         InconclusiveError: it does not fail like the whole model.
-        FileError: it cannot be read.
+        FileError: the part cannot be read.
     """
 
     def save_model(artifact: str) -> None:

@@ -57,7 +57,7 @@ class CheckFolders:
         """Set the number of folders and the files to copy.
 
         Args:
-            folder: in which they are made, when they are needed.
+            folder: the parent of the folders, which are created when they are needed.
             count: the number of checks.
             files: the files private to each check.
         """
@@ -112,7 +112,7 @@ class StartedCheck:
 
     Attributes:
         check_folder: the folder in which it runs.
-        running: its check; None where a user is asked.
+        running: its check; None if a user is asked.
         error: the reason why it could not be created.
     """
 
@@ -135,9 +135,9 @@ class Jobs:
         """Set the command, the artifact, and the number of parallel checks.
 
         Args:
-            command: the check; None where a user is asked.
-            artifact: the path of what is made for each.
-            own_names: the paths of all that each check has for itself.
+            command: the check; None if a user is asked.
+            artifact: the path of the artifact of each check.
+            own_names: the paths of which each check has its own copy.
             folder: with a folder for each job; a single job runs in the current folder.
             count: number of jobs.
         """

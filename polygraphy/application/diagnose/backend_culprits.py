@@ -49,10 +49,10 @@ def culprit_at(
     Args:
         case: the model, the backends and the data to diagnose.
         party: the backend.
-        place: the location of the difference.
+        place: the incorrect nodes.
         trace: the expected tensors.
-        likely_rewrites: rewrites that are tried before all others; names of several that belong
-            together are joined by ``+``.
+        likely_rewrites: rewrites to try first; names of rewrites that belong together are joined by
+            ``+``.
     """
     nodes = case.model.nodes
     names = _names_of_nodes(case, place, trace)

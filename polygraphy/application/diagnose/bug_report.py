@@ -72,12 +72,12 @@ def save_bug_report(
     Args:
         case: the diagnosed case.
         result: the diagnosis.
-        folder: path for the culprit as a model; None for nowhere.
-        issue: the file for the text of a bug report, ``-`` for standard output; None for
-            nowhere.
+        folder: path for the culprit as a model; None: it is not saved.
+        issue: the file for the text of a bug report, ``-`` for standard output; None: it is not
+            saved.
 
     Raises:
-        FileError: something cannot be written.
+        FileError: a file cannot be written.
     """
     culprit = next((culprit for culprit in result.culprits if culprit.cause not in NO_FAULT), None)
     if culprit is None or result.verdict != FAULT:

@@ -104,9 +104,9 @@ class _Memo:
     Attributes:
         loaded: the models that backends have loaded, by the identities of model and backend.
         facts: the facts about the outputs of a model, with the model.
-        moved: the data for which outputs were last computed as rounding to a type may move them,
-            that type, and these.
-        nbytes: the limit in bytes of all tensors at a time; None before it is asked for.
+        moved: a feed, a data type, and the outputs for this feed perturbed by rounding to that
+            type.
+        nbytes: the limit in bytes for all tensors in memory; None if it is not known yet.
     """
 
     loaded: dict[tuple[Any, ...], tuple[Compute, Any, SuspectedParty]] = field(factory=dict)
@@ -121,21 +121,21 @@ class Case:
     for other data, which shares the log and known results.
 
     Attributes:
-        model: the model, taken apart; branches of If nodes may stand in their place.
+        model: the opened model, in which taken branches may replace If nodes.
         path: its path, for command lines.
         parties: the parties that may be at fault.
         reports: the reports that show the steps.
-        budget: the limit in bytes of all tensors at a time, if given.
+        budget: the limit in bytes for all tensors in memory, if it is set.
         lowered: the precision of operators on float32 tensors, if not float32.
-        whole: the model before branches stood in the place of If nodes.
-        data_options: options of the command line that create the data on which something is wrong.
-        feed: the data on which something is wrong, or else the first.
-        expected: the correct outputs for `feed`, if they were given.
-        repaired: makes the unmodified model right, where it is to blame itself and that is known.
-        is_given: whether this is the model that was given, and not another form of it.
-        is_made_up: whether the data are.
-        are_shapes_open: whether they are, and no shape was given.
-        versions: other versions of each party that can be asked, in environments of their own.
+        whole: the model with all its If nodes.
+        data_options: options of the command line that create the data that show the fault.
+        feed: the data that show the fault, or else the first input set.
+        expected: the correct outputs for `feed`, if they are known.
+        repaired: returns the corrected model, if the model is at fault and the correction is known.
+        is_given: whether this is the user's model, and not another form of it.
+        is_made_up: whether the data are generated.
+        are_shapes_open: whether the data are generated, and the user set no shapes.
+        versions: other versions of each backend, in separate environments.
     """
 
     model: OpenModel
@@ -254,7 +254,7 @@ class Case:
         runs it in a subprocess first.
 
         Raises:
-            BackendError: it refuses it, or crashes.
+            BackendError: the backend refuses the model, or crashes.
         """
         model = self.model.proto if plain or without else self.model.given
         key = (id(model), id(party), plain, tuple(without))
@@ -286,9 +286,9 @@ class Case:
 
         Args:
             party: the party at fault.
-            plain: whether nothing is rewritten.
-            without: the names of rewrites that are switched off.
-            off: by how much the outputs still differ at most.
+            plain: whether all rewrites are disabled.
+            without: the names of the disabled rewrites.
+            off: the largest remaining error of the outputs.
             is_auto: whether they are compared within the rounding limit.
         """
         other_parties = [
@@ -439,7 +439,7 @@ def conclude(result: DiagnosisResult) -> bool:
     found.
 
     Raises:
-        InconclusiveError: it could not be found out.
+        InconclusiveError: the cause of a difference could not be found.
     """
     resolve(DiagnosisReports).show_result(result)
     findings = resolve(Findings)

@@ -103,34 +103,36 @@ def diagnose(
     """Return whether a model is correct in one or more backends, and report the cause if it is not.
 
     Args:
-        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
+        model: its path, an ``onnx.ModelProto``, or a loader that returns one.
         parties: the backends.
-        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs;
-            beside saved results, those that a run makes up).
+        data_loader: yields feed dictionaries (default: generated data, with several seeds and
+            signs; with saved results, the default data of a run).
         reference: the correct model: its path, an ``onnx.ModelProto``, or a loader.
-        golden: files of correct results, computed with the data of `data_loader`; of outputs, or
-            better of all tensors.
-        program: the program of a framework that the model was exported from, as
-            `polygraphy.backend.pyt.TorchProgram`: it is right, and the party at fault may be the
-            exporter.
-        save_culprit: a folder for the first culprit as a model of its own, with inputs and right
-            outputs as onnx's backend tests have them, and a program that shows the failure.
+        golden: files of correct results, computed on the data of `data_loader`: of the outputs, or
+            preferably of all tensors.
+        program: the program that the model was exported from, such as
+            `polygraphy.backend.pyt.TorchProgram`. It is the reference, so the exporter may be at
+            fault.
+        save_culprit: a folder for the first culprit as a separate model, with inputs and correct
+            outputs in the form of onnx's backend tests, and a program that shows the failure.
         issue: the file for the text of a bug report; ``-`` is standard output.
         environments: interpreters, or folders of virtual environments, with other versions of the
-            backend at fault, in which the model is run to find out which are right; of a backend
-            alone, the versions that it is compared with.
-        memory_budget: bytes of memory that tensors may take at any one time where all of them are
-            computed, and every node alone; what does not fit is kept in a file (default: a quarter
-            of the free memory, at most 768 MiB).
-        within: of a quantized model beside its reference in floating point, the largest value of
-            the metric: what is wrong or has to stay in floating point, so that it is reached.
-        metric: ``rms`` (default: the rms of the error over that of the reference, of the worst
-            output), ``sqnr`` (the noise in dB), ``top1`` (the share of rows with another largest
-            element), ``kl``, or a function of outputs and reference outputs; smaller is better.
+            backend at fault. The model runs in them to find the correct versions; a backend without
+            another reference is compared with them.
+        memory_budget: the limit in bytes for tensors in memory when all tensors, or isolated nodes,
+            are computed; tensors beyond it are stored in a file (default: a quarter of the free
+            memory, at most 768 MiB).
+        within: for a quantized model with a floating-point reference, the largest allowed value of
+            the metric. The diagnosis finds which parameters are wrong, or which nodes must stay in
+            floating point, to reach it.
+        metric: ``rms`` (default: the RMS of the error relative to that of the reference, in the
+            worst output), ``sqnr`` (the noise in dB), ``top1`` (the share of rows with a different
+            largest element), ``kl``, or a function of outputs and reference outputs; smaller is
+            better.
         save: path for the model that reaches `within`.
-        budget: seconds that the search for that may take (default: 200 runs).
-        baseline: a backend that the model is compared with if it runs it, and there is only one
-            backend and no other source of correct results.
+        budget: time limit for this search, in seconds (default: 200 runs).
+        baseline: a backend to compare the model with, if it runs the model and there is only one
+            backend and no other reference.
 
     Returns:
         Whether nothing is wrong.
@@ -138,7 +140,7 @@ def diagnose(
     Raises:
         UsageError: there are no backends, or several of a reference, results and a program.
         FileError: the reference or a file of results is missing or damaged.
-        InconclusiveError: it could not be found out.
+        InconclusiveError: the cause of a difference could not be found.
     """
     if not parties:
         raise errors.no_backend()

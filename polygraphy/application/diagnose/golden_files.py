@@ -38,11 +38,11 @@ class SavedRun:
     """The saved results of one run.
 
     Attributes:
-        name: their origin, in words.
+        name: the origin of the results, in words.
         sets: one mapping from tensors to arrays for each input set.
         more: the number of further sets, which have no input data.
         kind: the kind of results, in words.
-        is_traced: whether a program computed them just now, from the same data.
+        is_traced: whether a program has just computed them, from the same data.
         marked_outputs: one mapping for each input set, of outputs that were computed together with
             the other tensors, where the saved ones come from a run of the unmodified model.
         dtypes: the least precise data type in the computation of each output, if the file says it.
@@ -65,10 +65,10 @@ class MatchedResults:
         sets: one mapping for each input set; what is no number there, but is one in the model, is
             replaced by that where only outputs were saved.
         common: the tensors that were saved.
-        inner: those of them that are no outputs.
+        inner: those of them that are not outputs.
         missing: the outputs or input sets that were not saved, in words.
         renamed: the assumed correspondence if other names were saved.
-        lost: the amount replaced; empty if nothing was.
+        lost: the share of replaced elements, in words; empty if none was.
     """
 
     sets: list[Values]
@@ -243,8 +243,8 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
         budget: the limit in bytes (default: none).
 
     Raises:
-        FileError: a file is missing, damaged, or holds something else.
-        UsageError: they take more than the budget.
+        FileError: a file is missing, damaged, or has other contents.
+        UsageError: the results need more memory than the budget.
     """
     size = 0
     saved_runs: list[list[SavedRun]] = []

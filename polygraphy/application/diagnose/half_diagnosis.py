@@ -35,24 +35,24 @@ def diagnose_half(
     in float32, verified on the whole model.
 
     Args:
-        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
+        model: its path, an ``onnx.ModelProto``, or a loader that returns one.
         dtype: ``fp16`` or ``bf16``.
-        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
+        data_loader: yields feed dictionaries (default: generated data, with several seeds and
+            signs).
         rtol: the relative tolerance of outputs; see `try_half_precision`.
-        atol: the same absolutely.
-        parties: backends in which it is tried as well, where it works with rounding at every
-            operator.
+        atol: the absolute tolerance of outputs.
+        parties: backends that also run the cast model, if it works with rounding at every operator.
         environments: interpreters, or folders of virtual environments, with other versions of these
-            backends, which run the cast model as well.
+            backends, which also run the cast model.
 
     Returns:
         Whether it would work.
 
     Raises:
-        UsageError: nothing of the model can be cast, or there are no data.
+        UsageError: no node of the model can be cast, or there are no data.
         ModelError: the model cannot be cast.
         BackendError: the reference evaluator cannot run the model.
-        InconclusiveError: it does not work, and no node is to blame.
+        InconclusiveError: it does not work, and no node is at fault.
     """
     other_names = [environments] if isinstance(environments, str) else [*(environments or ())]
     if other_names and not parties:

@@ -33,7 +33,7 @@ class Skip:
     """The outcome of a step that finds nothing, or does not apply; the next step follows.
 
     Attributes:
-        why: the reason, for who reads the code or a debugger; no document has it.
+        why: the reason, for readers of the code and for debugging; it is in no document.
     """
 
     why: str
@@ -46,7 +46,8 @@ class Unexplained:
 
     Attributes:
         why: the reason that the verdict gives.
-        ends: whether no later step of the list can explain it either, so that none is taken.
+        ends: whether the remaining steps of the list are skipped, because they cannot explain it
+            either.
     """
 
     why: str
@@ -69,7 +70,7 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
     Args:
         name: the module below `application/diagnose`, and with a colon the function, unless it has
             the name of the module.
-        applies: whether the step is taken.
+        applies: returns whether the step is run.
     """
 
     def step(case: Case, comparison: T) -> StepOutcome:
@@ -92,7 +93,7 @@ def ending_from(name: str, applies: Callable[[Found, T], bool]) -> Ending[T]:
 
     Args:
         name: the module below `application/diagnose`, a colon, and the function.
-        applies: whether the ending is asked.
+        applies: returns whether the ending is called.
     """
 
     def ending(found: Found, request: T) -> Found:

@@ -259,8 +259,7 @@ def isolate(
 
     Args:
         parties: the backends.
-        uses_device: whether something else will use a device in this process, which is not forked
-            then.
+        uses_device: whether other code uses a device in this process, so that it cannot be forked.
     """
     may_fork = is_fork_safe() and not uses_device
     return [
@@ -328,7 +327,7 @@ def load_carefully(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -
     """Return the loaded model; if the backend may crash, it runs once in a subprocess first.
 
     Raises:
-        BackendError: it refuses it, or crashes.
+        BackendError: the backend refuses the model, or crashes.
     """
     try_alone(party, model, feed)
     compute = party.load(model)
@@ -341,7 +340,7 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
     """Run a model in a subprocess if the backend may crash; a `WarmParty` always runs in one.
 
     Raises:
-        BackendError: it refuses it, or crashes.
+        BackendError: the backend refuses the model, or crashes.
     """
     if not party.rewrites or not feed or isinstance(party, WarmParty):
         return

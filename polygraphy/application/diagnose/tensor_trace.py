@@ -120,7 +120,7 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     """Return the values of all tensors of a model.
 
     Raises:
-        BackendError: the party cannot.
+        BackendError: the backend cannot compute all tensors.
     """
     windows = _layer_windows(case, feed)
     if len(windows) < 2:
@@ -144,7 +144,7 @@ def trace_repeatedly(
     memory.
 
     Raises:
-        BackendError: the party cannot.
+        BackendError: the backend cannot compute all tensors.
     """
     if len(_layer_windows(case, feed)) > 1:
         return []
@@ -163,7 +163,7 @@ def run_isolated_nodes(
         until the next.
 
     Raises:
-        BackendError: the party cannot run a model that is cut so.
+        BackendError: the backend cannot run isolated nodes.
     """
     cut, names = model.isolate_nodes(trace.all_values, checked=model is not case.model)
     for part in _split_nodes(case, cut, names, trace):
@@ -192,7 +192,7 @@ def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, A
 
     Args:
         case: the model, the backends and the data to diagnose.
-        nbytes: None where it is known that there is no room.
+        nbytes: the bytes of the arrays; None if they do not fit in memory.
     """
     fits = nbytes is not None and 2 * _ISOLATED * nbytes <= case.memory_limit
     return {} if fits else _SpooledTensors(open_spool())

@@ -83,11 +83,11 @@ class WrongNodes:
         region: their positions in the model, in order.
         tensor: their outputs.
         deviation: the error.
-        fused: whether it shows only where they are run together, in a graph that was rewritten.
-        explained: whether rounding between the nodes can do the same, so that it is no matter of
-            what they mean, but of how they round.
-        is_step: whether they compute codes that are at most one quantization step off, which is no
-            fault.
+        fused: whether the error only shows in the rewritten graph, where the nodes run together.
+        explained: whether different rounding between the nodes has the same effect, so that they
+            are not incorrect.
+        is_step: whether they compute codes that are at most one quantization step off, which is not
+            a fault.
     """
 
     region: Sequence[int]
@@ -103,8 +103,8 @@ class IsolatedNodes:
     """The deviations of nodes that run in isolation.
 
     Attributes:
-        wrong: the tensors that are something else, in the order of the model, and how far off.
-        values: the facts about them.
+        wrong: the tensors that differ, in the order of the model, with their errors.
+        values: the computed tensors.
         compared: the errors of all compared tensors.
     """
 
@@ -119,7 +119,7 @@ def compare_isolated_nodes(
     """Return the comparison of each isolated node of a backend with a trace.
 
     Raises:
-        BackendError: it cannot run a model that is cut so.
+        BackendError: the backend cannot run isolated nodes.
     """
     graph = case.model.graph
     order = graph.producers
@@ -181,10 +181,10 @@ def describe_first_error(
         case: the model, the backends and the data to diagnose.
         party: the party that computes them.
         trace: the expected tensors.
-        deviations: their errors, where they were computed before.
+        deviations: their errors, if they were computed before.
 
     Raises:
-        BackendError: it cannot hand out all tensors.
+        BackendError: the backend cannot return all tensors.
     """
     if deviations is None:
         values = trace_tensors(case, party, trace.feed).values
@@ -221,7 +221,7 @@ def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Wrong
     differ with fewer rewrites.
 
     Raises:
-        BackendError: it cannot run that graph in parts.
+        BackendError: the backend cannot run its graph in parts.
     """
     every = _wrong_regions(case, party, trace, None)
     one_step = [place for place in every if place.is_step]

@@ -68,20 +68,19 @@ def inspect_capability(
     Nothing is saved of a model that is supported.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one.
+        model: an ``onnx.ModelProto``, or a loader that returns one.
         output: the folder for ``results.txt`` and the parts of the model
             (default: ``polygraphy_capability_dumps``).
-        with_partitioning: whether the model is divided into parts that are supported and parts that
-            are not, each of which is saved as a model.
-        external_data_suffix: for weights of the parts in files beside them, named after each part
-            with this text appended; the empty text stands for ``_ext_data``. Weights stay in the
-            models unless this is given, or they take 2 GB.
-        size_threshold: weights of more bytes go to such files (default: 1024).
-        all_tensors_to_one_file: whether a part has a single such file, as it has unless this is
-            False.
-        providers: execution providers of ONNX Runtime in order of priority, of which the first is
-            asked about (default: TensorRT itself).
-        provider_libraries: plugins with further providers; see `SessionFromOnnx`.
+        with_partitioning: whether to divide the model into supported and unsupported parts, each
+            saved as a model.
+        external_data_suffix: a suffix for files of weights next to the parts, each named after its
+            part; the empty string stands for ``_ext_data``. By default, weights are stored in the
+            models unless they exceed 2 GB.
+        size_threshold: weights with more bytes are stored in such files (default: 1024).
+        all_tensors_to_one_file: whether a part has a single such file (default: True).
+        providers: execution providers of ONNX Runtime in order of priority; the support by the
+            first one is reported (default: TensorRT itself).
+        provider_libraries: plugins with additional providers; see `SessionFromOnnx`.
 
     Returns:
         Whether the whole model is supported.
@@ -230,7 +229,7 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         model: the path of the model.
         runners: a runner of the model for each backend, by name: ``onnxrt``, ``onnx``, ``trt``,
             ``tf``.
-        data_loader: yields the input data (default: synthetic data).
+        data_loader: yields the input data (default: generated data).
 
     Returns:
         Whether every backend can run the model.
@@ -239,8 +238,8 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         UsageError: there are no runners.
         InputError: the data does not fit the model.
         FileError: the model is missing or cannot be read.
-        UnknownNameError: it has no checkpoint or tensor of a name.
-        MissingDependencyError: a backend is not installed, which says nothing about the model.
+        UnknownNameError: a checkpoint or tensor does not exist in the model.
+        MissingDependencyError: a backend is not installed, so nothing is known about the model.
     """
     if not runners:
         raise UsageError("No backend is installed.")

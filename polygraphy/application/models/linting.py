@@ -77,22 +77,22 @@ def check_lint(
     Args:
         path: the model, or several.
         output: path for the report as JSON.
-        data_loader: yields the input data with which the model is tried (default: synthetic data).
-        external_data_dir: folder of its external weights, if not beside it.
-        ignore_external_data: whether weights in other files are not looked at, and nothing is run.
-        providers: execution providers of ONNX Runtime, by name or a unique part of it, each alone
-            or as ``(name, options)`` (default: the CPU provider).
+        data_loader: yields the input data with which the model is run (default: generated data).
+        external_data_dir: folder of its external weights, if it is not the folder of the model.
+        ignore_external_data: whether weights in other files are not read, and no node is run.
+        providers: execution providers of ONNX Runtime, by name or a unique part of it, or as
+            ``(name, options)`` (default: the CPU provider).
         graph_optimization_level: the optimization level of ONNX Runtime (default: its own).
-        ignore: rules of which nothing is said, by id or pattern, such as ``graph/unused-*``.
-        provider_libraries: plugins of ONNX Runtime with further providers, by the names that
-            `providers` may call them: paths, or modules that tell them.
+        ignore: rules to skip, by id or pattern, such as ``graph/unused-*``.
+        provider_libraries: plugins of ONNX Runtime with additional providers, by the names to use
+            in `providers`: paths, or modules that return a path.
 
     Returns:
         Whether nothing is seriously wrong: warnings are allowed.
 
     Raises:
         FileError: a file is missing or cannot be read, or the report cannot be written.
-        UsageError: there is no such rule, or one report for several models.
+        UsageError: a rule does not exist, or several models share one report path.
     """
     paths = [path] if isinstance(path, str) else list(path)
     if output is not None and len(paths) > 1:
@@ -123,8 +123,8 @@ def lint(
     Args:
         source: the model.
         trial: the trial that runs its nodes.
-        data_loader: yields the input data (default: synthetic data).
-        ignore: rules of which nothing is said.
+        data_loader: yields the input data (default: generated data).
+        ignore: rules to skip, by id or pattern.
     """
     try:
         model = function_for(describe_file, "onnx")(source, EVERYTHING)

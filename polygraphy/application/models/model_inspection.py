@@ -63,35 +63,36 @@ def inspect_model(
     """Show models: inputs, outputs, and the requested details.
 
     Args:
-        models: the model files; or networks or engines of TensorRT, or loaders that make them.
-        show: any of ``layers``, ``attrs`` (of layers that are shown), ``weights`` (their
-            elements) and ``quantization`` (the tensors that are stored in few bits).
+        models: the model files; or networks or engines of TensorRT, or loaders that return them.
+        show: any of ``layers``, ``attrs`` (of the shown layers), ``weights`` (their elements) and
+            ``quantization`` (the tensors that are stored in few bits).
         stats: whether sizes and costs are shown.
-        list_unbounded_dds: whether tensors are named whose elements decide without limit how large
-            others become.
-        model_type: ``onnx``, ``engine`` or ``trt-network-script``, or of TensorFlow: ``frozen``,
-            ``keras``, ``saved-model`` or ``ckpt`` (default: follows from the file extension).
-        display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
-        external_data_dir: folder of the external weights of an ONNX model, if not beside it.
-        ignore_external_data: whether weights in other files are not shown either.
-        infer_shapes: whether shapes are inferred that an ONNX model does not state.
-        allow_onnxruntime: whether ONNX Runtime may infer them, as it may unless this is False.
+        list_unbounded_dds: whether to list tensors whose elements determine, without a limit, the
+            sizes of other tensors.
+        model_type: ``onnx``, ``engine`` or ``trt-network-script``, or for TensorFlow ``frozen``,
+            ``keras``, ``saved-model`` or ``ckpt`` (default: by the file extension).
+        display_as: ``trt`` to show an ONNX model as a TensorRT network.
+        external_data_dir: folder of the external weights of an ONNX model, if it is not the folder
+            of the model.
+        ignore_external_data: whether weights in other files are not read.
+        infer_shapes: whether to infer shapes that an ONNX model does not declare.
+        allow_onnxruntime: whether ONNX Runtime may infer them (default: True).
         network_func: name of the function in a network script (default: ``load_network``).
         tensor_info: saved outputs whose statistics are shown with the layers of an engine.
         checkpoint: name of the checkpoint, for a folder of these (default: the latest).
         tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
-        optimize_graph: whether a TensorFlow graph is made smaller first.
-        providers: execution providers of ONNX Runtime in order of priority, of which is shown which
-            one runs which node (default: nothing about that).
-        provider_libraries: plugins with further providers; see `SessionFromOnnx`.
+        optimize_graph: whether to optimize a TensorFlow graph first.
+        providers: execution providers of ONNX Runtime in order of priority; the provider of each
+            node is shown (default: not shown).
+        provider_libraries: plugins with additional providers; see `SessionFromOnnx`.
         reference: the float model, to measure the loss of quantized weights.
         inputs: files of input data, to measure the loss of quantized activations.
 
     Raises:
         FileError: a file is missing or cannot be read.
-        ModelError: a file is no model of its type.
+        ModelError: a file is not a model of its type.
         BackendError: ONNX Runtime cannot load the model, or start a provider.
-        UsageError: a choice that does not exist, or that models of this type do not have.
+        UsageError: a choice does not exist, or is not available for models of this type.
 
     Of several models, all that can be read are shown before that is raised.
     """
@@ -155,15 +156,15 @@ def describe_model(
     table.
 
     Args:
-        model: the model file; or a network or an engine of TensorRT, or a loader that makes one.
-        show: the parts to read besides inputs and outputs: any of ``layers``, ``attrs`` and
+        model: the model file; or a network or an engine of TensorRT, or a loader that returns one.
+        show: the parts to read in addition to inputs and outputs: any of ``layers``, ``attrs`` and
             ``weights``.
-        model_type: as `inspect_model` takes it (default: follows from the file extension).
+        model_type: the type of the model, as for `inspect_model` (default: by the file extension).
 
     Raises:
         FileError: the file is missing or cannot be read.
-        ModelError: the file is no model of its type.
-        UsageError: a choice that does not exist.
+        ModelError: the file is not a model of its type.
+        UsageError: a choice does not exist.
     """
     is_file = isinstance(model, (str, PathLike))
     source = ModelSource(str(model) if is_file else _LOADED, loader=None if is_file else model)
@@ -179,9 +180,9 @@ def read_model(
     """Return the description of a model of any type.
 
     Raises:
-        UsageError: nothing reads models of this type.
+        UsageError: models of this type cannot be read.
         FileError: the file is missing or cannot be read.
-        ModelError: the file is no model of its type.
+        ModelError: the file is not a model of its type.
     """
     if source.loader is not None:
         return function_for(describe_file, "tensorrt")(source, detail)
@@ -316,26 +317,27 @@ def draw_model(
 
     Args:
         path: the model file.
-        output: path for the page. Unless it is given, the page is shown to browsers on this
-            machine, and to no other, until the user interrupts.
-        port: the TCP port at which it is shown; 0 for any that is free.
-        weights: whether the page says what the weights hold: range, mean and number of zeros.
-        model_type: the type of the model (default: follows from the file extension).
-        display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
-        external_data_dir: folder of the external weights of an ONNX model, if not beside it.
-        ignore_external_data: whether weights in other files are not looked at.
-        infer_shapes: whether shapes are inferred that an ONNX model does not state.
-        allow_onnxruntime: whether ONNX Runtime may infer them, as it may unless this is False.
+        output: path for the page. By default, a local server shows the page to browsers on this
+            machine until the user interrupts.
+        port: the TCP port of the server; 0 for any free port.
+        weights: whether the page shows statistics of weights: range, mean and number of zeros.
+        model_type: the type of the model (default: by the file extension).
+        display_as: ``trt`` to show an ONNX model as a TensorRT network.
+        external_data_dir: folder of the external weights of an ONNX model, if it is not the folder
+            of the model.
+        ignore_external_data: whether weights in other files are not read.
+        infer_shapes: whether to infer shapes that an ONNX model does not declare.
+        allow_onnxruntime: whether ONNX Runtime may infer them (default: True).
         network_func: name of the function in a network script (default: ``load_network``).
         checkpoint: name of the checkpoint, for a folder of these (default: the latest).
         tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
-        optimize_graph: whether a TensorFlow graph is made smaller first.
-        report: a verdict document, as ``--report PATH.json`` saves it, by whose errors nodes are
-            colored (default: by their operators).
+        optimize_graph: whether to optimize a TensorFlow graph first.
+        report: a verdict document, saved with ``--report PATH.json``; nodes are colored by its
+            errors (default: by their operators).
 
     Raises:
         FileError: the model is missing or cannot be read, or the page cannot be written.
-        ModelError: the file is no model of its type.
+        ModelError: the file is not a model of its type.
         UsageError: the port is taken, or a model of this type cannot be drawn.
     """
     source = ModelSource(
@@ -388,8 +390,8 @@ def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
 
     Raises:
         FileError: the file is missing or cannot be read.
-        ModelError: the file is no ONNX model.
-        UnknownNameError: the model has no tensor of such a name.
+        ModelError: the file is not an ONNX model.
+        UnknownNameError: no tensor of the model has such a name.
     """
     reports = resolve(ModelReports)
     reports.loading(path)
@@ -408,12 +410,12 @@ def inspect_sparsity(
 
     Args:
         path: the model.
-        external_data_dir: folder of its external weights, if not beside it.
-        ignore_external_data: whether weights in other files are left out.
+        external_data_dir: folder of its external weights, if it is not the folder of the model.
+        ignore_external_data: whether weights in other files are skipped.
 
     Raises:
         FileError: the file, or one with its weights, is missing or cannot be read.
-        ModelError: the file is no ONNX model.
+        ModelError: the file is not an ONNX model.
     """
     reports = resolve(ModelReports)
     reports.loading(path)
@@ -440,15 +442,15 @@ def compare_models(reference: str, candidate: str) -> bool:
     initializers; return whether they are equal.
 
     Args:
-        reference: the model that is expected.
-        candidate: the model that is compared with it.
+        reference: the expected model.
+        candidate: the model to compare with it.
 
     Returns:
         Whether they are the same.
 
     Raises:
         FileError: a file is missing or cannot be read.
-        ModelError: a file is no ONNX model.
+        ModelError: a file is not an ONNX model.
     """
     reports = resolve(ModelReports)
     models = []

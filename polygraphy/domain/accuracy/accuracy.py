@@ -126,12 +126,12 @@ def reevaluate(answers: Iterable[tuple[str, Any]], thresholds: Thresholds) -> No
     failing.
 
     Args:
-        answers: names of outputs, and what a comparison function answered.
+        answers: names of outputs, and the results of a comparison function.
         thresholds: the thresholds they must meet.
 
     Raises:
-        UsageError: an output has no threshold, or one for metrics that its answer does not hold;
-            no answer is changed then.
+        UsageError: an output has no threshold, or one for metrics that its result does not have; no
+            result is changed then.
     """
     chosen = [(answer, _applicable_threshold(name, answer, thresholds)) for name, answer in answers]
     for answer, threshold in chosen:
@@ -174,7 +174,7 @@ def check_aggregation(aggregation: str) -> str:
     """Return the aggregation mode after checking that it is in `AGGREGATIONS`.
 
     Raises:
-        UsageError: it is not.
+        UsageError: the mode does not exist.
     """
     if aggregation not in AGGREGATIONS:
         raise UsageError(
@@ -193,13 +193,13 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
     Attributes:
         label: name of the comparison function.
-        aggregation: ``per_sample`` where every iteration is judged, ``average`` where the mean of
-            each metric over the iterations is.
-        left_out_at: per position of a pair, the outputs that were not compared because only one
-            side has them.
-        files_at: per position of a pair, the files that its two runs were read from, empty for
-            none; left out where neither was.
-        uncounted_at: per position of a pair, the outputs of which no result counts, such as states
+        aggregation: ``per_sample`` if every iteration is judged, ``average`` if the mean of each
+            metric over the iterations is.
+        left_out_at: by position of a pair, the outputs that were not compared because only one run
+            has them.
+        files_at: by position of a pair, the files that its two runs were read from, empty for none;
+            pairs without files are missing.
+        uncounted_at: by position of a pair, the outputs whose results do not count, such as states
             that differ without effect.
     """
 
@@ -282,8 +282,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Return the position of the single requested pair.
 
         Raises:
-            UnknownNameError: there is no such pair.
-            UsageError: there are several.
+            UnknownNameError: the pair does not exist.
+            UsageError: several pairs have these names.
         """
         positions = self._positions(runner_pair)
         if len(positions) > 1:
@@ -394,7 +394,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         outputs fail without means.
 
         Raises:
-            UsageError: the answers hold no metrics, or several pairs have these names.
+            UsageError: the results have no metrics, or several pairs have these names.
         """
         return self._averages(self._position(runner_pair))
 
@@ -435,15 +435,16 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Judge the metrics by new thresholds, in place, and return this result.
 
         Args:
-            thresholds: one for all outputs, or by output name, in which ``""`` stands for others.
-            aggregation: ``per_sample`` or ``average``, if that is to change, too.
+            thresholds: the thresholds of all outputs, or by output name, with ``""`` for all other
+                outputs.
+            aggregation: ``per_sample`` or ``average``, to change it.
 
         Returns:
             These results.
 
         Raises:
-            UsageError: an output has no threshold, or one for metrics that were not computed; then
-                nothing is changed.
+            UsageError: an output has no threshold, or one for metrics that were not computed; no
+                result is changed then.
         """
         chosen = self.aggregation if aggregation is None else check_aggregation(aggregation)
         reevaluate(((name, answer) for _, _, name, answer in self.outputs()), thresholds)
@@ -536,8 +537,9 @@ class AccuracyResults(list[AccuracyResult], Storable):
         """Judge the metrics of all results by new thresholds, in place, and return them.
 
         Args:
-            thresholds: for every comparison function in turn, or where there is one, its own.
-            aggregation: ``per_sample`` or ``average``, if that is to change, too.
+            thresholds: a list with one entry per comparison function, or one entry if there is only
+                one function.
+            aggregation: ``per_sample`` or ``average``, to change it.
 
         Returns:
             These results.
@@ -565,7 +567,7 @@ class AccuracyResults(list[AccuracyResult], Storable):
         """Return these results if all of them passed.
 
         Raises:
-            CheckFailedError: they did not; the message is the summary.
+            CheckFailedError: a comparison function failed; the message is the summary.
         """
         __tracebackhide__ = True  # pytest shows the line of the test.
         if not self:

@@ -54,15 +54,15 @@ class WorstIteration:
         relative: the largest relative difference of this iteration.
         mismatched: number of elements beyond the tolerance; None if not counted.
         size: number of compared elements; None if not counted.
-        element: the element that exceeds its tolerance the most; None where none does.
-        non_finite: the numbers of NaN and infinite elements on each side; counted only
-            where a difference is not finite.
+        element: the element that exceeds its tolerance the most; None if none does.
+        non_finite: the numbers of NaN and infinite elements in each run; counted only if a
+            difference is not finite.
         rounding: the rounding limit if the output failed; None if unknown.
         is_rounding: whether rounding alone explains that the output failed.
         reason: the reason why the output could not be compared; empty if it could.
-        is_missing: whether that is because one side does not have it.
-        part: the part of the output that this is about, such as ``scores (output[:, 4:6])``; empty
-            if it is about all of it.
+        is_missing: whether that is because one run does not have it.
+        part: the part of the output that this describes, such as ``scores (output[:, 4:6])``; empty
+            for the whole output.
     """
 
     iteration: int | None
@@ -89,23 +89,22 @@ class OutputRow:
         matched: the number of iterations that passed.
         total: number of iterations.
         tensors: the output on both sides, as it was in the first iteration.
-        metric: ``simple`` for differences, else the title of the metric that `value` is; empty
-            where there is none.
-        absolute: the largest absolute difference, in the output's own unit; NaN where one is NaN,
-            None where there is none.
+        metric: ``simple`` for differences, else the title of the metric in `value`; empty if there
+            is none.
+        absolute: the largest absolute difference, in the output's own unit; NaN if one is NaN, None
+            if there is none.
         relative: the largest relative difference, a fraction of the second run's value.
-        value: the worst value of a metric other than differences; None where there is none.
-        limit: the limit of the output (`Tolerance`, `MetricThreshold`); None where nothing is
-            known.
-        kept: the criteria that every iteration satisfies, of ``abs`` and ``rel``; of a tolerance
-            one of them is enough. Where an output passes with neither, each element satisfies one.
+        value: the worst value of a metric other than differences; None if there is none.
+        limit: the limit of the output (`Tolerance`, `MetricThreshold`); None if unknown.
+        kept: the criteria (``abs``, ``rel``) that every iteration satisfies; one of them is enough
+            for a tolerance. If an output passes with neither, each element satisfies one.
         worst: the iteration that is furthest from passing.
-        uniform: of both sides, what all elements are in every iteration, such as ``all 0`` or
-            ``empty``; empty where they differ, or where that is not known.
+        uniform: for each run, the value of all elements in every iteration, such as ``all 0`` or
+            ``empty``; empty if they differ, or if unknown.
         metrics: the worst value of each metric, for documents that are saved.
         noise: the rounding limit in the first iteration, for documents that are saved.
         detail: the distribution of elements and the neighborhood of the worst, for pages.
-        node: the node of the model that makes it; None where that is not known.
+        node: the node of the model that computes it; None if unknown.
     """
 
     name: str
@@ -163,7 +162,7 @@ class OutputRows:
         runners: names of the two runs.
         positions: their positions among all runs.
         label: name of the comparison function.
-        is_judged: whether iterations are judged; where not, their average is.
+        is_judged: whether iterations are judged, rather than their average.
         iterations: number of iterations.
         empty: the iterations in which no output was compared.
         measures: whether the worst value of every metric is kept.
@@ -280,15 +279,15 @@ class Comparison:
         function: its name.
         parties: the names of both.
         passed: whether all matched.
-        matched: the number of iterations that passed; of outputs if averages over iterations are
+        matched: the number of iterations that passed, or of outputs if averages over iterations are
             judged.
-        total: out of how many.
+        total: the number of iterations, or of outputs.
         average: whether averages are judged.
         outputs: a row per output, in the order of the model.
-        left_out: outputs that only one of them has, and that were left out because of that.
+        left_out: outputs that only one run has, and that were therefore skipped.
         iterations: their number.
         empty: the iterations in which no output was compared.
-        is_of_layers: whether some rows are tensors inside a model, of which the nodes are known.
+        is_of_layers: whether some rows are intermediate tensors of a model with known nodes.
     """
 
     function: str

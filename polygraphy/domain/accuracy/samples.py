@@ -38,13 +38,14 @@ def answers_of(output: Any, name: str, *, is_single: bool) -> list[Answer]:
     """Return the answers in an output, one per sample.
 
     Args:
-        output: scores, floating-point numbers or quantized to a byte, whose first dimension counts
-            samples, if there are two; or indices or texts, whose first dimension does.
-        name: that of the output, for messages.
-        is_single: whether all of it is about one sample, which has one row of scores.
+        output: scores (floating-point numbers, or quantized to a byte), with samples along the
+            first of two or more dimensions; or indices or strings, with samples along the first
+            dimension.
+        name: the name of the output, for messages.
+        is_single: whether the output is about one sample, which has one row of scores.
 
     Raises:
-        InputError: no answer can be read off it.
+        InputError: the output has no predictions.
     """
     array = np.asarray(output)
     is_scores = is_float(array) or array.dtype in (np.int8, np.uint8)
@@ -192,9 +193,9 @@ class Change:
 
     Attributes:
         name: of the sample.
-        answers: of both runs, in words.
+        answers: the predictions of both runs, in words.
         label: the correct answer; empty if unknown.
-        right: whether each run has it among its answers; None where it is not known.
+        right: whether the prediction of each run is correct; None if unknown.
     """
 
     name: str
@@ -208,9 +209,9 @@ class TaskMetric:
     """The accuracy of both runs, and its difference.
 
     Attributes:
-        values: of both runs, from 0 to 1.
-        difference: by how much the first is better than the second.
-        interval: in which the difference of all such samples lies, with a probability of 95%.
+        values: the values of both runs, from 0 to 1.
+        difference: the value of the first run minus that of the second.
+        interval: the 95% confidence interval of the difference.
     """
 
     name: str
@@ -225,11 +226,11 @@ class SamplesCompared:
 
     Attributes:
         parties: the names of both runs.
-        output: the one that answers are read off.
+        output: the output with the predictions.
         total: number of samples.
         agreed: the number of samples with the same answer.
-        interval: in which the share of those that agree lies, with a probability of 95%.
-        changed: the others.
+        interval: the 95% confidence interval of the share of samples with the same answer.
+        changed: the samples with different answers.
         metrics: the accuracy metrics, if labels are known.
         right_alone: numbers of samples that only the first, and only the second, run predicts
             correctly.

@@ -32,8 +32,8 @@ class Misplaced:
     Attributes:
         index: the index in the first run's output.
         value: the entry.
-        place: its place in the second run's list, the nearest of several; None when it is not there
-            at all.
+        place: its position in the second run's list, the nearest of several; None if the list lacks
+            it.
     """
 
     index: tuple[int, ...]
@@ -48,7 +48,7 @@ class IndicesResult(CompareResult):
         size: number of entries compared.
         count: the number of misplaced elements.
         first: the first of these; None when there is none.
-        index_tolerance: by how many places an entry may be off.
+        index_tolerance: the number of positions by which an entry may be off.
     """
 
     def __init__(self, size: int, count: int, first: Misplaced | None, index_tolerance: int):
@@ -87,7 +87,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         """Set by how many positions an entry may differ: one number or one per output (default: 0).
 
         Raises:
-            UsageError: the tolerance is no whole number, or negative.
+            UsageError: the tolerance is not a whole number, or negative.
         """
         super().__init__(True, fail_fast, find_output_func)
         self.index_tolerance = copy_setting(index_tolerance)

@@ -39,7 +39,7 @@ class PerceptualDistance(Protocol):
         """Raise an error if the metric cannot be computed, such as a missing package.
 
         Raises:
-            BackendError: it cannot: a package, or a trained network, is missing.
+            BackendError: a package, or a trained network, is missing.
         """
 
     def between(self, image0: np.ndarray[Any, Any], image1: np.ndarray[Any, Any]) -> float:
@@ -48,8 +48,8 @@ class PerceptualDistance(Protocol):
         It is NaN where one of them holds NaN or infinity.
 
         Raises:
-            TypeError: they do not hold numbers.
-            UsageError: they hold no images.
+            TypeError: the arrays are not numeric.
+            UsageError: the arrays are not images.
         """
 
 
@@ -137,9 +137,8 @@ class _TopK(MetricCompareFunc):
             agreement_threshold: the smallest share of lists that agree, from 0 to 1
                 (default: 1).
             k: the number of highest entries to compare (default: 1).
-            margin: the distance below the k-th highest score of the second run that the score of an
-                entry may be there, in the output's own unit (default: 0: only ties may change
-                places).
+            margin: the largest distance of a score below the k-th highest score of the second run,
+                in the output's own unit (default: 0: only ties may be in a different order).
             check_shapes: whether outputs of different shapes fail (the default).
             fail_fast: whether to stop at the first output that fails.
             find_output_func: finds the partner of an output.

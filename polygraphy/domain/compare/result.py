@@ -53,8 +53,8 @@ class CompareResult:
 
     Attributes:
         thresholds: the thresholds of the output.
-        tensor0: the output of the first run, for the record; None when the result was loaded.
-        tensor1: the output of the second run.
+        tensor0: the description of the output in the first run; None if the result was loaded.
+        tensor1: the same for the second run.
     """
 
     def __init__(self, thresholds: Any = None) -> None:
@@ -160,7 +160,7 @@ class UncomparedResult(CompareResult):
 
     Attributes:
         reason: the actual and the expected value, in a sentence.
-        is_missing: whether one side does not have the output at all.
+        is_missing: whether one run lacks the output.
     """
 
     def __init__(self, reason: str, *, is_missing: bool = False) -> None:

@@ -56,27 +56,28 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Args:
             check_shapes: whether outputs of different shapes fail (the default), or are transposed
                 or reshaped.
-            rtol: the largest tolerable relative difference (default: 1e-5). ``"auto"`` is what
-                rounding explains, given the data type in which the output was computed; `atol`
-                is, too, where it is not given.
-            atol: the largest tolerable absolute difference, as `rtol`; ``"auto"`` also depends on
-                how large the second run's values are.
+            rtol: the largest tolerable relative difference (default: 1e-5). ``"auto"`` is the
+                rounding limit of the data type in which the output was computed; it then also
+                applies to `atol` if that is not set.
+            atol: the largest tolerable absolute difference, in the same form; ``"auto"`` also
+                depends on the magnitude of the second run's values.
             fail_fast: whether to stop at the first output that fails.
             find_output_func: finds the partner of an output: called with its name, its position and
                 the second run's outputs, returns one or several names, or None.
             check_error_stat: the statistic to check: ``elemwise`` (the default), ``max``, ``mean``,
                 ``median`` or ``quantile``, or several of them, all of which must pass.
-            infinities_compare_equal: whether two infinities of the same sign are equal (default: if
-                a tolerance is ``"auto"``).
+            infinities_compare_equal: whether two infinities of the same sign are equal (default:
+                only if a tolerance is ``"auto"``).
             save_heatmaps: a folder for heat maps of outputs and differences.
-            show_heatmaps: whether these are shown.
+            show_heatmaps: whether heat maps are shown.
             save_error_metrics_plot: a folder for plots of the differences over the outputs.
-            show_error_metrics_plot: whether these are shown.
+            show_error_metrics_plot: whether these plots are shown.
             error_quantile: the quantile that ``quantile`` checks, from 0 to 1 (default: 0.99).
 
         Raises:
             UsageError: a value is out of its range.
-            MissingDependencyError: pictures are wanted, and nothing that draws them is installed.
+            MissingDependencyError: plots are requested, and no library that draws them is
+                installed.
         """
         from polygraphy.domain.compare.simple_arrays import Pictures
         from polygraphy.domain.rounding import Rounding
@@ -105,7 +106,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             rounding: the rounding limit; only needed if a tolerance is ``"auto"``.
 
         Raises:
-            UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.
+            UsageError: a tolerance is ``"auto"``, and the rounding limit is unknown.
         """
         tolerances = self._tolerances_of(name)
         if rounding is None and AUTO in tolerances:

@@ -440,8 +440,8 @@ class StreamingDataLoader:
     another.
 
     Attributes:
-        input_metadata: the inputs of the model, from which bare bytes (files ``.bin`` and ``.raw``)
-            take their data types and shapes; set before the first iteration is asked for.
+        input_metadata: the inputs of the model, which define data types and shapes of raw bytes
+            (files ``.bin`` and ``.raw``); set before the first iteration.
     """
 
     def __init__(
@@ -453,15 +453,15 @@ class StreamingDataLoader:
         """Set the files and folders to load.
 
         Args:
-            paths: the files to load; a picture, or a folder of them, is an iteration per picture.
-            allow_dirs: whether folders are taken.
-            preprocess: the steps applied to pictures, in this order: ``resize`` (width and height),
+            paths: the files to load; an image, or each image in a folder, is an iteration.
+            allow_dirs: whether folders are accepted.
+            preprocess: the steps for images, in this order: ``resize`` (width and height),
                 ``scale``, ``mean`` and ``std`` (a number, or one per channel), ``layout`` (such as
                 ``nchw``).
 
         Raises:
-            UsageError: no path is given, one is a folder and `allow_dirs` is False, or there is no
-                such preprocessing.
+            UsageError: there are no paths, one is a folder and `allow_dirs` is False, or a
+                preprocessing step does not exist.
         """
         # Data that are made up do without.
         from polygraphy.domain.data.preprocessing import Preprocess
@@ -600,8 +600,8 @@ def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[],
     Args:
         data_loader: the loader.
         inputs: the data types and shapes of the inputs.
-        facts: finds out what else the model tells, such as which indices are legal; called for a
-            loader that wants it only.
+        facts: returns further facts about the model, such as valid indices; called only for loaders
+            that need it.
     """
     if hasattr(data_loader, "input_metadata"):
         data_loader.input_metadata = TensorMetadata(inputs)
@@ -630,7 +630,7 @@ def check_is_tensor(name: str, kind: str) -> None:
         kind: its kind, as ONNX names it: ``tensor``, ``seq``, ``map``, ``optional``, ...
 
     Raises:
-        ModelError: it is no tensor.
+        ModelError: the input is not a tensor.
     """
     if kind not in ("tensor", ""):
         words = {"seq": "sequence", "sequence": "sequence"}

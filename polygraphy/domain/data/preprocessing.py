@@ -47,12 +47,11 @@ class Preprocess:
     """The steps that turn an image (height, width, channels) into model input, in this order.
 
     Attributes:
-        resize: width and height, to which pictures are brought as they are read; None for as they
-            are.
-        scale: by what each element is multiplied.
-        mean: the value to subtract then: a number, or one per channel.
-        std: by what is divided then, also a number or one per channel.
-        layout: the order of dimensions; n is a batch of one.
+        resize: width and height to which images are resized when they are read; None: unchanged.
+        scale: the factor of each element.
+        mean: the value that is subtracted then: a number, or one per channel.
+        std: the divisor that is applied then: a number, or one per channel.
+        layout: the order of dimensions; n is a batch of 1.
     """
 
     resize: tuple[int, int] | None = field(default=None, converter=_pair)
@@ -66,7 +65,7 @@ class Preprocess:
         """Return the preprocessing for settings by name.
 
         Raises:
-            UsageError: one does not exist, or has a value that it cannot have.
+            UsageError: a setting does not exist, or has an invalid value.
         """
         known_names = ("resize", "scale", "mean", "std", "layout")
         unknown = [name for name in settings if name not in known_names]
@@ -102,7 +101,7 @@ class Preprocess:
             where: the file, for messages.
 
         Raises:
-            InputError: it has another number of channels than `mean` or `std`.
+            InputError: the number of channels differs from that of `mean` or `std`.
         """
         if array.ndim != 3:
             raise InputError(

@@ -61,12 +61,12 @@ def sample(
         name: the input, for messages.
         meta: its data type and its static shape.
         low: the smallest value.
-        high: the largest value; strings are the numbers in words, flags say whether a number is not
-            zero.
-        is_exhausted: draw whole numbers, whatever the data type.
+        high: the largest value; strings are these numbers as text, and booleans are whether the
+            number is not zero.
+        is_exhausted: whether to draw whole numbers for any data type.
 
     Raises:
-        InputError: the data type has no value in the range, or the shape is beyond all memory.
+        InputError: the data type has no value in the range, or the shape exceeds the memory.
     """
     dtype: DataTypeEntry = meta.dtype
     shape = override_dynamic_shape(meta.shape or ())
@@ -180,13 +180,13 @@ class DataLoader:
     another, in the order of the metadata.
 
     Attributes:
-        input_metadata: the inputs of the model; set before the first item is asked for.
-        model_facts: further facts about the model: indices and masks without a range of
-            their own take their legal values from it.
+        input_metadata: the inputs of the model; set before the first iteration.
+        model_facts: further facts about the model: valid values of indices and masks without a set
+            range.
         notes: the assumptions made, in words, each once.
         assumed: the shapes in which 1 was used for dynamic dimensions, by input.
-        larger: the same shapes with a larger length, except for the first dimension, as an
-            example for users whose model does not run with 1.
+        larger: these shapes with a larger length, except for the first dimension, as an example for
+            users whose model does not run with 1.
     """
 
     def __init__(
@@ -202,9 +202,9 @@ class DataLoader:
         Args:
             seed: seed of iteration 0 (default: 1).
             iterations: number of feed dictionaries (default: one, or one per entry of
-                `input_metadata`). 0 is for models that are to be made, and not run.
-            input_metadata: data types and shapes that are to be used instead of the model's; names
-                may be patterns. Of several, each iteration takes the next, over and over.
+                `input_metadata`). With 0, models are loaded but not run.
+            input_metadata: data types and shapes that override the model's; names may be patterns.
+                A list has one entry per iteration, and is repeated.
             val_range: smallest and largest value, both inclusive, for all inputs or per input
                 (default: (0.0, 1.0)).
             data_loader_backend_module: the array library of the data, ``numpy`` (the default) or
@@ -253,7 +253,7 @@ class DataLoader:
         """Return the generated feed dictionary of one iteration.
 
         Raises:
-            IndexError: there are not that many iterations.
+            IndexError: there are fewer iterations.
             InputError: a given shape or data type does not fit the model.
             UnknownNameError: a shape or a range is given for an input that the model does not have.
         """
@@ -306,8 +306,8 @@ class DataLoader:
         """Return a loader with the same shapes and types but a different seed and, if set, range.
 
         Args:
-            seed: its seed.
-            val_range: its range; None for the same.
+            seed: the seed of the new loader.
+            val_range: the range of the new loader; None: unchanged.
         """
         loader = copy(self)
         loader.seed, loader.notes = seed, []

@@ -17,7 +17,7 @@ class NodeEvent:
     Attributes:
         name: the name of the node in the backend.
         op: its operator, or type of layer.
-        microseconds: duration in seconds.
+        microseconds: duration in microseconds.
         provider: the execution provider, or device.
         kernel: the kernel that ran.
         clock: the source of the time; see `ExecutedNode`.

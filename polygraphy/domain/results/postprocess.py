@@ -31,12 +31,11 @@ class TopKPostprocessFunc:
         """Set the number of elements to keep, as one value or one per output.
 
         Args:
-            k: a number; or ``(number, axis)``; or a dictionary of such by output, ``""`` for all
-                others. An output that a dictionary says nothing about stays as it is
-                (default: 10).
+            k: a number; or ``(number, axis)``; or a dictionary of these by output, with ``""`` for
+                all other outputs. Outputs without an entry are unchanged (default: 10).
 
         Raises:
-            UsageError: a number is not positive, or an axis is no whole number.
+            UsageError: a number is not positive, or an axis is not a whole number.
         """
         self.k: PerOutput[TopK] = 10 if k is None else copy_setting(k)
         choices = self.k.values() if isinstance(self.k, Mapping) else [self.k]
@@ -47,7 +46,7 @@ class TopKPostprocessFunc:
         """Return the outputs; those with a setting are replaced with indices.
 
         Raises:
-            UnknownNameError: the settings name an output that there is not.
+            UnknownNameError: the settings name an output that does not exist.
             UsageError: an output does not have the axis, or its elements have no order.
         """
         for name in self.k if isinstance(self.k, Mapping) else ():

@@ -138,7 +138,7 @@ class RecomputedTensors:
     """The tensors that one implementation computes from the inputs of an output.
 
     Attributes:
-        values: the output, for each run's tensors.
+        values: the output, computed from the tensors of each run.
         spread: the change of each element if every operand is rounded, in the output's own unit.
     """
 
@@ -167,9 +167,9 @@ class DeviceTimes:
     """The times of one inference in seconds, measured by the device.
 
     Attributes:
-        to_device: copies of inputs.
-        compute: the model.
-        to_host: copies of outputs.
+        to_device: time to copy the inputs.
+        compute: time of the model.
+        to_host: time to copy the outputs.
     """
 
     to_device: float
@@ -207,13 +207,13 @@ class IterationResult(dict[str, Any]):
         facts: facts about the model, such as the data types in which outputs are computed.
         part: the part of the iteration's outputs that these are; None for all of them.
         unmarked_outputs: outputs of the model that are not among these, because other tensors were
-            chosen. They are not saved, but must match if both sides of a comparison have them.
+            chosen. They are not saved, but must match if both runs have them.
         marked_outputs: outputs of the run with marked tensors, if they differ from those
             here, which come from a run of the unmodified model.
-        lineage: the inputs they were computed from; only during the run.
+        lineage: the tensors from which the outputs were computed; only during the run.
         perturb: returns all outputs twice, perturbed by rounding to a data type, or once perturbed
             and once exact; only during the run.
-        origin: the file that they were read from; empty for none.
+        origin: the file that they were read from; empty if there is none.
         step: the step of a model with states; None for none.
     """
 

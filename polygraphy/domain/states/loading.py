@@ -58,10 +58,10 @@ class StepLoader:
     the next. States come from the graph of the model, a `genai_config.json` beside it, or names.
 
     Attributes:
-        input_metadata: the inputs of the model; set before the first step is asked for.
+        input_metadata: the inputs of the model; set before the first step.
         model_facts: further facts about the model.
-        first_model: the model that runs the first step, if that is another one; None otherwise.
-        notes: the states and the inputs in words, and what the steps do not reach.
+        first_model: the model that runs the first step; None if it is the same model.
+        notes: lines about the states, the inputs, and limits that the steps do not reach.
         iterations: number of steps.
     """
 
@@ -80,21 +80,21 @@ class StepLoader:
         """Describe the steps.
 
         Args:
-            model: the path of the ONNX model, or an ``onnx.ModelProto`` (default: that of the
+            model: the path of the ONNX model, or an ``onnx.ModelProto`` (default: the model of the
                 first runner).
-            steps: number of times that the model is run (default: 8; with `tokens`, to their end).
-            prompt: the number of tokens of the first step (default: 4); each other takes one.
-            states: pairs of an output and an input, as ``present:past``; empty for none (default:
-                those of the model).
-            tokens: a file of tokens: numbers in text or JSON, or an ``.npy`` file (default:
-                random ones).
-            data_loader: generates or loads the other inputs (default: `DataLoader()`); what it
-                loads takes the place of what is made up.
-            first_model: the ONNX model that runs the first step, if that is another one: its path,
-                or an ``onnx.ModelProto``.
+            steps: number of runs of the model (default: 8; with `tokens`, until they end).
+            prompt: the number of tokens of the first step (default: 4); each later step has one.
+            states: pairs of an output and an input, such as ``present:past``; empty for no states
+                (default: those of the model).
+            tokens: a file of tokens: numbers as text or JSON, or an ``.npy`` file (default: random
+                tokens).
+            data_loader: generates or loads the other inputs (default: `DataLoader()`); loaded data
+                replace generated data.
+            first_model: the ONNX model that runs the first step, if it is a different one: its
+                path, or an ``onnx.ModelProto``.
 
         Raises:
-            UsageError: a number is too small, or a pair is not one.
+            UsageError: a number is too small, or a pair is invalid.
         """
         self._model = model
         self._steps = steps
@@ -263,7 +263,8 @@ class StepLoader:
         one.
 
         Args:
-            first_model: whether the model that runs the first step is meant, if that is another.
+            first_model: whether to return those of the model that runs the first step, if it is a
+                different one.
 
         Raises:
             UsageError: the model has no states.

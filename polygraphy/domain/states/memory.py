@@ -77,7 +77,7 @@ class StepFeed(dict[str, Any]):
     Attributes:
         step: the facts that identify the step.
         pairs: the states; those of step 0 are among the inputs.
-        names: outputs of the model of this step that others call otherwise, and what those do.
+        names: by output of this step's model, its name in later steps, if it differs.
     """
 
     def __init__(

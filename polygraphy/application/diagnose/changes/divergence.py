@@ -66,11 +66,11 @@ class Divergence:
     """Nodes that compute incorrect values from correct ones, with the expected values.
 
     Attributes:
-        border: the nodes, and what they make.
+        border: the nodes, and their output.
         expected: the expected value in the reference.
         unproven: the positions of nodes with no other correct output.
-        instead: the outputs of the nodes that the reference has in their place.
-        given: the tensors with a counterpart of the same value that the nodes read.
+        instead: the outputs of the corresponding nodes of the reference.
+        given: the tensors that the nodes read and that have an equal counterpart.
     """
 
     border: Border
@@ -85,12 +85,12 @@ class Divergences:
     """All divergences of a model from its reference.
 
     Attributes:
-        places: the fewest that make all outputs right if they are.
-        values: by tensor of the model, what it holds with these taken from the reference.
-        theirs: by tensor of the reference, what it holds.
-        same: tensors of the model, and those of the reference that hold the same.
-        nearer: the same with all tensors that were replaced one behind the other, if these are
-            more than the fewest: their nodes are fewer, and what they share is nearer to the cause.
+        places: the fewest divergences whose replacement makes all outputs match.
+        values: the tensors of the model computed with these replaced, by name.
+        theirs: the tensors of the reference, by name.
+        same: by tensor of the model, the equal tensor of the reference.
+        nearer: the divergences with all consecutively replaced tensors, if these are more than the
+            fewest: they have fewer nodes, and shared nodes are nearer to the cause.
     """
 
     places: Sequence[Divergence]
@@ -120,7 +120,7 @@ def find_divergences(
         reference: the correct model.
         party: the backend that runs both.
         feed: data, by the names of the model.
-        fed: the same by those of the reference.
+        fed: the same data, by the names of the reference.
         goal: the expected outputs, by the names of the model.
     """
     try:

@@ -141,10 +141,10 @@ class _Group:
     """Divergences that have nodes in common, with their explanation.
 
     Attributes:
-        places: the places.
+        places: the divergences.
         change: the search for a change among their nodes.
         reason: the change that explains them; None if none does.
-        is_right: whether the nodes compute what is expected, so that the cause was rounding.
+        is_right: whether the nodes compute the expected values, so that the cause was rounding.
         inside: the structural differences within their nodes.
     """
 

@@ -50,8 +50,8 @@ class Explanation:
     Attributes:
         node: the position of the node in the model.
         variant: the variant of the node that is correct.
-        places: what that makes right.
-        others: the positions of nodes of which a change does the same.
+        places: the divergences that the variant corrects.
+        others: the positions of nodes whose change has the same effect.
     """
 
     node: int
@@ -72,14 +72,14 @@ class Change:
     Args:
         case: the model.
         pairing: its nodes and those of the reference.
-        party: who runs it.
+        party: the backend that runs it.
         found: all places.
         feed: what the model was fed with.
-        places: what is to become right.
+        places: the divergences to explain.
 
     Attributes:
-        budget: how much is tried.
-        untried: by kind of change, the nodes of which the limit left out some or all.
+        budget: the budget of runs.
+        untried: by kind of change, the nodes that the limit excluded.
     """
 
     def __init__(

@@ -16,8 +16,8 @@ class Differences:
 
     Attributes:
         culprits: the nodes that differ.
-        repaired: makes the model with these differences mended; None where that is not known.
-        is_open: whether one of the culprits is several nodes, of which it is not known which it is.
+        repaired: returns the model without these differences; None if that is not known.
+        is_open: whether it is unknown which of its nodes a culprit is.
         is_mixed: whether copying the differences also copied more than they name.
     """
 

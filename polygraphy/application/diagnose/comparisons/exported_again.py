@@ -24,7 +24,7 @@ class ReferenceExport:
     Attributes:
         model: the export.
         exporter: the name of the exporter.
-        command: the command line that does it; empty where there is none.
+        command: the command line that exports it; empty if there is none.
         is_same_release: whether the model names the version of this exporter.
         release: the version of this exporter.
     """

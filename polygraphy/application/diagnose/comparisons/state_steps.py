@@ -23,11 +23,11 @@ class ModelWithStates:
     Attributes:
         request: the request.
         loader: the steps.
-        own: the model, as its first backend runs it.
-        plan: its states as they are given or known of it, without those that only a reference
-            shows.
+        own: the model, run by its first backend.
+        plan: its states, as set by the user or inferred from it, without those that only a
+            reference shows.
         right: the reference; None if there is none.
-        conflicts: the outputs that continue another input than they should.
+        conflicts: the outputs that continue a different input than they should.
     """
 
     request: Request
@@ -48,11 +48,11 @@ class StepComparison:
 
     Attributes:
         states: the model.
-        judge: of the two that were compared.
-        wrong: the first step that is wrong where each runs on its own states.
-        at: the first that is wrong on equal states.
-        different: its outputs that differ.
-        data: its inputs, and those of some steps before.
+        judge: the judge of the two models that were compared.
+        wrong: the first wrong step if each model runs on its own states.
+        at: the first wrong step on equal states.
+        different: the outputs of this step that differ.
+        data: the inputs of this step, and of some steps before.
         facts: the facts known so far.
     """
 

@@ -138,12 +138,12 @@ class Run:
     """The steps of one party so far, on its own states.
 
     Attributes:
-        who: the party.
+        who: the model that runs.
         compute: the function that computes a step.
         at: number of steps run.
         feed: the inputs of the last step, states included.
         values: the outputs of the last step, with whole states.
-        shown: the same, of states the new slots.
+        shown: the same, with only the new slots of states.
     """
 
     who: Party
@@ -385,8 +385,8 @@ class FirstWrongStep:
         at: the step.
         output: the output.
         off: the deviation.
-        own: the run that is diagnosed, up to this step.
-        right: the other.
+        own: the run of the diagnosed model, up to this step.
+        right: the run of the reference.
     """
 
     at: int
@@ -411,8 +411,8 @@ class PartyRuns:
 
     Attributes:
         first: the first wrong step; None if all agree.
-        states: states that differ though all outputs agree: they hold something else.
-        unread: states that differ in the last step alone: no step reads them.
+        states: states that differ although all outputs agree: they have different contents.
+        unread: states that differ only after the last step, so that no step reads them.
     """
 
     first: FirstWrongStep | None

@@ -67,21 +67,20 @@ class HalfPrecision:
     """The effect of half precision on a model. True if the model works.
 
     Attributes:
-        verdict: ``agree`` where it works, ``fault`` where nodes have to stay in float32,
-            ``ill-conditioned`` where rounding the inputs alone changes the outputs as much, or
-            ``inconclusive``.
+        verdict: ``agree`` if it works, ``fault`` if nodes must stay in float32, ``ill-conditioned``
+            if rounding only the inputs changes the outputs as much, or ``inconclusive``.
         before: the error of the outputs with every node in half precision.
         after: the error with the nodes of `kept` in float32.
-        kept: the fewest nodes that have to stay in float32.
-        is_fewest: whether that was shown; where the search took too long, fewer may do.
-        culprits: those of them that are at fault, and why.
-        losses: the loss of each node alone.
+        kept: the fewest nodes that must stay in float32.
+        is_fewest: whether fewer nodes were shown not to be enough; False if the search took too
+            long.
+        culprits: the nodes at fault among them, with causes.
+        losses: the loss of each node when only that node is in half precision.
         checks: number of sets of nodes tried.
         feeds: the number of input sets.
-        allowance: factor by which the tolerance was enlarged, because rounding alone explains
-            that.
-        adds_up: whether outputs are off because rounding adds up everywhere, so that no few nodes
-            are to blame.
+        allowance: factor by which the tolerance was raised, because rounding explains larger
+            errors.
+        adds_up: whether rounding accumulates over all nodes, so that no few nodes are at fault.
     """
 
     verdict: str
@@ -114,22 +113,22 @@ def try_half_precision(
     nodes that must stay in float32.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
+        model: an ``onnx.ModelProto``, or a loader that returns one; it is not changed.
         dtype: ``fp16`` or ``bf16``.
-        data_loader: source of the input data (default: generated, of both signs, from several
+        data_loader: source of the input data (default: generated, with both signs, from several
             seeds).
-        rtol: the tolerance as a fraction of each element (default: what rounding
-            explains, 16 times the spacing of the type: 0.0156 in fp16, 0.125 in bf16).
-        atol: the absolute tolerance (default: `rtol` times the root mean square of the
-            output; times 1 where it is between -1 and 1 by nature). Where neither is given, and
-            rounding everywhere in a deep model explains more, that is tolerated, too.
-        report: called with each step.
+        rtol: the tolerance as a fraction of each element (default: the rounding limit, 16 times the
+            spacing of the type: 0.0156 in fp16, 0.125 in bf16).
+        atol: the absolute tolerance (default: `rtol` times the root mean square of the output, or
+            times 1 for outputs that always lie between -1 and 1). If neither is set, accumulated
+            rounding in a deep model is tolerated as well.
+        report: a function that is called with each step.
 
     Raises:
-        UnknownNameError: there is no such type.
+        UnknownNameError: the type does not exist.
         ModelError: the model cannot be cast.
         BackendError: the reference evaluator cannot run it.
-        UsageError: nothing of it can be cast, or there are no data.
+        UsageError: no node can be cast, or there are no data.
     """
     return half_trial(model, dtype, data_loader, (rtol, atol), report).result()
 
@@ -155,7 +154,7 @@ def half_type(dtype: str) -> DataTypeEntry:
     """Return the data type for a name on the command line.
 
     Raises:
-        UnknownNameError: there is no such type.
+        UnknownNameError: the type does not exist.
     """
     if dtype not in _TYPES:
         raise UnknownNameError("Data type", dtype, _TYPES)
@@ -171,12 +170,12 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
     """Return the nodes that can compute in half precision, the largest losses first.
 
     Args:
-        model: an ``onnx.ModelProto``, or a loader that makes one; it is not changed.
+        model: an ``onnx.ModelProto``, or a loader that returns one; it is not changed.
         dtype: ``fp16`` or ``bf16``.
         data_loader: source of the input data; see `try_half_precision`.
 
     Raises:
-        UnknownNameError: there is no such type.
+        UnknownNameError: the type does not exist.
         ModelError: the model cannot be cast.
         BackendError: the reference evaluator cannot run it.
     """
@@ -195,7 +194,7 @@ class Tolerance:
         dtype: the type in which they are computed.
         facts: the facts about the outputs.
         rtol: the tolerance that replaces the rounding limit.
-        atol: the same absolutely.
+        atol: the absolute tolerance that replaces it.
         share: factor by which the tolerance is enlarged.
     """
 
@@ -351,13 +350,13 @@ class BoundedSearch:
     found, further sets count as failing.
 
     Args:
-        heals: whether a set heals.
+        heals: returns whether a set of passes removes the fault.
         nbytes: the bytes of the tensors that a check computes.
         nodes: the number of nodes that it computes.
 
     Attributes:
         checks: number of sets tried.
-        is_cut_short: whether there were too many.
+        is_cut_short: whether the limit was reached.
     """
 
     def __init__(self, heals: Callable[[Sequence[str]], bool], nbytes: int, nodes: int) -> None:
@@ -383,10 +382,10 @@ class Trial:
     """Runs a model in half precision on all data, optionally with some nodes in float32.
 
     Args:
-        model: says what each node loses, where every operator rounds.
+        model: the model that measures the loss of each node.
         tolerance: the tolerance.
         feeds: the data.
-        report: called with each step.
+        report: a function that is called with each step.
         lowered: the model to try (default: the model where every operator rounds).
 
     Attributes:
@@ -468,7 +467,7 @@ class Trial:
         ``agree``, ``ill-conditioned``, or ``inconclusive`` if accumulated rounding is too large.
 
         Args:
-            compute: computes the narrow model, where that is made already.
+            compute: the function that computes the narrow model, if it exists already.
         """
         with self._attempt(titles.all_nodes_in(HALF[self._limits.name])) as attempt:
             feeds = [(compute or self._lowered.run)(feed) for feed in self.feeds]

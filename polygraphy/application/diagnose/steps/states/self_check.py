@@ -96,7 +96,7 @@ class Disagreement:
         at: the step.
         output: the judged output.
         off: the deviation.
-        state: the first state that differs, and the step after which it does; None for none.
+        state: the first state that differs, and the step after which it does; None if none does.
         feeds: the inputs of the step before and of the step itself.
     """
 
@@ -434,7 +434,7 @@ class _TraceComparison:
         difference; else None.
 
         Args:
-            faulty: the node, which reads a state.
+            faulty: the node that reads a state.
             feed: the inputs of the step.
             before: all tensors of the step before.
             stepwise: all tensors of the step.
