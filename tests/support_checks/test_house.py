@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.support.house import ROOT, methods, published, said_above
+from tests.support.house import ROOT, methods, modules, published, said_above
 
 MOST_LINES = 700
 MOST_MODULES = 20
@@ -113,3 +114,29 @@ def test_overrides_do_not_repeat_what_is_said_above() -> None:
         and not (method.is_declared or method.is_empty or method.owner in published())
     ]
     assert not repeated, "leave the docstring out"
+
+
+def test_comprehensions_use_the_variables_that_they_declare() -> None:
+    """A renamed variable that now stands for one outside gives the same value every time."""
+    loops = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    unused = [
+        f"{path}:{node.lineno}"
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, loops) and not _uses_own_variables(node)
+    ]
+    assert not unused, "use the variable, or name it _"
+
+
+def _uses_own_variables(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> bool:
+    """Return whether the elements depend on a variable of the comprehension, or on none at all."""
+    elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+    targets = [loop.target for loop in node.generators]
+    targets += [part.target for part in ast.walk(node) if isinstance(part, ast.NamedExpr)]
+    own, used = (_names(parts) for parts in (targets, elements))
+    return bool(own & used) or not used or own == {"_"}
+
+
+def _names(trees: Iterable[ast.AST]) -> set[str]:
+    """Return the names of the variables in expressions."""
+    return {part.id for tree in trees for part in ast.walk(tree) if isinstance(part, ast.Name)}

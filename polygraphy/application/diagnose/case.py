@@ -407,7 +407,7 @@ def rounding_noise(compute: Compute, feed: Feed, values: Values) -> dict[str, An
     except REFUSALS:
         return {}
     return {
-        name: spread([value for values in moved_outputs if name in values], value)
+        name: spread([moved[name] for moved in moved_outputs if name in moved], value)
         for name, value in values.items()
         if not isinstance(value, list)
     }

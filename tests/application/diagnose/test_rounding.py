@@ -133,3 +133,37 @@ def test_rounding_moves_no_whole_numbers_of_which_a_model_makes_sizes() -> None:
     one, other, *_ = OnnxNarrowModels().perturbed_function(model)(feed)
     assert one["y"].shape == other["y"].shape == tuple(shape)
     assert (one["y"] != other["y"]).any()
+
+
+def test_an_amplified_rounding_is_no_fault_of_a_kernel() -> None:
+    """A product of numbers around 3,000 with weights that sum to zero, added in another order."""
+
+    class OtherOrder(OnnxParty):
+        name = "other"
+
+        def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+            def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+                if node.op_type != "MatMul":
+                    return run
+                return lambda a, b, **how: (np.add.accumulate(a[..., None] * b, axis=1)[:, -1],)
+
+            return partial(_run, evaluator.evaluator_of(model, watched=watched))
+
+    rng = np.random.default_rng(5)
+    weight = rng.standard_normal((256, 8))
+    model = make(
+        "centered",
+        [helper.make_node("Add", ["x", "o"], ["b"]), helper.make_node("MatMul", ["b", "w"], ["y"])],
+        [value("x", (4, 256))],
+        [value("y", (4, 8))],
+        weights={
+            "o": np.array(3000, np.float32),
+            "w": (weight - weight.mean(axis=0)).astype(np.float32),
+        },
+    )
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(model, [OtherOrder(), OnnxParty()])
+    assert [(culprit["party"], culprit["cause"]) for culprit in kept.culprits] == [
+        ("model", "ill-conditioned")
+    ]
