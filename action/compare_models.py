@@ -31,7 +31,7 @@ def words_of_input(name: str, default: str = "") -> list[str]:
 
 
 class StepError(Exception):
-    """The step cannot compare anything, as opposed to having nothing to compare."""
+    """Raised if the step fails, in contrast to having nothing to compare."""
 
 
 def run_git(*words: str, folder: Path | None = None) -> str:

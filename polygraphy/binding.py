@@ -30,7 +30,7 @@ _resolver_module: str | None = None
 
 
 class UnboundPortError(LookupError):
-    """Raised if nothing is bound to a port."""
+    """Raised if no adapter is bound to a port."""
 
 
 class Binding:

@@ -32,7 +32,9 @@ for group in $groups; do kill -KILL -"$group"; done"""
 
 
 def ends_with(parent: int) -> Callable[[], None]:
-    """Return a function for a new process that makes it end with its parent, given by its ID."""
+    """Return a function that a new process calls so that it ends with its parent, given by process
+    ID.
+    """
     if sys.platform != "linux":
         return lambda: None
     import ctypes

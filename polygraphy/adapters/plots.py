@@ -449,7 +449,7 @@ def array_heat_maps(
 
 
 def _pages(name: str, count: int) -> Iterator[tuple[int, int]]:
-    """Yield the first image of each figure, and the one after its last."""
+    """Yield, for each figure, the index of its first image and the index after its last."""
     drawn = min(count, _COLUMNS * _ROWS * _MOST_FIGURES)
     if drawn < count:
         G_LOGGER.warning(f"Heat maps show the first {drawn} of {count} images of {name!r}.")

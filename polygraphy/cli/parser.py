@@ -22,7 +22,7 @@ given this one: it formats nothing here.
 
 
 class HelpRequested(Exception):
-    """The user asked for help."""
+    """Raised if the user asks for help."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -163,19 +163,19 @@ def _add_option(parser: argparse.ArgumentParser, dest: str, option: Option) -> N
             parser.add_argument(flag, dest=dest, action="append_const", const=flag)
 
 
-def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
+def _words(kind: Kind, uses: Sequence[Any]) -> list[Any]:
     """Return the words of an option from all its uses: the last use counts, unless its words add
     up; single words with a leading dash always do (``--nodes=-a --nodes=-b``), because they can be
     passed in no other way."""
     if isinstance(kind, (Flag, OrderedFlags)):
-        return list(given)
+        return list(uses)
     listed = [
-        value if isinstance(value, list) else [] if value is None else [value] for value in given
+        value if isinstance(value, list) else [] if value is None else [value] for value in uses
     ]
     if isinstance(kind, Repeated):
         return listed
     words: list[str] = []
-    for value, now in zip(given, listed):
+    for value, now in zip(uses, listed):
         is_dashed = isinstance(value, list) and len(now) == 1 and now[0].startswith("-")
         words = [*words, *now] if is_dashed or kind.adds_up else now
     return words

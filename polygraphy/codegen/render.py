@@ -144,8 +144,9 @@ def _level(name: str) -> Source:
 
 
 def _source(word: str) -> Source:
-    """Return a word as source; raise an error unless it is one of the few that templates may write
-    as expressions."""
+    """Return a word as source; raise an error unless it is a word that templates may write as an
+    expression.
+    """
     if word not in _WORDS:
         raise ValueError(f"{word!r} is not one of the words that templates may write.")
     return Source(word)

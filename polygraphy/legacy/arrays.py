@@ -269,9 +269,9 @@ def unravel_index(index: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(signedinteger) for signedinteger in np.unravel_index(index, tuple(shape)))
 
 
-def _in_library_of(obj: Any, found: Any) -> Any:
+def _in_library_of(obj: Any, result: Any) -> Any:
     """Return an array in the library of the first argument."""
-    return to_torch(found).to(obj.device) if is_torch(obj) else found
+    return to_torch(result).to(obj.device) if is_torch(obj) else result
 
 
 def _sum(array: Array) -> Any:
@@ -291,9 +291,9 @@ def _floats(array: Array) -> Array:
     return array if array.dtype.kind in "fcbiu" else array.astype(np.float64)
 
 
-def _number(_obj: Any, found: Any) -> Any:
+def _number(_obj: Any, result: Any) -> Any:
     """Return a result as a Python number."""
-    return found.tolist() if isinstance(found, (np.ndarray, np.generic)) else found
+    return result.tolist() if isinstance(result, (np.ndarray, np.generic)) else result
 
 
 def _make_function(

@@ -578,7 +578,7 @@ class Logger:
 
 
 class _Holder:
-    """Holds a table that may be replaced, and tells one use of `verbosity` from another."""
+    """Holds the severity table of one `verbosity` block, which may replace it."""
 
     __slots__ = ("table",)
 

@@ -117,9 +117,9 @@ def without_commands(text: str, hash_sign: str = "\\x23") -> str:
     return text.replace("##[", f"#{hash_sign}[")
 
 
-def _escape(found: Match[str]) -> str:
+def _escape(match: Match[str]) -> str:
     """Return a matched character as an escape sequence."""
-    return found[0].encode("unicode_escape").decode("ascii")
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ class PendingLines:
         self.flush()
 
     def flush(self) -> None:
-        """Write the pending lines; lines that an error kept from being written are dropped.
+        """Write the pending lines; lines that fail to be written are dropped.
 
         Raises:
             OSError: The lines cannot be written.

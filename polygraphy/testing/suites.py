@@ -105,7 +105,8 @@ def check_data_types(converter: DataTypeConverter) -> None:
 
 
 def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path) -> None:
-    """Raise AssertionError unless a store returns what was saved in it, and names what is missing.
+    """Raise AssertionError unless a store returns saved values unchanged, and reports missing ones
+    by name.
 
     Args:
         make_store: makes a store; stores of one place see the same files, or one store is returned
@@ -155,20 +156,20 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
         _check(_fails(call, FileError), "A missing, damaged or different file raises FileError.")
 
 
-def _are_same_results(one: RunResults, other: RunResults) -> bool:
+def _are_same_results(results: RunResults, other_results: RunResults) -> bool:
     """Return whether two results have the same runners and outputs, bit for bit."""
-    return [name for name, _ in one] == [name for name, _ in other] and all(
+    return [name for name, _ in results] == [name for name, _ in other_results] and all(
         len(iteration_results) == len(its)
         and all(
             list(left) == list(right) and all(_is_same_array(left[k], right[k]) for k in left)
             for left, right in zip(iteration_results, its)
         )
-        for (_, iteration_results), (_, its) in zip(one, other)
+        for (_, iteration_results), (_, its) in zip(results, other_results)
     )
 
 
 def _check(holds: bool, promise: str) -> None:
-    """Raise AssertionError with the promise that is not kept."""
+    """Raise AssertionError, with the name of the promise, unless it holds."""
     if not holds:
         raise AssertionError(promise)
 
@@ -189,15 +190,15 @@ def _copy_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.array(array) for name, array in outputs.items()}
 
 
-def _is_same_array(one: Any, other: Any) -> bool:
+def _is_same_array(array: Any, other_array: Any) -> bool:
     """Return whether two arrays have the same type, shape and bits."""
-    if one.dtype != other.dtype or one.shape != other.shape:
+    if array.dtype != other_array.dtype or array.shape != other_array.shape:
         return False
     # Bytes, so that NaN is what it is; texts are references.
     return (
-        bool(np.array_equal(one, other))
-        if one.dtype.hasobject
-        else one.tobytes() == other.tobytes()
+        bool(np.array_equal(array, other_array))
+        if array.dtype.hasobject
+        else array.tobytes() == other_array.tobytes()
     )
 
 

@@ -25,7 +25,7 @@ DeviceBuffer = tuple[int, tuple[int, ...], Any]
 
 
 class Order(Protocol):
-    """The order in which device arrays are read: that of a stream, or of the whole device.
+    """The stream, or the whole device, whose queued work must be done before arrays are read.
 
     Attributes:
         ptr: the address of the stream; 1, which is the default stream, for the whole device.

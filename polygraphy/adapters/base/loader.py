@@ -17,13 +17,13 @@ Deferred = Union[T, Callable[[], T]]
 
 
 class BaseLoader:
-    """Keeps its arguments, and does its work on each call.
+    """Base class of loaders: stores the arguments, and loads an object on each call.
 
     A loader of your own implements `call_impl`; callers always use the call operator.
     """
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the loader loads; each loader implements it."""
+        """Return the loaded object; implemented by each loader."""
         raise NotImplementedError(f"{type(self).__name__} does not implement call_impl")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +78,9 @@ class SaveBytes(BaseLoader):
     """Writes bytes to a file and passes them on."""
 
     def __init__(self, obj: Deferred[Any], path: str) -> None:
-        """Create a loader that saves bytes, a buffer, or what a loader returns, to a path."""
+        """Create a loader that saves the bytes or the buffer of `obj`, or of its result, to a
+        path.
+        """
         self._bytes = obj
         self._path = path
 

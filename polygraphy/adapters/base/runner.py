@@ -113,7 +113,7 @@ class BaseRunner:
             )
 
     def _state(self) -> dict[str, None]:
-        """Return the public attributes if internal checks are on, else an empty dictionary."""
+        """Return the names of the public attributes; empty unless internal checks are on."""
         if not config.INTERNAL_CORRECTNESS_CHECKS:
             return {}
         return dict.fromkeys(name for name in vars(self) if not name.startswith("_"))

@@ -90,7 +90,7 @@ class RunView:
         return words.partition(" ")[0] if program == "polygraphy" else ""
 
     def _form(self) -> str:
-        """Return the form of the log on the console, before the program has reported anything."""
+        """Return the form of the log (see `Screen`) before the program has reported anything."""
         from polygraphy.adapters.console.screen import ANSWERS, EVERYTHING, WAITING, WARNINGS
 
         name = self._name()

@@ -21,8 +21,8 @@ _INFO = "[I] "
 
 
 class Screen:
-    """Shows lines of the log, holds them back until their form is known, or drops them; called with
-    the lock of the logger held.
+    """Shows lines of the log, keeps them until their form is known, or drops them; called with the
+    lock of the logger held.
 
     Attributes:
         form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, all but what a
@@ -62,7 +62,7 @@ class Screen:
 
     @contextmanager
     def hide_lines(self) -> Iterator[None]:
-        """Mark lines logged inside the block, because the console shows their content in its own
+        """Mark lines logged inside the block as hidden: the console shows their content in its own
         way.
         """
         before, self._tells = self._tells, True
@@ -72,7 +72,7 @@ class Screen:
             self._tells = before
 
     def settle(self, form: str) -> None:
-        """Use a form of the log from now on, and show the held lines that belong to it."""
+        """Change the form of the log, and show the kept lines that this form shows."""
         with G_LOGGER._lock:
             screen, self._held = self._held, []
             self.form = form

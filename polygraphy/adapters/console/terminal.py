@@ -229,12 +229,12 @@ class Terminal:
         return one_line(doubts_in_words(self.comparisons, self._recorder.validation))
 
 
-def _suspects(every: Sequence[OutputRow]) -> list[Node]:
+def _suspects(all_rows: Sequence[OutputRow]) -> list[Node]:
     """Return the nodes that compute the first failed tensor and, if it differs, the one at the
     largest jump of errors."""
     from polygraphy.domain.accuracy.output_rows import largest_jump
 
-    rows = [row for row in every if not row.worst.is_missing]
+    rows = [row for row in all_rows if not row.worst.is_missing]
     first = next((row for row in rows if not row.passed), None)
     jump = largest_jump(rows)
     output_rows = [first, None if jump is None else rows[jump]]

@@ -311,6 +311,7 @@ class CudaDevice:
         return Event()
 
     def pin(self, nbytes: int) -> Pinned:
+        """Return new pinned host memory of a size in bytes."""
         return Pinned(nbytes)
 
     def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -192,7 +192,7 @@ class Cuda:
             check_result(module.cudaMemcpyAsync(dst, src, nbytes, how, stream_ptr), doing)
 
     def owner_of(self, ptr: int) -> tuple[MemoryType, int]:
-        """Return the kind of memory at an address, and the index of its GPU."""
+        """Return the kind of memory at an address, and the index of the GPU that owns it."""
         doing = f"look up the memory at {ptr:#x}"
         attributes = value_of(cudart().cudaPointerGetAttributes(ptr), doing)
         return MemoryType(int(attributes.type)), int(attributes.device)

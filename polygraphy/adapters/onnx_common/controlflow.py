@@ -65,7 +65,7 @@ def run_loop(
 
 
 def scan(
-    *given: Any,
+    *inputs: Any,
     body: Any,
     num_scan_inputs: int,
     context: Mapping[str, Any] | None = None,
@@ -77,9 +77,9 @@ def scan(
     **_: Any,
 ) -> tuple[Any, ...]:
     """Return the results of a Scan: its body runs for each slice of the last inputs."""
-    count = len(given) - num_scan_inputs
-    states, sequences = list(given[:count]), []
-    for number, sequence in enumerate(given[count:]):
+    count = len(inputs) - num_scan_inputs
+    states, sequences = list(inputs[:count]), []
+    for number, sequence in enumerate(inputs[count:]):
         axis = scan_input_axes[number] if scan_input_axes else 0
         moved = np.moveaxis(sequence, axis, 0)
         is_backward = bool(scan_input_directions and scan_input_directions[number])
@@ -103,7 +103,7 @@ def scan(
 
 def scan_8(
     lengths: Array | None,
-    *given: Any,
+    *inputs: Any,
     body: Any,
     num_scan_inputs: int,
     context: Mapping[str, Any] | None = None,
@@ -111,16 +111,16 @@ def scan_8(
     directions: Sequence[int] | None = None,
     **_: Any,
 ) -> tuple[Any, ...]:
-    """Return the results of `scan` for each sample of a batch, as in opset 8; the rest of an output
-    after a shorter sequence is zero.
+    """Return the results of `scan` for each sample of a batch, as in opset 8; outputs after the end
+    of a shorter sequence are zero.
     """
-    count = len(given) - num_scan_inputs
-    longest = given[count].shape[1]
+    count = len(inputs) - num_scan_inputs
+    longest = inputs[count].shape[1]
     samples = []
-    for number in range(given[0].shape[0]):
+    for number in range(inputs[0].shape[0]):
         length = longest if lengths is None else int(lengths[number])
-        states = [state[number] for state in given[:count]]
-        sequences = [sequence[number, :length] for sequence in given[count:]]
+        states = [state[number] for state in inputs[:count]]
+        sequences = [sequence[number, :length] for sequence in inputs[count:]]
         results = scan(
             *states,
             *sequences,

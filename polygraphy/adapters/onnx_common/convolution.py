@@ -102,11 +102,11 @@ def conv(
     return round_like(array, x)
 
 
-def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
+def _check_channels(channels: int, wanted: int, group: int, outer: int) -> None:
     """Raise ModelError if the numbers of channels and groups do not match the weight."""
-    if found != wanted or outer % group:
+    if channels != wanted or outer % group:
         raise ValueError(
-            f"the input has {found} channels, but the weight expects {wanted} in"
+            f"the input has {channels} channels, but the weight expects {wanted} in"
             f" {'1 group' if group == 1 else f'{group} groups'}"
         )
 

@@ -19,9 +19,9 @@ def to_float64(x: Array) -> Array:
     return np.asarray(x).astype(np.float64)
 
 
-def round_like(made: Array, like: Array) -> Array:
-    """Return a result in the data type of an operand: rounded once."""
-    return np.asarray(made).astype(like.dtype)
+def round_like(result: Array, operand: Array) -> Array:
+    """Return a result rounded to the data type of an operand."""
+    return np.asarray(result).astype(operand.dtype)
 
 
 def positive_axis(axis: int, rank: int) -> int:
@@ -37,7 +37,7 @@ def positive_axis(axis: int, rank: int) -> int:
 
 
 def index_of_slices(rank: int, slices: dict[int, Any]) -> tuple[Any, ...]:
-    """Return an index with slices of some axes, and the whole of the others."""
+    """Return an index with slices of some axes, and all elements of the other axes."""
     return tuple(slices.get(axis, slice(None)) for axis in range(rank))
 
 

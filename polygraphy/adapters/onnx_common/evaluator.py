@@ -135,15 +135,15 @@ def _compute_in_float64(
     )
 
 
-def _cast_result(made: Any, floats: Sequence[Any], first: Any) -> Any:
+def _cast_result(result: Any, floats: Sequence[Any], first: Any) -> Any:
     """Return a float64 result in the type of the first floating-point input; raise
     NotImplementedError if another type differs from that of the first input.
     """
-    if floats and made.dtype == np.float64:
-        return made.astype(floats[0])
-    if made.dtype.kind != "b" and made.dtype != first.dtype:
+    if floats and result.dtype == np.float64:
+        return result.astype(floats[0])
+    if result.dtype.kind != "b" and result.dtype != first.dtype:
         raise NotImplementedError("an output type that differs from the input types")
-    return made
+    return result
 
 
 class Evaluator(ReferenceEvaluator):
@@ -325,8 +325,8 @@ def _value(attribute: onnx.AttributeProto) -> Any:
 
 
 def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
-    """Return a function that runs a node; it keeps no reference to the node, which would keep its
-    model alive.
+    """Return a function that runs a node, and names it in errors; it keeps no reference to the
+    node, which would keep its model alive.
     """
     run: Callable[..., Any] = type(node).run
     proto, errors = node.onnx_node, ref(node)

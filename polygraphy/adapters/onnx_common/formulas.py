@@ -329,7 +329,7 @@ _USUAL: Mapping[str, Sequence[str]] = {
 _CUBIC = -0.75
 
 
-def recurrent_formula(op: str, known: Formulas) -> Callable[..., Any]:
+def recurrent_formula(op: str, formulas: Formulas) -> Callable[..., Any]:
     """Return the formula of a recurrent operator, whose activations are formulas too."""
 
     def call(
@@ -341,7 +341,7 @@ def recurrent_formula(op: str, known: Formulas) -> Callable[..., Any]:
         states = [*first, None, None, None][:3]
         if op == "LSTM" and given.get("clip"):
             raise NotImplementedError("clipping inside a cell")
-        functions = _functions(op, known, ways, given)
+        functions = _functions(op, formulas, ways, given)
         peepholes = np.zeros((ways, 3 * size)) if states[2] is None or op != "LSTM" else states[2]
         arrays = [
             (
@@ -372,11 +372,13 @@ def recurrent_formula(op: str, known: Formulas) -> Callable[..., Any]:
     return call
 
 
-def _functions(op: str, known: Formulas, ways: int, given: Mapping[str, Any]) -> list[_Functions]:
+def _functions(
+    op: str, formulas: Formulas, directions: int, attributes: Mapping[str, Any]
+) -> list[_Functions]:
     """Return the activations of each direction; constants go to those that take any, in order."""
-    names = given.get("activations") or [*_USUAL[op]] * ways
-    alphas, betas = (iter(given.get(f"activation_{name}") or ()) for name in ("alpha", "beta"))
-    clip = given.get("clip")
+    names = attributes.get("activations") or [*_USUAL[op]] * directions
+    alphas, betas = (iter(attributes.get(f"activation_{name}") or ()) for name in ("alpha", "beta"))
+    clip = attributes.get("clip")
     functions = []
     for text in names:
         word = text.decode() if isinstance(text, bytes) else text
@@ -386,13 +388,13 @@ def _functions(op: str, known: Formulas, ways: int, given: Mapping[str, Any]) ->
         alpha, beta = _CONSTANTS[name]
         alpha = alpha if alpha is None else float(next(alphas, alpha))
         beta = beta if beta is None else float(next(betas, beta))
-        functions.append(_activation(known, name, alpha, beta, clip))
+        functions.append(_activation(formulas, name, alpha, beta, clip))
     count = len(_USUAL[op])
-    return [functions[way * count : (way + 1) * count] for way in range(ways)]
+    return [functions[way * count : (way + 1) * count] for way in range(directions)]
 
 
 def _activation(
-    known: Formulas, name: str, alpha: Any, beta: Any, clip: Any
+    formulas: Formulas, name: str, alpha: Any, beta: Any, clip: Any
 ) -> Callable[[Array], Array]:
     """Return an activation as a function, with its constants and the clip limit."""
 
@@ -404,19 +406,19 @@ def _activation(
         if name == "ScaledTanh":
             return np.asarray(alpha * np.tanh(beta * bounded))
         constants = {} if alpha is None else {"alpha": alpha, "beta": beta}
-        return np.asarray(known[name](bounded, opset=1, **constants))
+        return np.asarray(formulas[name](bounded, opset=1, **constants))
 
     return call
 
 
-def _rnn(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> list[Array]:
+def _rnn(x: Array, now: Any, cell: Any, functions: _Functions, attributes: Any) -> list[Array]:
     """Return the next state of an RNN cell, and its unused second state."""
     w, r, b, _ = cell
     size = len(now[0])
     return [functions[0](w @ x + r @ now[0] + b[:size] + b[size:]), now[1]]
 
 
-def _gru(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> list[Array]:
+def _gru(x: Array, now: Any, cell: Any, functions: _Functions, attributes: Any) -> list[Array]:
     """Return the next state of a GRU cell, and its unused second state."""
     w, r, b, _ = cell
     (f, g), (old, unused), size = functions, now, len(now[0])
@@ -424,21 +426,21 @@ def _gru(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> li
     z, s, h = (slice(gate * size, (gate + 1) * size) for gate in range(3))
     update = f(read[z] + r[z] @ old + back[z])
     reset = f(read[s] + r[s] @ old + back[s])
-    if given.get("linear_before_reset"):
+    if attributes.get("linear_before_reset"):
         proposed = g(read[h] + reset * (r[h] @ old + back[h]))
     else:
         proposed = g(read[h] + r[h] @ (reset * old) + back[h])
     return [proposed - update * proposed + update * old, unused]
 
 
-def _lstm(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> list[Array]:
+def _lstm(x: Array, now: Any, cell: Any, functions: _Functions, attributes: Any) -> list[Array]:
     """Return the next hidden and cell states of an LSTM cell."""
     w, r, b, p = cell
     (f, g, h), (old, state), size = functions, now, len(now[0])
     gates = w @ x + r @ old + b[: 4 * size] + b[4 * size :]
     input_gate, out, forget, new = (gates[gate * size : (gate + 1) * size] for gate in range(4))
     entering = f(input_gate + p[:size] * state)
-    staying = 1 - entering if given.get("input_forget") else f(forget + p[2 * size :] * state)
+    staying = 1 - entering if attributes.get("input_forget") else f(forget + p[2 * size :] * state)
     inside = staying * state + entering * g(new)
     return [f(out + p[size : 2 * size] * inside) * h(inside), inside]
 

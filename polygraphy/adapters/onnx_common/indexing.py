@@ -227,8 +227,8 @@ def unique(
     sorted: int = 1,
     **_: Any,
 ) -> Results:
-    """Return the distinct elements, their first positions, the index of each element among them,
-    and their counts.
+    """Return the distinct elements, their first positions, the index of the distinct element for
+    each element, and their counts.
     """
     array, first, inverse, counts = np.unique(
         x if axis is not None else x.ravel(),

@@ -107,7 +107,9 @@ NUMBERED = frozenset({"If", "Loop", "Scan", "Split"})
 
 
 def omits_results(node: Any) -> bool:
-    """Return whether a node, or one in its subgraphs, omits a numbered result."""
+    """Return whether a node, or one in its subgraphs, is an If, Loop, Scan or Split that omits an
+    output.
+    """
     if node.op_type in NUMBERED and not all(node.output):
         return True
     return any(omits_results(inner) for graph in graphs_of(node) for inner in graph.node)

@@ -166,12 +166,12 @@ def _gather_nd(x: Array, indices: Array, *, batch_dims: int = 0, **_: Any) -> Ar
     return array
 
 
-def _combine(reduction: Any, held: Any, update: Any) -> Any:
+def _combine(reduction: Any, element: Any, update: Any) -> Any:
     """Return an element combined with its update."""
     name = reduction.decode() if isinstance(reduction, bytes) else reduction or "none"
     functions: Mapping[str, Callable[[], Any]] = {
-        "none": lambda: update, "add": lambda: held + update, "mul": lambda: held * update,
-        "max": lambda: np.maximum(held, update), "min": lambda: np.minimum(held, update),
+        "none": lambda: update, "add": lambda: element + update, "mul": lambda: element * update,
+        "max": lambda: np.maximum(element, update), "min": lambda: np.minimum(element, update),
     }  # fmt: skip
     return functions[name]()
 

@@ -34,21 +34,21 @@ def activation_scales(model: ModelProto) -> dict[str, tuple[Array, Array | None]
     return found
 
 
-def copy_ranges(made: ModelProto, model: ModelProto, reference: ModelProto) -> None:
-    """Copy the activation ranges and corrected biases of one model to another.
+def copy_ranges(target: ModelProto, model: ModelProto, reference: ModelProto) -> None:
+    """Copy the activation ranges and corrected biases of one quantized model into another.
 
     Args:
-        made: the model, which is changed.
+        target: the model, which is changed.
         model: the other.
         reference: the model in floating point: what equals it is not corrected.
     """
     known = activation_scales(model)
-    held = {weight.name: weight for weight in made.graph.initializer}
+    held = {weight.name: weight for weight in target.graph.initializer}
     readers: dict[str, list[NodeProto]] = {}
-    for node in made.graph.node:
+    for node in target.graph.node:
         if node.op_type == _DEQUANTIZE:
             readers.setdefault(node.input[0], []).append(node)
-    for node in made.graph.node:
+    for node in target.graph.node:
         if node.op_type != _QUANTIZE or node.input[0] not in known or len(node.input) < 3:
             continue
         scale, zero = known[node.input[0]]
@@ -56,17 +56,17 @@ def copy_ranges(made: ModelProto, model: ModelProto, reference: ModelProto) -> N
         if own is None or zero is None or tuple(own.dims) != scale.shape:
             continue
         names = [f"{node.input[0]}//{what}" for what in ("scale", "zero_point")]
-        made.graph.initializer.extend(
+        target.graph.initializer.extend(
             onnx.numpy_helper.from_array(array, name) for array, name in zip((scale, zero), names)
         )
         for one in (node, *readers.get(node.output[0], ())):
             one.input[1:3] = names
-    _copy_biases(made, model, reference)
+    _copy_biases(target, model, reference)
 
 
-def _copy_biases(made: ModelProto, model: ModelProto, reference: ModelProto) -> None:
-    """Copy biases of a model that differ from the reference's to another model."""
-    own, theirs, exact = (_constants(each) for each in (made, model, reference))
+def _copy_biases(target: ModelProto, model: ModelProto, reference: ModelProto) -> None:
+    """Copy the biases of a model that differ from the reference into another model."""
+    own, theirs, exact = (_constants(each) for each in (target, model, reference))
     floats = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
     for name, weight in own.items():
         other, right = theirs.get(name), exact.get(name)

@@ -135,9 +135,9 @@ def _gates(matrix: Array | None, count: int, shape: tuple[int, ...]) -> list[Arr
     return np.split(array, count, axis=1)
 
 
-def _round_outputs(made: Sequence[Array], x: Array, outputs: int) -> Results:
+def _round_outputs(arrays: Sequence[Array], x: Array, outputs: int) -> Results:
     """Return the first outputs in the data type of x."""
-    return tuple(round_like(value, x) for value in made[:outputs])
+    return tuple(round_like(value, x) for value in arrays[:outputs])
 
 
 def rnn(
@@ -156,9 +156,15 @@ def rnn(
     hidden = r.shape[2]
     biases = np.add(*_gates(b, 2, (len(w), 2 * hidden)))
 
-    def step(way: int, now: Array, states: list[Array], functions: list[_Function]) -> list[Array]:
+    def step(
+        direction: int, now: Array, states: list[Array], functions: list[_Function]
+    ) -> list[Array]:
         """Return the next states of one direction."""
-        return [functions[0](now @ weights[way].T + states[0] @ back[way].T + biases[way])]
+        return [
+            functions[0](
+                now @ weights[direction].T + states[0] @ back[direction].T + biases[direction]
+            )
+        ]
 
     unroll = _unroll(x, r, sequence_lens, [initial_h], step, ["Tanh"], **attributes)
     return _round_outputs(unroll, x, outputs)
@@ -182,16 +188,18 @@ def gru(
     rz, rr, rh = _gates(r, 3, ())
     bz, br, bh, cz, cr, ch = _gates(b, 6, (len(w), 6 * hidden))
 
-    def step(way: int, now: Array, states: list[Array], functions: list[_Function]) -> list[Array]:
+    def step(
+        direction: int, now: Array, states: list[Array], functions: list[_Function]
+    ) -> list[Array]:
         """Return the next states of one direction."""
         (old,), (f, g) = states, functions
-        update = f(now @ wz[way].T + old @ rz[way].T + bz[way] + cz[way])
-        reset = f(now @ wr[way].T + old @ rr[way].T + br[way] + cr[way])
+        update = f(now @ wz[direction].T + old @ rz[direction].T + bz[direction] + cz[direction])
+        reset = f(now @ wr[direction].T + old @ rr[direction].T + br[direction] + cr[direction])
         if linear_before_reset:
-            recalled = reset * (old @ rh[way].T + ch[way])
+            recalled = reset * (old @ rh[direction].T + ch[direction])
         else:
-            recalled = (reset * old) @ rh[way].T + ch[way]
-        proposed = g(now @ wh[way].T + recalled + bh[way])
+            recalled = (reset * old) @ rh[direction].T + ch[direction]
+        proposed = g(now @ wh[direction].T + recalled + bh[direction])
         return [(1 - update) * proposed + update * old]
 
     unroll = _unroll(x, r, sequence_lens, [initial_h], step, ["Sigmoid", "Tanh"], **attributes)
@@ -220,15 +228,23 @@ def lstm(
     bi, bo, bf, bc = (first + second for first, second in zip(halves[:4], halves[4:]))
     pi, po, pf = _gates(p, 3, (len(w), 3 * hidden))
 
-    def step(way: int, now: Array, states: list[Array], functions: list[_Function]) -> list[Array]:
+    def step(
+        direction: int, now: Array, states: list[Array], functions: list[_Function]
+    ) -> list[Array]:
         """Return the next states of one direction."""
         (old, cell), (f, g, h) = states, functions
-        forget_gate = f(now @ wi[way].T + old @ ri[way].T + pi[way] * cell + bi[way])
-        array = f(now @ wf[way].T + old @ rf[way].T + pf[way] * cell + bf[way])
+        forget_gate = f(
+            now @ wi[direction].T + old @ ri[direction].T + pi[direction] * cell + bi[direction]
+        )
+        array = f(
+            now @ wf[direction].T + old @ rf[direction].T + pf[direction] * cell + bf[direction]
+        )
         if input_forget:
             array = 1 - forget_gate
-        new = array * cell + forget_gate * g(now @ wc[way].T + old @ rc[way].T + bc[way])
-        out = f(now @ wo[way].T + old @ ro[way].T + po[way] * new + bo[way])
+        new = array * cell + forget_gate * g(
+            now @ wc[direction].T + old @ rc[direction].T + bc[direction]
+        )
+        out = f(now @ wo[direction].T + old @ ro[direction].T + po[direction] * new + bo[direction])
         return [out * h(new), new]
 
     default = ["Sigmoid", "Tanh", "Tanh"]

@@ -120,7 +120,7 @@ def _clashes() -> tuple[str, ...]:
 
 
 def _describe_plugin(module: str) -> str:
-    """Return the devices that a plugin offers, asked in a separate process."""
+    """Return as text the devices that a plugin offers; a separate process queries it."""
     name = module.removeprefix("onnxruntime_ep_")
     try:
         devices = call_isolated(partial(devices_of, name, module), what=module, is_silent=True)

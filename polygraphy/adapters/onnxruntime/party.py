@@ -71,7 +71,9 @@ class OnnxrtParty:
         provider_libraries: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> None:
-        """Set the options of sessions (see `SessionFromOnnx`), and the name of the party."""
+        """Set the options of sessions (see `SessionFromOnnx`), and the name of the backend in a
+        diagnosis.
+        """
         self.name = name or type(self).name
         self._libraries = dict(provider_libraries or {})
         self._providers = ["cpu"] if providers is None else list(providers)
@@ -137,7 +139,7 @@ class OnnxrtParty:
         return None if cuda is None else cuda_precision(cuda[1])
 
     def in_float32(self) -> OnnxrtParty:
-        """Return the same party, computing in float32.
+        """Return the same backend, computing in float32.
 
         Raises:
             UsageError: the environment does not allow it.
@@ -159,13 +161,13 @@ class OnnxrtParty:
         return OnnxrtParty(providers, *how, self.name)
 
     def on_host(self) -> OnnxrtParty | None:
-        """Return the same party on the CPU; None if it does not use a device. See the port."""
+        """Return the same backend on the CPU; None if it does not use a device. See the port."""
         if not self.uses_device:
             return None
         return OnnxrtParty(["cpu"], self._level, self._threads, self._disabled, None, self.name)
 
     def with_exact_products(self) -> OnnxrtParty | None:
-        """Return the same party, without saturating products of uint8 and int8; None if it does
+        """Return the same backend without saturating products of uint8 and int8; None if it does
         not run on the CPU.
         """
         if self.uses_device:
@@ -226,7 +228,7 @@ class OnnxrtParty:
     def _session(
         self, model: Any, level: str | None, without: Collection[str], saved: str | None = None
     ) -> Any:
-        """Return a session for a model, as this party runs it."""
+        """Return a session for a model, with the options of this backend."""
         options = session_options(level or self._level)
         if self._threads is not None:
             options.intra_op_num_threads = self._threads

@@ -347,8 +347,9 @@ def _block_codes(model: ModelProto) -> dict[str, Any]:
 
 
 def _has_codes(model: ModelProto, codes: Mapping[str, Any]) -> bool:
-    """Return whether a model has the given codes except for a few, by name or else by position;
-    additional ones that no output depends on are allowed."""
+    """Return whether a model has (nearly) the given codes, by name or by position; additional
+    unused ones are allowed.
+    """
     own = _block_codes(model)
     if codes.keys() <= own.keys():
         pairs = [(own[name], array) for name, array in codes.items()]

@@ -176,7 +176,9 @@ def _with_node(
     duration: float,
     arguments: Mapping[str, Any],
 ) -> list[_TimedEvent]:
-    """Return the pending events with a node added, which contains the events inside its time."""
+    """Return the pending events with a node added; earlier events within its time become inner
+    events.
+    """
     op = str(arguments.get("op_name") or name.removesuffix(_SUFFIX))
     node = _TimedEvent(
         NodeEvent(

@@ -48,7 +48,7 @@ _LAYERS_THAT_MOVE = frozenset({"Input", "Output", "Const", "Reorder", "Convert"}
 
 @frozen
 class KnownFailure:
-    """The known facts about a model that this process compiled.
+    """The facts about a compiled model that OpenVINO does not keep.
 
     Attributes:
         inputs: the names of its inputs in the ONNX model, in order.

@@ -64,7 +64,9 @@ class OpenvinoParty:
         fuse: bool | None = None,
         name: str | None = None,
     ) -> None:
-        """Set how models are compiled, see `CompiledModelFromOnnx`, and the name of the party."""
+        """Set how models are compiled (see `CompiledModelFromOnnx`), and the name of the backend in
+        a diagnosis.
+        """
         self.name = name or type(self).name
         self._how: dict[str, Any] = {
             "device": device,
@@ -125,7 +127,7 @@ class OpenvinoParty:
         return _TYPES.get(precision)
 
     def in_float32(self) -> OpenvinoParty:
-        """Return the same party, computing in float32."""
+        """Return the same backend, computing in float32."""
         return OpenvinoParty(**{**self._how, "precision_hint": "f32"}, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:

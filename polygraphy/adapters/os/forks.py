@@ -17,8 +17,9 @@ def is_fork_safe() -> bool:
 
 
 class OneProcess:
-    """The process in which a library computes. A fork of it would wait forever for threads that it
-    does not have, and is refused."""
+    """Remembers in which process a library computed, and refuses to use it in a fork, which would
+    wait forever for threads that it lacks.
+    """
 
     def __init__(self, library: str) -> None:
         """Set the name of the library."""

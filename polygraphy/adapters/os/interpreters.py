@@ -61,7 +61,7 @@ def output_of(
 
 
 def value_after(output: str, word: str) -> str | None:
-    """Return the rest of the line that starts with a word; None if there is none."""
+    """Return the text after a word in the line that starts with it; None without such a line."""
     lines = (line.partition(" ") for line in output.splitlines())
     return next(
         (remaining_name.strip() for first, _, remaining_name in lines if first == word), None

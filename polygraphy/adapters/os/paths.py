@@ -286,7 +286,7 @@ class StagedFile:
         self.part = part
 
     def finish(self) -> None:
-        """Sync the file to disk; nothing is written after that."""
+        """Sync the complete file to disk."""
         self.stream.flush()
         if self.part is not None:
             os.fsync(self.stream.fileno())

@@ -114,10 +114,7 @@ def install_environment(requirements: str, folder: str) -> str:
 
 
 def _interpreter_with_pip() -> str | None:
-    """Return an interpreter whose pip can install for another, because copying pip into a new
-    environment takes seconds: this one, or that from which its virtual environment was made, which
-    has a pip where uv made the environment.
-    """
+    """Return an interpreter whose pip can install for other interpreters; None if there is none."""
     try:
         version = metadata.version("pip")
     except metadata.PackageNotFoundError:

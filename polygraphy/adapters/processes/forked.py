@@ -95,8 +95,8 @@ def _fork() -> int:
 
 
 def _limit_memory(nbytes: int) -> None:
-    """Limit the new memory of this process to a number of bytes, or to four times what it uses, if
-    that is more; only Linux has this limit.
+    """Limit the additional memory of this process (Linux only) to the larger of a number of bytes
+    and four times its current use.
     """
     with suppress(ImportError, OSError, ValueError, KeyError):
         import resource

@@ -85,7 +85,9 @@ def launch(
 
 
 def _begin_job(preload: str, job: Job, device: str | None, output: int, lock: _Lock) -> _Process:
-    """Return the started process of a job, which writes to a file and holds another one."""
+    """Return the started process of a job, which writes to the open file `output` and inherits the
+    lock.
+    """
     variables = dict(job.environment)
     if device is not None:
         variables["CUDA_VISIBLE_DEVICES"] = device
@@ -180,7 +182,7 @@ class _FreshProcess:
         return _ProcessUsage(self._process.returncode, cpu, peak_memory(usage))
 
     def reap(self) -> _ProcessUsage:
-        """Kill what is left of the process group, and return its exit code, CPU time and peak
+        """Kill the remaining processes of the group, and return exit code, CPU time and peak
         memory.
         """
         end_group(self._process)
@@ -206,7 +208,7 @@ class _ForkedProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process ID; None before the fork."""
+        """Return the process ID; None before the fork."""
         return self._other.pid if self._other else self._waiting.pids.get(self._number)
 
     def has_ended(self, wait: float) -> bool:

@@ -316,7 +316,7 @@ def main() -> None:
     lines: list[tuple[str, int]] = []
 
     def collect_lines(logged: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Keep log lines, and return none, so that nothing is written here."""
+        """Collect log lines, and return an empty list, so that this process writes none."""
         lines.extend(logged)
         return []
 

@@ -360,7 +360,7 @@ class Session:
         self._bind(shows_reports=format == "text")
 
     def _bind(self, *, shows_reports: bool) -> None:
-        """Record reports; they are not shown if the document is printed."""
+        """Route reports to the record and, if `shows_reports`, also to the console."""
         reports = ReportsRecorder(self._recorder)
         for port in (Reports, ModelReports):
             heard = Listeners([resolve(port), reports]) if shows_reports else cast("Any", reports)

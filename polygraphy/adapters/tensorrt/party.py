@@ -56,7 +56,9 @@ class TrtParty:
         builder_optimization_level: int | None = None,
         name: str | None = None,
     ) -> None:
-        """Set the options of engines (see `CreateConfig`), and the name of the party."""
+        """Set the options of engines (see `CreateConfig`), and the name of the backend in a
+        diagnosis.
+        """
         self.name = name or type(self).name
         self._half = "fp16" if fp16 else "bf16" if bf16 else None
         self._settings: dict[str, Any] = {
@@ -74,7 +76,7 @@ class TrtParty:
 
     @property
     def lowers_to(self) -> str | None:
-        """Return the precision below float32 in which it computes; None for float32."""
+        """Return the precision below float32 in which this backend computes; None for float32."""
         precision = self.compute_precision
         return self._half or (None if precision is None else precision.dtype)
 
@@ -98,7 +100,7 @@ class TrtParty:
         return {name: value for name, value in options.items() if value is not None}
 
     def in_float32(self) -> TrtParty:
-        """Return the same party, computing in float32."""
+        """Return the same backend, computing in float32."""
         return TrtParty(**{**self._settings, "tf32": None}, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:

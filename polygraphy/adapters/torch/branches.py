@@ -72,7 +72,7 @@ def _plain_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the expressions of a statement; of a loop those of its head."""
+    """Yield the expressions of a statement; for a loop, those of its head."""
     heads = [statement.target, statement.iter] if isinstance(statement, ast.For) else [statement]
     for head in heads:
         yield from ast.walk(head)
@@ -153,10 +153,10 @@ def _blocks(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield getattr(stmt, name, [])
 
 
-def ends_with_jump(single_if: ast.If) -> bool:
+def ends_with_jump(statement: ast.If) -> bool:
     """Return whether an `if` ends with `return`, `raise` or similar, so that the code after it is
     its other branch."""
-    return isinstance(single_if.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+    return isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
 def may_vary(test: ast.expr) -> bool:

@@ -45,8 +45,8 @@ def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
 
 
 def stored_precision(model: Any) -> str | None:
-    """Return the half precision in which a model stores weights, such as ``bfloat16``; None if it
-    stores none so.
+    """Return the half precision of a model's weights, such as ``bfloat16``; None if no weight has
+    one.
 
     Args:
         model: a module, TorchScript, or an exported program.

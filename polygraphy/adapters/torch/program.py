@@ -141,7 +141,7 @@ Keep = Callable[[str, Any], None]
 
 
 class ExportedModule:
-    """A `torch.export.ExportedProgram`.
+    """Runs a `torch.export.ExportedProgram`.
 
     Tensors are called as in the program's graph. The ONNX model that `torch.onnx.export` makes of a
     program calls them the same.
@@ -244,7 +244,7 @@ class ExportedModule:
 
 
 class Module:
-    """A `torch.nn.Module` or a `torch.jit.ScriptModule`."""
+    """Runs a `torch.nn.Module` or a `torch.jit.ScriptModule`."""
 
     def __init__(self, model: Any) -> None:
         """Set the module."""
@@ -371,9 +371,8 @@ class Module:
 
 
 def call_on_device(call: Callable[[], Result], tensors: Sequence[Any]) -> Result:
-    """Return the result of a call; if it mixes devices, because a module creates tensors without
-    naming one or keeps some outside its parameters and buffers, that of a second call in which all
-    are used on the device of the inputs.
+    """Return the result of a call; if it fails because tensors are on several devices, call again
+    with all of them on the device of the inputs.
 
     Args:
         call: runs a module.
@@ -394,8 +393,8 @@ def call_on_device(call: Callable[[], Result], tensors: Sequence[Any]) -> Result
 
 
 def _move_to(device: Any) -> Any:
-    """Return a mode of PyTorch that runs operations on several devices again with all tensors that
-    they read on one of them.
+    """Return a PyTorch mode that repeats an operation that fails on several devices with all its
+    tensors on one device.
     """
     from torch.overrides import TorchFunctionMode
     from torch.utils import _pytree as pytree

@@ -89,19 +89,19 @@ def _describe_type(dtype: Any, shape: Any) -> str:
 def fit_input(
     name: str,
     feed: Mapping[str, Any],
-    given_name: str | None,
+    source: str | None,
     described: TensorMetadata,
-    place: Any,
+    device: Any,
 ) -> Any:
     """Return the data of an input in its data type; zeros for an input that the program does not
     read.
     """
     metadata = described.get(name)
     dtype = None if metadata is None or metadata.shape is None else metadata.dtype
-    if given_name is None:
+    if source is None:
         shape = [dim if isinstance(dim, int) else 1 for dim in (metadata and metadata.shape) or ()]
-        return torch.zeros(shape, dtype=dtype and dtype.torch(), device=place)
-    tensor = tensor_from(name, feed[given_name], place)
+        return torch.zeros(shape, dtype=dtype and dtype.torch(), device=device)
+    tensor = tensor_from(name, feed[source], device)
     return tensor if dtype is None else tensor.to(dtype.torch())
 
 

@@ -93,7 +93,7 @@ def record_call(
         return str(name)
 
     def set_name(tensor: Any, name: str) -> None:
-        """Name a tensor, and record a copy of it if asked."""
+        """Name a tensor, and record a copy of it if requested."""
         setattr(tensor, _NAME, name)
         if keep is not None:
             keep(name, tensor.clone())  # A later operation may overwrite it.

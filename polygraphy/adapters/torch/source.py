@@ -100,7 +100,7 @@ class TorchProgram:
         return self._runs[key].run(feed)
 
     def lost_inputs(self, feed: Mapping[str, Any]) -> list[str]:
-        """Return the inputs that the model, whose data are given, does not have; see the port."""
+        """Return the inputs in the data that the program does not have; see the port."""
         self._load()
         wanted = program_of(self._with_flat_inputs(tuple(feed))).inputs() or TensorMetadata()
         return [name for name in wanted if name not in feed] if len(wanted) > len(feed) else []
@@ -313,19 +313,19 @@ class OpenedTorch:
         line = line_of_number(node.origin.path, node.origin.line)
         return str(evolve(node.origin, line=line)) if line else ""
 
-    def _in_float64(self, name: str, known_values: Mapping[str, Any]) -> Any:
+    def _in_float64(self, name: str, values: Mapping[str, Any]) -> Any:
         """Return a tensor in float64; other values, such as sizes and tuples, unchanged."""
-        if name not in known_values:
-            return self._compute_operation(name, known_values)
-        tensor = tensor_from(name, known_values[name], "cpu")
+        if name not in values:
+            return self._compute_operation(name, values)
+        tensor = tensor_from(name, values[name], "cpu")
         return tensor.double() if tensor.is_floating_point() else tensor
 
-    def _compute_operation(self, name: str, known_values: Mapping[str, Any]) -> Any:
+    def _compute_operation(self, name: str, values: Mapping[str, Any]) -> Any:
         """Return the result of an operation on known arrays."""
 
         def value(array: Any) -> Any:
             """Return the value of an operand in float64."""
-            return self._in_float64(array.name, known_values)
+            return self._in_float64(array.name, values)
 
         node = self._graph[name]
         if node.op != "call_function":
@@ -480,9 +480,10 @@ class OpenedModule(OpenedTorch):
         self._record_operations(feed, lambda name, value: record(name, array_from(value)))
         return []
 
-    def _compute_operation(self, name: str, known_values: Mapping[str, Any]) -> Any:
+    def _compute_operation(self, name: str, values: Mapping[str, Any]) -> Any:
+        """Return the result of a recorded operation on known arrays."""
         return compute_operation(
-            self._recording, name, lambda other_name: self._in_float64(other_name, known_values)
+            self._recording, name, lambda other_name: self._in_float64(other_name, values)
         )
 
     def condition_of(self, name: str) -> str:
@@ -535,14 +536,14 @@ def _arrange_by_parameter(module: Any, values: Sequence[Any]) -> list[Any]:
     return [*values[:place], tuple(values[place:])]
 
 
-def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
+def _export_quietly(program: Any, options: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
     """Return the exported program without printing anything."""
-    if way is _OLDER:
+    if options is _OLDER:
         example_input_ = program.example_inputs[0]
         with mute_exporters():
             return _export_older(torch.jit.trace(program.module(), example_input_), example_input_)
     with mute_exporters():
-        quietly = torch.onnx.export(program, verbose=False, **{"dynamo": True, **way})
+        quietly = torch.onnx.export(program, verbose=False, **{"dynamo": True, **options})
     return onnx.load_model_from_string(quietly.model_proto.SerializeToString())
 
 

@@ -255,7 +255,7 @@ def _label_of_first_failure(x: float, y: float, row: OutputRow, anchor: str) -> 
 
 
 def _levels(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the corners of a stepped line through points."""
+    """Return the corners of a stepped line through points, for an SVG path."""
     left, right = _LEFT, _WIDTH - _RIGHT
     corners = [(float(left), points[0][1])]
     for (x0, y0), (x1, y1) in pairwise(points):

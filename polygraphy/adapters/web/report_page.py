@@ -328,8 +328,9 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
 
 
 def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """Return the cells of a sweep by model and combination; if there are very many, the rest as
-    data for the script."""
+    """Return the cells of a sweep by model and combination; if there are very many, some only as
+    data for the script.
+    """
     rows = sweep["rows"]
     labels = list(dict.fromkeys(row["label"] for row in rows))
     models: dict[str, dict[str, tuple[int, Any]]] = {}
@@ -420,7 +421,7 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
 
 
 def _curves(document: Document) -> Iterator[tuple[str, Markup]]:
-    """Yield each party of a diagnosis with a chart of the errors measured in it."""
+    """Yield each backend of a diagnosis with a chart of the errors measured in it."""
     curves = _error_curves(document)
     for party in dict.fromkeys(curve["party"] for curve in curves):
         chart = curves_chart([curve for curve in curves if curve["party"] == party], curves)

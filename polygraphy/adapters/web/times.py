@@ -109,8 +109,8 @@ def _number_cells(
 
 
 class _Bars:
-    """Draws the bar of a row. Its two sides are the first and the last profile, or time and error
-    of a single profile.
+    """Draws the bar of a row: two profiles, or time and error of a single profile, on two sides of
+    a center.
 
     Attributes:
         keys: the class of each side of a bar, and what it shows.

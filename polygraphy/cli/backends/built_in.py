@@ -68,7 +68,7 @@ def flag_of(name: str) -> str:
 
 @frozen
 class RunnerModel:
-    """The model that a runner runs, in the forms that a program has it.
+    """The model of a runner, as expressions in a program.
 
     Attributes:
         source: the expression for the ONNX model.
@@ -237,7 +237,7 @@ class BuiltInBackend(Backend):
         return tuple(group for group in self.groups() if group not in self.shared)
 
     def usage(self, values: Values, kind: str) -> BackendUsage:
-        """Return how a program uses the backend: its runner, its party and their statements.
+        """Return how a program uses the backend: as a runner, and in a diagnosis.
 
         Args:
             values: the options.

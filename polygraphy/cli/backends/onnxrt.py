@@ -74,12 +74,14 @@ def _runner_call(values: Values, model: RunnerModel) -> Call:
 
 
 def _party_call(values: Values) -> Call:
-    """Return the call that creates the ONNX Runtime party of a diagnosis."""
+    """Return the call that creates ONNX Runtime as a backend of a diagnosis."""
     return call_of("OnnxrtParty", values)
 
 
 def _baseline_call(values: Values) -> Call | None:
-    """Return the call that creates a party on the CPU, if other providers run the model."""
+    """Return the call that creates ONNX Runtime on the CPU for comparison; None if the model runs
+    there anyway.
+    """
     options = values[OnnxrtOptions]
     names = [one if isinstance(one, str) else one[0] for one in options.providers or ()]
     if all(name.lower().startswith(_CPU) for name in names):

@@ -75,7 +75,7 @@ def _runner_call(values: Values, model: RunnerModel) -> Call:
 
 
 def _party_call(values: Values) -> Call:
-    """Return the call that creates the OpenVINO party of a diagnosis."""
+    """Return the call that creates OpenVINO as a backend of a diagnosis."""
     return call_of("OpenvinoParty", values)
 
 

@@ -115,11 +115,11 @@ class Command:
             warn_of_needs(single_values, before)
         return self.program_source(new_program, line, log_of(values))
 
-    def program_source(self, made: Program, line: str, log: Log) -> str:
+    def program_source(self, program: Program, line: str, log: Log) -> str:
         """Return the source of a program with its log settings."""
         from polygraphy.codegen.render import render
 
-        return render(made.template, made.summary, line, log=log, **made.context)
+        return render(program.template, program.summary, line, log=log, **program.context)
 
     def destination(self, values: Values) -> str | None:
         """Return the path to save the program to; None to run it instead."""

@@ -79,8 +79,8 @@ def parties_of(values: Values, default: str = "") -> list[Call]:
 
 
 def baseline_of(values: Values) -> Call | None:
-    """Return the call that creates the party with which the only backend is compared, if the
-    command names nothing to compare with; None if there is none.
+    """Return the call that creates a backend to compare the only backend with, if the command names
+    nothing else; None if there is none.
     """
     compared = values[ComparedOptions]
     has_program = bool(PROGRAMS) and values[ProgramOptions].program is not None

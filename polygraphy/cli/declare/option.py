@@ -324,7 +324,8 @@ def flags_in(words: Sequence[str]) -> set[str]:
 def split_rest(
     words: Sequence[str], options: Sequence[Option]
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """Return a command line split at the flag of an option that takes all remaining words.
+    """Return the words before an option that takes all remaining words, and those words by its
+    name.
 
     Returns:
         The words before, and the words after by the name of the option.

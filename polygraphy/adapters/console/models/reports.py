@@ -192,9 +192,9 @@ class LogModelReports:
 def quantization_table(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
     """Yield a table of quantized tensors, the largest ratio of loss to least loss first."""
 
-    def excess(one: QuantizedTensor) -> float:
+    def excess(tensor: QuantizedTensor) -> float:
         """Return the ratio of the loss of a tensor to its least loss, by which rows are sorted."""
-        return 0.0 if one.loss is None else one.loss / max(one.least or 0.0, 1e-6)
+        return 0.0 if tensor.loss is None else tensor.loss / max(tensor.least or 0.0, 1e-6)
 
     rows = [("tensor", "kind", "format", "range", "loss", "least loss")]
     for tensor in sorted(tensors, key=excess, reverse=True):

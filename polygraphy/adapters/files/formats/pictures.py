@@ -80,7 +80,7 @@ def iterate_pictures(
 
 
 def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[Any, Any]:
-    """Return a picture as an array: upright, in RGB or in gray, as a mode of Pillow says."""
+    """Return an image file as an array, upright, in a mode of Pillow (RGB or gray)."""
     image, ops = _import_required("PIL.Image", "pillow"), _import_required("PIL.ImageOps", "pillow")
     with translate_os_errors(file, "read"):
         content = file.open("rb")

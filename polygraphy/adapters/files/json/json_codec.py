@@ -94,7 +94,7 @@ class DeferredText:
 
 
 class Encoder:
-    """The function for each type that returns the fields of an object.
+    """The registry of functions that convert objects to JSON fields, by type.
 
     Attributes:
         polygraphy_registered: the functions by type.
@@ -142,7 +142,7 @@ class Encoder:
 
 
 class Decoder:
-    """The function for each marker that creates an object from fields.
+    """The registry of functions that create objects from JSON fields, by the marker of their type.
 
     Attributes:
         polygraphy_registered: the functions by marker.
@@ -296,7 +296,7 @@ def _full_name(kind: type) -> str:
 
 
 def metric_in(fields: Mapping[str, Any], name: str) -> float | None:
-    """Return a number among the fields of an object; None if it is missing.
+    """Return the number in a field of a JSON object; None if it is missing.
 
     Raises:
         TypeError: it is something else.

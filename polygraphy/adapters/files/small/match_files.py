@@ -103,6 +103,6 @@ def _parse_instance(document: Any, where: str) -> PluginInstance:
 
 
 def _require(is_right: bool, message: str) -> None:
-    """Raise FileError unless a condition holds."""
+    """Raise FileError with a message unless a condition is true."""
     if not is_right:
         raise FileError(f"{message}.", hint=_WRITER)

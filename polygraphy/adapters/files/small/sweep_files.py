@@ -115,7 +115,7 @@ def digest_of(path: str) -> str:
 
 
 def read_record(path: str) -> Mapping[str, Any] | None:
-    """Return the record in a file; None if there is none."""
+    """Return the saved record of a cell of a sweep; None if the file does not exist."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def read_record(path: str) -> Mapping[str, Any] | None:
 
 
 def forget_record(path: str) -> None:
-    """Delete the record in a file, if there is one."""
+    """Delete the saved record of a cell of a sweep, if it exists."""
     with translate_os_errors(path, "remove"):
         Path(path).unlink(missing_ok=True)
 

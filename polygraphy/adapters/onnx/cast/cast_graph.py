@@ -160,7 +160,9 @@ class CastRules:
         self._has_narrow_form = present_form
 
     def wide_forms(self, node: NodeProto) -> Forms:
-        """Return the forms of inputs and outputs of a node that is not cast."""
+        """Return, for each input and output of a node that is not cast, False if it is float32,
+        else None.
+        """
         takes, gives = (
             [False if name and self._types[name] == WIDE else None for name in names]
             for names in (node.input, node.output)
@@ -187,8 +189,8 @@ class CastRules:
         return None if signature is None else self._forms_from_signature(node, signature)
 
     def _forms_from_signature(self, node: NodeProto, signature: Signature) -> Forms | None:
-        """Return the forms of a node from the signature of its operator; None if it must not be
-        cast.
+        """Return, by the signature of a node's operator, whether each input and output becomes
+        narrow; None if the node must not be cast.
         """
         parameters = signature.parameters_for(len(node.input), len(node.output))
         if parameters is None or _has_unknown_type(node):
@@ -451,7 +453,7 @@ class Scope:
         return self._types[name] == WIDE
 
     def _forms_of_name(self, name: str) -> Collection[bool]:
-        """Return the forms that exist under this name in this graph."""
+        """Return the forms (True: narrow) that have this name in this graph."""
         return [
             narrow for narrow, new_name in self._forms.get(name, {}).items() if new_name == name
         ]

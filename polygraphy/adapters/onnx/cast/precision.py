@@ -513,7 +513,9 @@ def cast_copy(
         weights: list[TensorProto] = []
 
         def place(tensor: TensorProto) -> tuple[str, int, int] | None:
-            """Return where a weight is stored instead of in the model; None if it is empty."""
+            """Return file name, offset and length (both 0) of a weight kept outside; None if it is
+            empty.
+            """
             if byte_size(tensor) == 0:
                 return None
             weights.append(tensor)

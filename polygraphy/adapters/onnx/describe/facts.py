@@ -497,8 +497,8 @@ _NAMED = names_pattern(NUMBERED)
 
 
 def first_omission(model: str | Path | bytes) -> str:
-    """Return a phrase for the first node that omits a numbered output; empty if there is none, or
-    if the model cannot be read, which loading reports better.
+    """Return a phrase for the first If, Loop, Scan or Split that omits an output; empty if there is
+    none, or if the model cannot be read, which loading reports better.
 
     Args:
         model: the path of a model, or its bytes.

@@ -250,9 +250,7 @@ _LARGE = 1 << 16
 
 
 class _LazyArrays(WeightArrays):
-    """Reads the elements of weights when they are asked for: of large ones each time, because each
-    look at those in a message of protobuf is a copy.
-    """
+    """Reads the elements of weights on access; large ones are not cached."""
 
     def array(self, tensor: TensorProto) -> Any:
         """Return a function that reads the elements."""
@@ -266,8 +264,8 @@ _IN_MODEL = WeightArrays("")
 
 @define(eq=False)
 class _CachedCall:
-    """Returns what a function returns, which is called once; unlike `functools.cache`, it can be
-    sent to another process.
+    """Calls a function once, and returns its result each time; unlike `functools.cache`, it can be
+    pickled.
     """
 
     read: Callable[[], Any]

@@ -60,8 +60,8 @@ def block_weight(
     constant: Callable[[str], Array | None],
     operands: Sequence[Array | None],
 ) -> tuple[Scheme, Array, Array | None, Packing | Recurrent | None] | None:
-    """Return the storage of an operator's weight (scheme, codes, packing) and the weight in
-    floating point; None if that is unknown.
+    """Return scheme, codes, exact weight (None if unknown) and storage of an operator's weight;
+    None if the operator is not supported.
 
     Args:
         region: the nodes that compute the operator.
@@ -177,8 +177,9 @@ def _worst_recurrent_weight(
     constant: Callable[[str], Array | None],
     operands: Sequence[Array | None],
 ) -> tuple[Scheme, Array, Array | None, Recurrent] | None:
-    """Return the storage of that weight of an LSTM, of the input or of the state, which loses more;
-    None if unknown."""
+    """Return scheme, codes, exact weight and storage of that weight of an LSTM (input or state)
+    which loses more; None if unknown.
+    """
     found = []
     for at, (weight, scale_at, zero_at) in enumerate(INTEGER_WEIGHTS[node.op_type]):
         names = node.input[weight], node.input[scale_at], node.input[zero_at]

@@ -41,7 +41,7 @@ _ENDS = {*_ZERO_POINT, "DequantizeLinear"}
 
 
 class CodeTensors:
-    """The tensors of codes in a model; implements the port `CodeTensors`.
+    """The tensors of quantized integers (codes) in a model; implements the port `CodeTensors`.
 
     Attributes:
         tensors: these, in the order of their nodes.

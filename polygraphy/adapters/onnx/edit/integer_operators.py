@@ -200,18 +200,18 @@ class _Rewriter:
                 yield _make_node(_QUANTIZE, [result, scale, zero], name)
 
     def _rewrite_bias(
-        self, node: NodeProto, given_names: list[str], operator: _Operator, reads: list[str]
+        self, node: NodeProto, integer_inputs: list[str], operator: _Operator, reads: list[str]
     ) -> NodeProto:
         """Return the DequantizeLinear of a bias, whose scale is the product of both scales."""
         assert operator.bias is not None
         name = f"{node.output[0]}//bias"
-        scales = [self._array(given_names[at + 1]) for at in operator.inputs]
+        scales = [self._array(integer_inputs[at + 1]) for at in operator.inputs]
         scale = (scales[0].reshape(-1) * scales[1].reshape(-1)).astype(numpy.float32)
         scale = scale.reshape(()) if scale.size == 1 else scale
         self._graph.initializer.append(onnx.numpy_helper.from_array(scale, f"{name}_scale"))
         reads.append(name)
         axis = 0 if scale.size > 1 else None
-        return _make_node(_DEQUANTIZE, [given_names[operator.bias], f"{name}_scale"], name, axis)
+        return _make_node(_DEQUANTIZE, [integer_inputs[operator.bias], f"{name}_scale"], name, axis)
 
     def _axis(self, op: str, at: int, node: NodeProto) -> int | None:
         """Return the channel axis of an operand at a position; None if it is not a weight, or has

@@ -88,7 +88,7 @@ def _convert(model: ModelProto, opset: int) -> None:
     weights: dict[str, TensorProto] = {}
 
     def place(tensor: TensorProto) -> tuple[str, int, int] | None:
-        """Return where a large weight is stored instead of in the model; None if it stays."""
+        """Return file name, offset and length of a large weight kept outside; None for others."""
         if byte_size(tensor) <= _LARGE or tensor.name in weights:
             return None
         weights[tensor.name] = tensor

@@ -134,7 +134,7 @@ def open_node_weights(model: ModelProto, reference: ModelProto) -> Iterator[Quan
 def _dequantizers(
     node: NodeProto, makers: Mapping[str, NodeProto], weights: Collection[str]
 ) -> Iterator[NodeProto]:
-    """Yield the nodes that decode the weights of a node, those that encode them first."""
+    """Yield the nodes that dequantize the weights of a node, after those that quantize them."""
     for reader in (makers[name] for name in node.input if name in makers):
         if reader.op_type != DEQUANTIZE:
             continue
@@ -275,8 +275,9 @@ class QuantizedModel:
 
     @cached_property
     def requantizable_weights(self) -> dict[int, tuple[int, Sequence[int]]]:
-        """Return the weights that a backend may quantize again, each with the site that its node
-        reads and those that follow its node."""
+        """Return, by site of a weight that a backend may quantize again, the site before its node
+        and the sites after it.
+        """
         return {
             weight: (one, tuple(behind)) for weight, (one, behind) in self._weights_between.items()
         }
@@ -320,7 +321,7 @@ class QuantizedModel:
 
     @cached_property
     def _forms(self) -> SiteForms:
-        """The forms of the model with some sites in floating point."""
+        """Return the builder of models with some sites in floating point."""
         copy, graph = self._copy_graph()
         del graph.initializer[:]
         makers = makers_of(graph)

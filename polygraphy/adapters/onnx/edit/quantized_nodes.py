@@ -281,7 +281,8 @@ def set_domain(model: ModelProto, node: NodeProto, scheme: Scheme) -> None:
 def weights_between(
     graph: GraphProto, pairs: Sequence[SitePair], sites: Sequence[Site]
 ) -> dict[int, tuple[int, list[int]]]:
-    """Return the weights between quantized activations, by the sites before and after their node.
+    """Return, for each weight that may be quantized again, the site before its node and those
+    after.
 
     Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
     QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
@@ -336,7 +337,7 @@ def _sites_behind(
 
 
 class SiteForms:
-    """The forms of a model with some sites in floating point.
+    """Builds forms of a model with some sites in floating point.
 
     Args:
         model: the model without its weights, with the nodes of both forms of each site; it is
@@ -381,16 +382,18 @@ class SiteForms:
         self._inputs = {value.name for value in graph.input}
         del graph.node[:]
 
-    def build(self, off: Collection[int], again: Mapping[str, Array]) -> ModelProto:
+    def build(
+        self, off_sites: Collection[int], requantized_weights: Mapping[str, Array]
+    ) -> ModelProto:
         """Return the model with some sites in floating point.
 
         Args:
-            off: the numbers of these sites.
-            again: other elements of weights in floating point.
+            off_sites: the numbers of these sites.
+            requantized_weights: other elements of weights in floating point.
         """
         names = dict(self._identities)
         for number, on, exact, output in self._choices:
-            names[output] = exact if number in off else on
+            names[output] = exact if number in off_sites else on
         copies = {name: names.pop(name) for name in names.keys() & self._fixed}
         chosen, used = self._nodes_to_keep(names, copies)
         new_names = self._new_names(names, copies, chosen, used)
@@ -401,10 +404,11 @@ class SiteForms:
             if name in used and new_names.get(last := _last_name(source, names), last) != name:
                 behind.setdefault(self._makers.get(last, -1), []).append(name)
 
-        def add_copies(place: int) -> None:
-            """Add the nodes that copy what a node computes, or an input, to a tensor with a fixed
-            name."""
-            for name in behind.get(place, ()):
+        def add_copies(node_index: int) -> None:
+            """Add the Identity nodes for tensors with fixed names behind a node (-1: behind the
+            inputs).
+            """
+            for name in behind.get(node_index, ()):
                 last = _last_name(copies[name], names)
                 last = new_names.get(last, last)
                 graph.node.append(onnx.helper.make_node("Identity", [last], [name]))
@@ -420,7 +424,7 @@ class SiteForms:
                 if new != old:
                     names_of[:] = new
             add_copies(place)
-        self._add_weights(model, used, new_names, again)
+        self._add_weights(model, used, new_names, requantized_weights)
         return model
 
     def _nodes_to_keep(
@@ -479,7 +483,7 @@ class SiteForms:
         model: ModelProto,
         used: Collection[str],
         new_names: Mapping[str, str],
-        again: Mapping[str, Array],
+        requantized_weights: Mapping[str, Array],
     ) -> None:
         """Add the weights that nodes read."""
         graph = model.graph
@@ -491,7 +495,7 @@ class SiteForms:
         graph.initializer.extend(weight for weight in self._weights if weight.name not in unused)
         for name, array in self._exact.items():
             if name in used:
-                tensor = onnx.numpy_helper.from_array(again.get(name, array))
+                tensor = onnx.numpy_helper.from_array(requantized_weights.get(name, array))
                 add_weight(model, tensor, new_names.get(name, name))
         delete_where(graph.input, lambda value: value.name in unused)
         delete_where(graph.sparse_initializer, lambda sparse: sparse.values.name not in used)

@@ -59,7 +59,7 @@ def rename_as_reference(graph: GraphProto, reference: GraphProto) -> int:
 
 
 class _Side:
-    """A graph with its constants, and who computes and reads what.
+    """A graph with indexes of its constants, producers and readers.
 
     Args:
         graph: the graph.
@@ -90,7 +90,7 @@ class _Side:
         return array
 
     def _constant(self, name: str) -> Array | None:
-        """Return a constant that was not asked for before."""
+        """Return a constant, dequantized if necessary, but not cached; None if it is computed."""
         if name in self._held:
             array: Array = onnx.numpy_helper.to_array(self._held[name])
             return array
@@ -106,7 +106,7 @@ class _Side:
 
 
 class _Pairs:
-    """What belongs together in a quantized graph and its reference.
+    """The pairs of nodes and tensors of a quantized graph and its reference.
 
     Args:
         graph: the quantized graph.
@@ -183,7 +183,9 @@ class _Pairs:
         return True
 
     def _fits(self, node: NodeProto, twin: NodeProto, computed: Sequence[str]) -> bool:
-        """Return whether a node may be the counterpart of one that reads some tensors."""
+        """Return whether a node is unpaired, of the operator of `twin`, and reads the same computed
+        tensors.
+        """
         if id(node) in self._used or not _is_same_operator(node, twin):
             return False
         sources = {self._source(name) for name in node.input if name}
@@ -251,7 +253,7 @@ class _Pairs:
         return name
 
     def _is_data(self, name: str) -> bool:
-        """Return whether a tensor is computed, and no parameter of a quantizer."""
+        """Return whether a tensor is computed and is not a quantization parameter."""
         maker = self._own.makers.get(name)
         if maker is not None and maker.op_type == "DynamicQuantizeLinear":
             return bool(name == maker.output[0])

@@ -68,22 +68,22 @@ def _constants(graph: GraphProto) -> dict[str, Any]:
 
 
 def _parts(
-    node: NodeProto, makers: Mapping[str, NodeProto], held: Mapping[str, Any]
+    node: NodeProto, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]
 ) -> tuple[Array, Array, Array] | None:
     """Return codes, zero point and scale whose product a node computes; None if it computes
     something else.
     """
     for first, second in (node.input, node.input[::-1]):
-        before, scale = makers.get(first), _array(second, makers, held)
+        before, scale = makers.get(first), _array(second, makers, constants)
         if before is None or scale is None or not is_float(scale):
             continue
         zero: Array | None = numpy.zeros((), scale.dtype)
         if before.op_type == "Sub":
-            zero = _array(before.input[1], makers, held)
+            zero = _array(before.input[1], makers, constants)
             before = makers.get(before.input[0])
         if before is None or before.op_type != "Cast" or zero is None:
             continue
-        tensor = held.get(before.input[0])
+        tensor = constants.get(before.input[0])
         codes = None if tensor is None else onnx.numpy_helper.to_array(tensor)
         if codes is None or codes.dtype.name not in _LEAST_OPSET or codes.size < 2:
             continue
@@ -93,12 +93,14 @@ def _parts(
     return None
 
 
-def _array(name: str, makers: Mapping[str, NodeProto], held: Mapping[str, Any]) -> Array | None:
+def _array(
+    name: str, makers: Mapping[str, NodeProto], constants: Mapping[str, Any]
+) -> Array | None:
     """Return a constant, or a constant behind a Cast, in floating point; None if it is computed."""
     maker = makers.get(name)
     if maker is not None and maker.op_type == "Cast":
         name = maker.input[0]
-    tensor = held.get(name)
+    tensor = constants.get(name)
     if tensor is None:
         return None
     array: Array = onnx.numpy_helper.to_array(tensor)

@@ -64,15 +64,15 @@ class ConstantNodes:
         self._foldable: set[int] = set()
         self._kept: set[int] = set()
 
-    def add(self, node: NodeProto, place: int) -> int:
+    def add(self, node: NodeProto, position: int) -> int:
         """Add the next node in execution order, and return its number.
 
         Args:
             node: the node.
-            place: its position in the graph.
+            position: its position in the graph.
         """
         self._nodes.append(node)
-        self._places.append(place)
+        self._places.append(position)
         index = len(self._nodes) - 1
         if is_constant(node):
             tensor = constant_tensor(node)
@@ -82,7 +82,7 @@ class ConstantNodes:
         return index
 
     def fold(self, index: int) -> None:
-        """Mark a node as one that computes constants."""
+        """Mark the node with an index as one that computes constants."""
         self._foldable.add(index)
         for name in filter(None, self._nodes[index].output[:]):
             self._made_by[name] = index

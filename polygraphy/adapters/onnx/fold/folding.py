@@ -269,7 +269,7 @@ def walk_over(
     infers: bool = True,
     opens_branches: bool = True,
 ) -> Walk:
-    """Return the results of one walk over a model.
+    """Return a finished walk over a model: inferred shapes and types, and the constants to fold.
 
     Args:
         model: the model, whose nodes are in order.

@@ -163,10 +163,10 @@ def output_elements(
     return new_elements
 
 
-def _is_in_range(new_elements: Elements) -> bool:
+def _is_in_range(elements: Elements) -> bool:
     """Return whether all known elements fit their integer type."""
-    limit = _BOUNDS[new_elements.elem_type]
-    return all(-limit <= value < limit for value in new_elements.values if isinstance(value, int))
+    limit = _BOUNDS[elements.elem_type]
+    return all(-limit <= value < limit for value in elements.values if isinstance(value, int))
 
 
 class _Call:

@@ -126,8 +126,9 @@ def is_tolerated(problem: str) -> bool:
 
 
 def is_only_discouraged(problem: str) -> bool:
-    """Return whether the checker only calls an operator deprecated that has no newer form, so that
-    models with it are valid."""
+    """Return whether the checker only complains about a deprecated operator without a replacement;
+    such models are valid.
+    """
     return any(f"registered for {op} is deprecated" in problem for op in _DISCOURAGED)
 
 
@@ -178,7 +179,7 @@ def _without_contents(model: ModelProto) -> ModelProto:
     """
 
     def place(tensor: TensorProto) -> tuple[str, int, int] | None:
-        """Return an empty place for a large weight; None for others."""
+        """Return file name, offset and length (both 0) for a large weight; None for others."""
         is_left_out = byte_size(tensor) > SMALL or is_stripped(tensor)
         return ("left-out", 0, 0) if is_left_out else None
 

@@ -261,7 +261,7 @@ class TypeInference:
         self,
         node: NodeProto,
         types: GraphTypes,
-        given_names: Sequence[str | None],
+        input_types: Sequence[str | None],
         inner: Sequence[GraphTypes],
         versions: dict[str, int],
     ) -> Sequence[str | None]:
@@ -269,38 +269,38 @@ class TypeInference:
         domain = domain_of(node.domain)
         function = self._functions.get((domain, node.op_type, node.overload))
         if function is not None:
-            return self._call_types(function, given_names)
+            return self._call_types(function, input_types)
         signature = signature_of(node.op_type, domain, versions.get(domain, 1))
         if signature is None:
             return [None] * len(node.output)
-        if not domain and (special := _special_output_types(node, given_names, inner)) is not None:
+        if not domain and (special := _special_output_types(node, input_types, inner)) is not None:
             return special
         parameters = _parameters_of(signature, len(node.input), len(node.output))
         return _unify_types(node, types, parameters) if parameters else [None] * len(node.output)
 
     def _call_types(
-        self, function: FunctionProto, given_names: Sequence[str | None]
+        self, function: FunctionProto, input_types: Sequence[str | None]
     ) -> Sequence[str | None]:
         """Return the types of the outputs of a function call."""
         key = (domain_of(function.domain), function.name, function.overload)
-        self.calls.setdefault(key, set()).add(tuple(given_names))
-        slot = (key, tuple(given_names))
+        self.calls.setdefault(key, set()).add(tuple(input_types))
+        slot = (key, tuple(input_types))
         if slot not in self._results:
             self._results[slot] = [None] * len(function.output)  # Functions cannot be recursive.
-            types = self.infer_function(function, given_names)
+            types = self.infer_function(function, input_types)
             self._results[slot] = [types[name] for name in function.output]
         return self._results[slot]
 
 
-def _body_inputs(node: NodeProto, given_names: Sequence[str | None]) -> Sequence[str | None]:
+def _body_inputs(node: NodeProto, input_types: Sequence[str | None]) -> Sequence[str | None]:
     """Return the types of the inputs of a loop body; empty for other nodes."""
     if node.op_type == "Loop":
-        return ["tensor(int64)", "tensor(bool)", *given_names[_INNER_LOOP_ARGUMENTS:]]
-    return given_names if node.op_type == "Scan" else ()
+        return ["tensor(int64)", "tensor(bool)", *input_types[_INNER_LOOP_ARGUMENTS:]]
+    return input_types if node.op_type == "Scan" else ()
 
 
 def _special_output_types(
-    node: NodeProto, given_names: Sequence[str | None], inner: Sequence[GraphTypes]
+    node: NodeProto, input_types: Sequence[str | None], inner: Sequence[GraphTypes]
 ) -> Sequence[str | None] | None:
     """Return the output types that no type variable determines; None if one does."""
     op = node.op_type
@@ -310,24 +310,24 @@ def _special_output_types(
         return [inner[0][name] for name in names]
     if (
         op in ("SequenceAt", "ConcatFromSequence", "OptionalGetElement")
-        and given_names
-        and given_names[0]
+        and input_types
+        and input_types[0]
     ):
         return [
-            given_names[0].partition("(")[2][:-1] if "(tensor" in given_names[0] else given_names[0]
+            input_types[0].partition("(")[2][:-1] if "(tensor" in input_types[0] else input_types[0]
         ]
-    if op in ("SequenceConstruct", "SplitToSequence") and given_names and given_names[0]:
-        return [f"seq({given_names[0]})"]
+    if op in ("SequenceConstruct", "SplitToSequence") and input_types and input_types[0]:
+        return [f"seq({input_types[0]})"]
     if op == "Constant":
         return [_constant_type(node.attribute)]
     if op == "ConstantOfShape":
         value = attribute_named(node, "value")
         return [element_type(value.t.data_type) if value else element_type(FLOAT)]
-    return _output_types_in_attributes(node, given_names) if op in TYPE_ATTRIBUTES else None
+    return _output_types_in_attributes(node, input_types) if op in TYPE_ATTRIBUTES else None
 
 
 def _output_types_in_attributes(
-    node: NodeProto, given_names: Sequence[str | None]
+    node: NodeProto, input_types: Sequence[str | None]
 ) -> Sequence[str | None] | None:
     """Return the output types of a node with an attribute that sets them."""
     name, default = TYPE_ATTRIBUTES[node.op_type]
@@ -339,9 +339,9 @@ def _output_types_in_attributes(
     if default is not None:
         return [element_type(default)]
     if node.op_type == "DequantizeLinear":
-        return [given_names[1]]
+        return [input_types[1]]
     return (
-        [given_names[0]] if node.op_type.endswith("Like") or node.op_type == "Bernoulli" else None
+        [input_types[0]] if node.op_type.endswith("Like") or node.op_type == "Bernoulli" else None
     )
 
 

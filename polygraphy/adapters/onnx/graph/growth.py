@@ -150,27 +150,27 @@ def _lengths(
     """
     bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
-    def lengths_in(nodes: Iterable[NodeProto], known_values: dict[str, int]) -> int:
-        """Record in `known_values` the lengths of lists that nodes compute; return the largest."""
+    def lengths_in(nodes: Iterable[NodeProto], known_lengths: dict[str, int]) -> int:
+        """Record in `known_lengths` the lengths of lists that nodes compute; return the largest."""
         longest = 0
         for node in nodes:
             op = node.op_type
-            used_names = [known_values.get(name, 0) for name in node.input[:]]
+            input_lengths = [known_lengths.get(name, 0) for name in node.input[:]]
             if op in _CONTROL_FLOW:
                 for graph in graphs_of(node):
-                    inside = lengths_in(graph.node, weights_of(graph, known_values))
-                    longest, used_names = max(longest, inside), [*used_names, inside]
-            elif not any(used_names) and op not in _SOURCES and not bodies:
+                    inside = lengths_in(graph.node, weights_of(graph, known_lengths))
+                    longest, input_lengths = max(longest, inside), [*input_lengths, inside]
+            elif not any(input_lengths) and op not in _SOURCES and not bodies:
                 continue
             key = (domain_of(node.domain), op, node.overload) if bodies else None
             if key in bodies:
-                inner = dict(zip(bodies[key].input, used_names))
+                inner = dict(zip(bodies[key].input, input_lengths))
                 longest = max(longest, lengths_in(bodies[key].node, inner))
-                names = [inner.get(name, 0) for name in bodies[key].output]
+                output_lengths = [inner.get(name, 0) for name in bodies[key].output]
             else:
-                names = [length_of(node, used_names)] * len(node.output)
-            known_values.update(zip(node.output[:], names))
-            longest = max(longest, *names, 0)
+                output_lengths = [length_of(node, input_lengths)] * len(node.output)
+            known_lengths.update(zip(node.output[:], output_lengths))
+            longest = max(longest, *output_lengths, 0)
             if longest > most:
                 break
         return longest
@@ -182,29 +182,25 @@ def _lengths(
 
 
 def _with_lists(
-    graph: GraphProto, known_values: Mapping[str, int], *, of_integers: bool = True
+    graph: GraphProto, known_lengths: Mapping[str, int], *, of_integers: bool = True
 ) -> dict[str, int]:
     """Return known lengths together with those of the one-dimensional weights of a graph."""
-    lists = dict(known_values)
+    lists = dict(known_lengths)
     for tensor in graph.initializer:
         if len(tensor.dims) == 1 and (tensor.data_type in _INTEGERS) is of_integers:
             lists[tensor.name] = tensor.dims[0]
     return lists
 
 
-def _length(node: NodeProto, used_indices: Sequence[int]) -> int:
+def _length(node: NodeProto, lengths: Sequence[int]) -> int:
     """Return the maximum length of an integer list that a node computes; 0 for other results."""
     op = node.op_type
     if op == "Concat":
-        return sum(used_indices)
+        return sum(lengths)
     if op == "Shape":
         return _UNKNOWN_RANK
     if op in ("Gather", "GatherElements"):
-        return (
-            min(used_indices[1] or 1, LONGEST_VECTOR + 1)
-            if len(used_indices) > 1 and used_indices[0]
-            else 0
-        )
+        return min(lengths[1] or 1, LONGEST_VECTOR + 1) if len(lengths) > 1 and lengths[0] else 0
     if op == "Constant":
         for attribute in node.attribute:
             if (
@@ -215,13 +211,13 @@ def _length(node: NodeProto, used_indices: Sequence[int]) -> int:
                 return int(attribute.t.dims[0])
             if attribute.name == "value_ints":
                 return len(attribute.ints)
-    return max(used_indices, default=0)
+    return max(lengths, default=0)
 
 
-def _length_of_copies(node: NodeProto, used_indices: Sequence[int]) -> int:
+def _length_of_copies(node: NodeProto, lengths: Sequence[int]) -> int:
     """Return the length of a list of another type that a node computes; 0 for other results."""
     if node.op_type in _CONTROL_FLOW:
-        return max(used_indices, default=0)
+        return max(lengths, default=0)
     if node.op_type == "Constant":
         for attribute in node.attribute:
             if (
@@ -233,8 +229,8 @@ def _length_of_copies(node: NodeProto, used_indices: Sequence[int]) -> int:
             if attribute.name == "value_floats":
                 return len(attribute.floats)
     if node.op_type == "Concat":
-        return sum(used_indices) if all(used_indices) else 0
-    return used_indices[0] if node.op_type in _COPYING and used_indices else 0
+        return sum(lengths) if all(lengths) else 0
+    return lengths[0] if node.op_type in _COPYING and lengths else 0
 
 
 def element_count(node: NodeProto, value: Callable[[str], Any], size: Callable[[str], Any]) -> Any:

@@ -132,6 +132,7 @@ class OpenGraph:
 
     @cached_property
     def outputs(self) -> list[str]:
+        """Return the names of the outputs of the graph."""
         return [value.name for value in self.graph_proto.output]
 
     @cached_property
@@ -218,7 +219,7 @@ class OpenModel(OpenGraph):
         return is_tensor(value) and (number in _HANDED_OVER if number else if_unknown)
 
     def non_boundary_tensors(self) -> set[str]:
-        """Return the results of nodes whose types not every backend is known to accept."""
+        """Return the outputs of nodes that not every backend accepts as model inputs or outputs."""
         names = {name for node in self.protos for name in node.output if name}
         return {name for name in names if not self.is_handed_over(name, if_unknown=False)}
 
@@ -343,8 +344,8 @@ class OpenModel(OpenGraph):
     def isolate_nodes(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[ModelProto, dict[str, str]]:
-        """Return a model whose nodes each compute from given values, and the names of its
-        outputs.
+        """Return a model in which every node reads given values, and the new names of the outputs
+        of its nodes.
         """
         read = {name for names in self.reads for name in names}
         model = assemble(
@@ -366,7 +367,7 @@ class OpenModel(OpenGraph):
         graph.output.extend(map(value_without_type, names.values()))
         return model, names
 
-    def _accepts(self, name: str, array: Any, checked: bool) -> bool:
+    def _accepts(self, name: str, array: Any, checks_shape: bool) -> bool:
         """Return whether an array fits a tensor, because executed graphs keep names of tensors
         whose data type or layout they changed."""
         value = self.value(name)
@@ -375,7 +376,7 @@ class OpenModel(OpenGraph):
         metadata = describe_value(value)
         meta = TensorMetadata.from_feed_dict({name: array})[name]
         return metadata.dtype in (None, meta.dtype) and (
-            not checked or fits(array.shape, metadata.shape)
+            not checks_shape or fits(array.shape, metadata.shape)
         )
 
     def inside(self, index: int, values: Values) -> tuple[ModelProto, dict[str, Any]] | None:

@@ -201,7 +201,7 @@ def without_ambiguous_names(model: ModelProto) -> ModelProto:
 
 def confirm_shapes(
     model: ModelProto,
-    found_values: Mapping[str, KnownShape],
+    shapes: Mapping[str, KnownShape],
     infer: Callable[[ModelProto], Mapping[str, ValueInfoProto]],
 ) -> dict[str, KnownShape]:
     """Return shapes with the numbers that are also inferred for other lengths of the inputs'
@@ -209,15 +209,15 @@ def confirm_shapes(
 
     Args:
         model: the model, whose inputs have at least one dimension that is no number.
-        found_values: the values found in another way.
+        shapes: the shapes that were inferred in another way.
         infer: infers the shapes of a model.
     """
     agreed: dict[tuple[str, int], int] = {}
     refuted: set[tuple[str, int]] = set()
     for sample in _SAMPLES:
-        shapes = shapes_of(infer(_bind_dimensions(model, sample)))
-        for name, shape in found_values.items():
-            sampled = shapes.get(name, ())
+        trial_shapes = shapes_of(infer(_bind_dimensions(model, sample)))
+        for name, shape in shapes.items():
+            sampled = trial_shapes.get(name, ())
             for axis, dim in enumerate(shape):
                 if isinstance(dim, int) and len(sampled) == len(shape):
                     if isinstance(sampled[axis], int) and sampled[axis] != dim:
@@ -227,7 +227,7 @@ def confirm_shapes(
     proven = {place for place, count in agreed.items() if count >= _LEAST_SAMPLES} - refuted
     return {
         name: tuple(dim if (name, axis) in proven else None for axis, dim in enumerate(shape))
-        for name, shape in found_values.items()
+        for name, shape in shapes.items()
     }
 
 

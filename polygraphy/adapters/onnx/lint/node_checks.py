@@ -89,8 +89,9 @@ def find_violations(
 
 
 def _positions(model: ModelProto, labels: Sequence[str]) -> list[int]:
-    """Return the node of the main graph that a finding is about, or the nodes that call its
-    function."""
+    """Return the indices of main-graph nodes for a finding: of the node itself, or of the calls of
+    its function.
+    """
     where = labels[0].partition("/")[0] if labels else ""
     if where.isdecimal():
         return [int(where)]
@@ -542,7 +543,7 @@ def _body_of(graph: GraphProto) -> Body:
 
 
 def _typed_operand(name: str, described: TypeProto, values: Any = None) -> Operand:
-    """Return an operand of a type; nothing is known of one that is not a tensor."""
+    """Return an operand with the facts of its type; without facts if it is not a tensor."""
     if not described.HasField("tensor_type"):
         return Operand(name, None, values)
     dims = _dims(described)

@@ -306,7 +306,9 @@ class _Parts:
         self._taken = names_in_use(graph)
 
     def replace(self, op: str, instance: PluginInstance) -> None:
-        """Add a node that computes the outputs of a part, whose own nodes lose their consumers."""
+        """Add a plugin node that computes the outputs of a part; the nodes of the part lose their
+        readers.
+        """
         graph = self._graph
         for name in (*instance.inputs, *instance.outputs):
             if name and name not in self._made_by and name not in self._given:

@@ -100,7 +100,9 @@ class OnnxNarrowModels:
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> OnnxNarrowModel:
-        """Return the model, prepared for running in a narrower type."""
+        """Return the model, prepared for running in a narrower type; nodes outside `only` stay in
+        float32.
+        """
         if dtype == DataType.BFLOAT16:
             _check_evaluator(dtype)
         return OnnxNarrowModel(inline_functions(evaluate(model)), dtype, only)
@@ -120,7 +122,9 @@ class OnnxNarrowModels:
         return _WrappedEvaluator(inline_functions(model)).with_nodes(watched)
 
     def tf32_emulator(self, model: Any, *, drops: bool = False) -> Compute:
-        """Return a function that runs a model with products in TF32."""
+        """Return a function that runs a model with the factors of products rounded to TF32; see the
+        port.
+        """
         watched = partial(compute_in_tf32, drops=drops)
         return _WrappedEvaluator(inline_functions(model)).with_nodes(watched)
 

@@ -80,8 +80,8 @@ def model_nodes(model: Any) -> ModelNodes:
 
 
 def _short_node(node: Node) -> Node:
-    """Return a node as profiles hold it: its inputs include those of its bodies; a digest stands
-    for its attributes.
+    """Return a node as stored in profiles: inputs include those of its subgraphs, and a digest
+    replaces its attributes.
     """
     inner = (name for name in node.reads if name not in node.inputs)
     digest = blake2b(node.settings.encode(), digest_size=6).hexdigest() if node.settings else ""
@@ -224,6 +224,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         self.resident_weights = resident_weights
 
     def marked_model(self) -> ModelProto:
+        """Return a new model with every compared tensor as an output."""
         return _mark_outputs(self._load(), self._exclude)
 
     def unmarked_model(self) -> ModelProto:

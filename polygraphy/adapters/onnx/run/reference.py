@@ -111,7 +111,7 @@ class OnnxParty:
     options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, name: str | None = None) -> None:
-        """Set the name of the party."""
+        """Set the name of the backend in a diagnosis."""
         self.name = name or type(self).name
 
     @property
@@ -137,7 +137,7 @@ class OnnxParty:
 
 
 class FormulaParty(OnnxParty):
-    """Float64 formulas for single nodes; decides between two other parties."""
+    """Float64 formulas for single nodes; decides between two other backends."""
 
     name = "formulas"
 

@@ -28,7 +28,7 @@ H200, where float32 leaves 3e-4.
 def compute_in_tf32(
     node: NodeProto, version: int, run: Callable[..., Any], *, drops: bool = False
 ) -> Callable[..., Any]:
-    """Return the function that computes a node, with rounded factors if it is a product.
+    """Return the function that computes a node; the factors of products are rounded to TF32.
 
     Args:
         node: the node.

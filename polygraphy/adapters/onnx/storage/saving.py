@@ -397,7 +397,7 @@ class _WeightFiles:
         self.staged: dict[str, StagedFile] = {}
 
     def add(self, tensor: TensorProto) -> Place:
-        """Append the elements of a tensor to its file, and return their place."""
+        """Append the elements of a tensor to its file; return the file name, offset and length."""
         location = self._location if self._one_file else self._own_location(tensor.name)
         if location not in self.staged:
             path = self._folder / location

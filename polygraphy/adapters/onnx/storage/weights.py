@@ -432,7 +432,7 @@ def without_large_weights(model: ModelProto) -> ModelProto:
     """
 
     def place(tensor: TensorProto) -> Place | None:
-        """Return a place for a large weight; None for a small one."""
+        """Return file name, offset and length for a large weight; None for a small one."""
         size = byte_size(tensor)
         return ("left-out", 0, size) if size > SMALL else None
 
@@ -440,7 +440,8 @@ def without_large_weights(model: ModelProto) -> ModelProto:
 
 
 def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) -> ModelProto:
-    """Return a model with some of its initializers stored elsewhere; the original is unchanged.
+    """Return a model with initializers replaced by references to files, as `place` decides; the
+    original is unchanged.
 
     Args:
         model: the model.

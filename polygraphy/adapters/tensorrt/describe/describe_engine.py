@@ -220,12 +220,10 @@ def _dtype(text: str) -> Any:
     return next((_DTYPES[word] for word in words), None)
 
 
-def _attributes(known_values: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return the other attributes of a layer, its origin and its tactic first."""
     values = {
-        _SPELLED.get(name, name): value
-        for name, value in known_values.items()
-        if name not in _KNOWN
+        _SPELLED.get(name, name): value for name, value in described.items() if name not in _KNOWN
     }
     first = {name: values.pop(name) for name in _FIRST if name in values}
     return {**first, **values}

@@ -101,9 +101,9 @@ def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
     return cache, reasons.warnings[-1] if content and reasons.warnings else ""
 
 
-def _merge_caches(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
+def _merge_caches(config: Any, cache: Any, known_timings: bytes, dest: str | Path) -> None:
     """Merge the timing cache of a file into another; one of another version or GPU is replaced."""
-    other_value, complaint = _create_cache(config, known)
+    other_value, complaint = _create_cache(config, known_timings)
     if other_value is None or complaint or not cache.combine(other_value, ignore_mismatch=False):
         G_LOGGER.warning(
             f"The timing cache {dest} is replaced, because it is damaged, or from a different"

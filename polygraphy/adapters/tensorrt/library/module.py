@@ -185,7 +185,7 @@ _SPECIAL_ATTRIBUTES = {"__file__", "__name__", "__version__"}
 
 
 class _Choice:
-    """The TensorRT module in use, once it was found or set."""
+    """Holds the TensorRT module in use, once it was found or set."""
 
     module: Any = None
 
@@ -424,11 +424,11 @@ def raise_kept_errors(config: Any) -> None:
         raise_kept_error(getattr(config, attribute, None))
 
 
-def raise_kept_error(called: Any) -> None:
+def raise_kept_error(owner: Any) -> None:
     """Raise the exception that a callback of an object kept, if any."""
-    error = getattr(called, _KEPT, None)
+    error = getattr(owner, _KEPT, None)
     if error is not None:
-        setattr(called, _KEPT, None)
+        setattr(owner, _KEPT, None)
         raise error
 
 

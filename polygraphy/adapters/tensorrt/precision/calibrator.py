@@ -149,7 +149,7 @@ class _CalibratorMethods:
 
     @guard_callback(None)
     def get_batch(self, names: Any) -> list[int] | None:
-        """Return the addresses of the next data on the GPU; None at the end."""
+        """Return the GPU addresses of the next batch, by input; None at the end."""
         return self._feed.next_batch(list(names))
 
     def get_batch_size(self) -> int:
@@ -272,7 +272,7 @@ class _Feed:
             self._stream = None
 
     def next_batch(self, names: list[str]) -> list[int] | None:
-        """Return the addresses of the next data on the GPU; None at the end."""
+        """Return the GPU addresses of the next batch, by input; None at the end."""
         if self._data is None:
             self.fed = 0
             loader = _iterable(self.loader)

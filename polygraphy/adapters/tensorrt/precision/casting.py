@@ -43,8 +43,8 @@ class NodeSelection:
 
 
 def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
-    """Return the nodes of a model and its subgraphs in two sets: those with one of these layer or
-    result names, and the rest.
+    """Return the nodes of a model and its subgraphs in two sets: selected by a layer or result
+    name, and all others.
     """
     wanted = list(names)
     chosen: set[str] = set()

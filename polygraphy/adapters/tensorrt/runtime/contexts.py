@@ -81,7 +81,7 @@ Shape = tuple[int, ...]
 
 
 class BoundContext:
-    """A context that is told only what changed, and remembers its answers.
+    """An execution context that gets only changed settings, and whose answers are cached.
 
     A graph holds for the state in which its context was captured, and for no other one.
 

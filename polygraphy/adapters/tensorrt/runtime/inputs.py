@@ -21,11 +21,11 @@ from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.machine import Device, DeviceStream
 
 
-def dtype_error(tensor: IoTensor, found: object) -> InputError:
+def dtype_error(tensor: IoTensor, dtype: object) -> InputError:
     """Return the error for data with a wrong data type."""
     return InputError(
         f"Input {tensor.name!r} must have data type {tensor.entry}, but the data has the"
-        f" unexpected dtype {found}."
+        f" unexpected dtype {dtype}."
     )
 
 

@@ -97,7 +97,7 @@ def _warn(values: Values, chosen: Collection[str], kind: str) -> None:
 
 
 def _party_call(values: Values) -> Call:
-    """Return the call that creates the TensorRT party of a diagnosis."""
+    """Return the call that creates TensorRT as a backend of a diagnosis."""
     return call_of("TrtParty", values)
 
 

@@ -86,11 +86,11 @@ class TrtNetwork:
         source = evolve(self.source, name="NetworkFromOnnxModel") if parsed else self.source
         return self.with_plugins(source if model is None else source.of(model))
 
-    def with_plugins(self, made: Call) -> Call:
+    def with_plugins(self, call: Call) -> Call:
         """Return a call that first loads the plugin libraries."""
         if self.plugins is None:
-            return made
-        return evolve(self.plugins, kwargs={**self.plugins.kwargs, "obj": made})
+            return call
+        return evolve(self.plugins, kwargs={**self.plugins.kwargs, "obj": call})
 
     def steps_from(
         self, model: Any = None, *, is_path: bool = True, suffix: str = ""

@@ -134,7 +134,7 @@ def _check_order(name: str, shapes: Mapping[str, Sequence[int]], number: int) ->
 
 
 def _is_within(low: Sequence[int], high: Sequence[int]) -> bool:
-    """Return whether a shape has the rank of the largest shape, and no larger dimension."""
+    """Return whether a shape has the same rank as the upper bound, and no dimension exceeds it."""
     return len(low) == len(high) and all(a <= b for a, b in zip(low, high))
 
 

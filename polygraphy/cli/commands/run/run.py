@@ -627,13 +627,13 @@ class RunCommand(Command):
             partials={plugin.template: plugin.partial for plugin in self.plugins},
         )
 
-    def program_source(self, made: Program, line: str, log: Log) -> str:
+    def program_source(self, program: Program, line: str, log: Log) -> str:
         """Return the source of the program; raise an error if a template of another package made it
         invalid."""
         render = super().program_source
         if not self.plugins:
-            return render(made, line, log)
-        return render_checked(partial(render, made, line, log), self.plugins)
+            return render(program, line, log)
+        return render_checked(partial(render, program, line, log), self.plugins)
 
 
 def _profile_calls(values: Values, *, compares: bool) -> list[Call]:

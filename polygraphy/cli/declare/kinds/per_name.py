@@ -49,7 +49,7 @@ class PerName(Kind):
 
 
 class Statistics(PerName):
-    """Like `PerName` for choices, but several values for one name are all kept: ``max mean``."""
+    """Like `PerName` for choices, but one name may have several values: ``max mean``."""
 
     def __init__(self, *choices: str) -> None:
         """Set which words are allowed."""
