@@ -196,11 +196,13 @@ def assert_matches_golden(
                 expected = {"runners": ("onnx",)} if golden.sampled else files
                 flags = _flags(backend) if isinstance(backend, str) else []
                 command = data.command(path, flags, expected) if flags else ""
-                with_older = ""
+                older_model_command = ""
                 if changed and command:
                     words = shlex.split(data.command(path, flags))[2:]
-                    with_older = command_line("diagnose", words, {"reference": _OLD_MODEL})
-                raise _difference_error(recorder, path, command, _Saved(file, golden, with_older))
+                    older_model_command = command_line("diagnose", words, {"reference": _OLD_MODEL})
+                raise _difference_error(
+                    recorder, path, command, _DifferingGolden(file, golden, older_model_command)
+                )
             if changed and session is not None:
                 session.remarks.append(
                     f"{_brief_path(file)} still matches, although the model changed"
@@ -539,22 +541,22 @@ def _brief_path(path: Path) -> str:
 
 
 @frozen
-class _Saved:
-    """The golden file that outputs differ from.
+class _DifferingGolden:
+    """The golden file that outputs differ from, with the command that shows why.
 
     Attributes:
         file: its path.
         golden: its contents.
-        with_older: the diagnosis with the model of the golden; empty if that is the same model.
+        older_model_command: compares with the model of the golden file; empty if it is the same.
     """
 
     file: Path
     golden: Golden
-    with_older: str = ""
+    older_model_command: str = ""
 
 
 def _difference_error(
-    recorder: Recorder, path: str, command: str, saved: _Saved | None = None
+    recorder: Recorder, path: str, command: str, saved: _DifferingGolden | None = None
 ) -> OutputsDiffer:
     """Return the error that describes the differences, in about ten lines."""
     terminal = Terminal(recorder, command, path, "")
@@ -572,7 +574,7 @@ def _difference_error(
     lines = [answer, *shown_rows, *why]
     if quantization := quantization_line(path):
         lines.append(f"  model     {quantization}")
-    if saved is not None and saved.with_older:
+    if saved is not None and saved.older_model_command:
         lines.append("  note      the model file differs from the one of the golden")
     diagnosis = diagnosis_command(command) if command else ""
     if diagnosis:
@@ -580,7 +582,7 @@ def _difference_error(
         verdict, layer = _first_layer(diagnosis, _BUDGET if session is None else session.budget)
         if saved is not None and verdict == VERDICTS[_INCONCLUSIVE]:
             # The same diagnosis would say the same again.
-            lines += _lines_on_older_model(path, saved) if saved.with_older else layer
+            lines += _lines_on_older_model(path, saved) if saved.older_model_command else layer
         else:
             lines += [*layer, f"  next      {diagnosis}"]
     return OutputsDiffer("\n".join(lines))
@@ -612,7 +614,7 @@ def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
 _OLD_MODEL = "OLD.onnx"
 
 
-def _lines_on_older_model(path: str, saved: _Saved) -> Iterator[str]:
+def _lines_on_older_model(path: str, saved: _DifferingGolden) -> Iterator[str]:
     """Yield how to compare a model with the one from which its golden was created."""
     if commit := commit_with_model(saved.file, saved.golden, Path(path)):
         place, name = Path(path).parent, f"./{Path(path).name}"
@@ -621,7 +623,7 @@ def _lines_on_older_model(path: str, saved: _Saved) -> Iterator[str]:
         yield f"  old model git {folder}show {target} > {_OLD_MODEL}"
     else:
         yield f"  old model {_OLD_MODEL}, with SHA-256 {saved.golden.model}"
-    yield f"  next      {saved.with_older}"
+    yield f"  next      {saved.older_model_command}"
 
 
 _FAILED, _ERROR, _INCONCLUSIVE = 1, 3, 4

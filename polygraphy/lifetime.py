@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["ParentLink", "end_group", "ends_with", "forget_group", "start_command"]
+__all__ = ["ParentLink", "end_group", "forget_group", "make_follower", "start_command"]
 
 _DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG."""
@@ -31,7 +31,7 @@ done
 for group in $groups; do kill -KILL -"$group"; done"""
 
 
-def ends_with(parent: int) -> Callable[[], None]:
+def make_follower(parent: int) -> Callable[[], None]:
     """Return a function that a new process calls so that it ends with its parent, given by process
     ID.
     """
@@ -56,7 +56,7 @@ class ParentLink:
 
     def __init__(self) -> None:
         """Create the pipe."""
-        self._prepare = ends_with(os.getpid())
+        self._prepare = make_follower(os.getpid())
         self._ends = None if sys.platform == "linux" else os.pipe()
 
     def hold(self) -> None:
@@ -96,7 +96,7 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
     report = None if watcher == _NO_WATCHER else os.dup(watcher)  # A fork closes the other one.
     # The system counts the thread as the parent: other threads may end before their commands.
     is_main = threading.current_thread() is threading.main_thread()
-    follow = ends_with(os.getpid()) if is_main else None
+    follow = make_follower(os.getpid()) if is_main else None
 
     def prepare() -> None:
         """Prepare the new process, before it runs the command."""

@@ -31,7 +31,7 @@ def _all_indices(shape: Sequence[int]) -> Any:
     return np.ndindex(*shape)
 
 
-def _place(
+def _extreme_index(
     is_largest: bool, x: Array, axis: int, keepdims: int, select_last_index: int = 0, **_: Any
 ) -> Array:
     """Return the index of the largest or smallest element along an axis."""
@@ -206,7 +206,7 @@ def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Arra
     if opset < 13:
         raise NotImplementedError("the axis before opset 13")
     along = -1 if axis is None else axis
-    first = _place(True, x, along, 1)
+    first = _extreme_index(True, x, along, 1)
     places = np.arange(x.shape[along]).reshape(
         [-1 if at == along % x.ndim else 1 for at in range(x.ndim)]
     )
@@ -458,8 +458,12 @@ FORMULAS: Mapping[str, Callable[..., Any]] = {
 }
 """Formulas by standard operator, for operators whose output has the type of the input."""
 TYPED: Mapping[str, Callable[..., Any]] = {
-    "ArgMax": lambda x, *, axis=0, keepdims=1, **how: _place(True, x, axis, keepdims, **how),
-    "ArgMin": lambda x, *, axis=0, keepdims=1, **how: _place(False, x, axis, keepdims, **how),
+    "ArgMax": lambda x, *, axis=0, keepdims=1, **how: _extreme_index(
+        True, x, axis, keepdims, **how
+    ),
+    "ArgMin": lambda x, *, axis=0, keepdims=1, **how: _extreme_index(
+        False, x, axis, keepdims, **how
+    ),
     "Cast": _cast,
     "ConstantOfShape": _fill_shape,
     "EyeLike": _eye,

@@ -148,7 +148,7 @@ def _quantized_ops(request: Requantization) -> list[str]:
     return sorted({node.op_type for node in nodes} - left_out)
 
 
-def _code_of(scheme: Scheme) -> Any:
+def _zero_point_of(scheme: Scheme) -> Any:
     """Return the first zero point of a scheme as an array of its type."""
     kind = scheme.stored_type.minifloat or numpy.dtype(scheme.dtype)
     return numpy.array(scheme.zero_point.reshape(-1)[0]).astype(kind)
@@ -206,7 +206,7 @@ def _quantize_static(
         overrides[name] = [
             {
                 "scale": numpy.array(scheme.scale.reshape(-1)[0], numpy.float32),
-                "zero_point": _code_of(scheme),
+                "zero_point": _zero_point_of(scheme),
                 "quant_type": getattr(QuantType, _TYPES[kind]),
             }
         ]

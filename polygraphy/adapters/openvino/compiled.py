@@ -47,7 +47,7 @@ _LAYERS_THAT_MOVE = frozenset({"Input", "Output", "Const", "Reorder", "Convert"}
 
 
 @frozen
-class KnownFailure:
+class CompiledFacts:
     """The facts about a compiled model that OpenVINO does not keep.
 
     Attributes:
@@ -61,7 +61,7 @@ class KnownFailure:
     facts: Facts
 
 
-_known: MutableMapping[CompiledModel, KnownFailure] = WeakKeyDictionary()
+_known: MutableMapping[CompiledModel, CompiledFacts] = WeakKeyDictionary()
 PROCESS = OneProcess("OpenVINO")
 _core: list[Any] = []
 
@@ -155,7 +155,7 @@ class CompiledModelFromOnnx(BaseLoader):
         products = {op.friendly_name for op in read.get_ops() if op.get_type_name() == "MatMul"}
         lowered = self._low_precision_outputs(compiled, products)
         facts = find_facts(model)
-        _known[compiled] = KnownFailure(inputs, outputs, _LoweredFacts(facts, lowered))
+        _known[compiled] = CompiledFacts(inputs, outputs, _LoweredFacts(facts, lowered))
         return compiled
 
     def with_properties(self, properties: Mapping[str, str]) -> CompiledModelFromOnnx:
@@ -191,7 +191,7 @@ class CompiledModelFromOnnx(BaseLoader):
             return {}
         layers = [
             # Whatever it says: products inside are computed in the type that was asked for.
-            evolve(layer, precision=hint) if layer.is_compiled_of(products) else layer
+            evolve(layer, precision=hint) if layer.is_generated_from(products) else layer
             for layer in layers_of(compiled)
         ]
         lowered = _output_precisions(layers)
@@ -236,12 +236,12 @@ class _LoweredFacts:
         return {**dtypes, **lowered}
 
 
-def read_facts(compiled: CompiledModel) -> KnownFailure:
+def read_facts(compiled: CompiledModel) -> CompiledFacts:
     """Return the facts about a compiled model; only names if it was compiled elsewhere."""
     if compiled in _known:
         return _known[compiled]
     inputs = [_input_name(port) for port in compiled.inputs]
-    return KnownFailure(inputs, [_output_name(port) for port in compiled.outputs], ModelFacts())
+    return CompiledFacts(inputs, [_output_name(port) for port in compiled.outputs], ModelFacts())
 
 
 def core_of_process() -> Any:
@@ -400,7 +400,7 @@ class Layer:
     reads: Sequence[str]
     output: str = ""
 
-    def is_compiled_of(self, names: Collection[str]) -> bool:
+    def is_generated_from(self, names: Collection[str]) -> bool:
         """Return whether the layer is generated code for several operators, including one
         of these.
         """

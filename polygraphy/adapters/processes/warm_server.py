@@ -29,7 +29,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
-from polygraphy.lifetime import ends_with
+from polygraphy.lifetime import make_follower
 
 _IMPORTED_EARLY = (
     "attr",
@@ -69,7 +69,7 @@ def main() -> None:
     os.dup2(2, 1)  # What is imported may write something.
     channel = socket.socket(fileno=os.dup(0))
     files: deque[int] = deque()
-    prepare = ends_with(os.getpid())
+    prepare = make_follower(os.getpid())
 
     def send_answer(**facts: Any) -> None:
         """Write facts as a line of JSON."""

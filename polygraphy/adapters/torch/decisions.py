@@ -30,8 +30,8 @@ _MAX_LOOP = 8
 
 
 @frozen
-class Place:
-    """A deciding statement, with the lines that show its decision.
+class DecisionPoint:
+    """A statement that decides which code runs, with the lines that show its decision.
 
     Attributes:
         statement: an `if`, a loop, or a conditional expression, of which only the line is known.
@@ -59,10 +59,10 @@ class _Record:
 def record_decisions(call: Callable[[], Any]) -> list[Decision]:
     """Return the decisions of the Python statements that run during a function call, in order."""
     records: dict[tuple[str, int], _Record] = {}
-    pending: dict[int, Place] = {}
+    pending: dict[int, DecisionPoint] = {}
 
-    def watch(frame: FrameType, event: str, places: dict[int, Place]) -> None:
-        """Record what a statement decided, from the line that runs after it."""
+    def watch(frame: FrameType, event: str, by_line: dict[int, DecisionPoint]) -> None:
+        """Record the decision of a statement, from the line that runs after it."""
         path, line = frame.f_code.co_filename, frame.f_lineno
         waiting = pending.get(id(frame))
         if waiting is not None:
@@ -76,32 +76,32 @@ def record_decisions(call: Callable[[], Any]) -> list[Decision]:
                 record.outcomes.append(int(ran))
             else:
                 record.outcomes[-1] += ran
-        if event == "line" and line in places:
-            place = places[line]
-            if isinstance(place.statement, ast.IfExp):
+        if event == "line" and line in by_line:
+            point = by_line[line]
+            if isinstance(point.statement, ast.IfExp):
                 shown_record = records.setdefault((path, line), _Record())
                 shown_record.follows_data = shown_record.follows_data or _depends_on_data(
-                    place, frame
+                    point, frame
                 )
                 return
             is_new = (path, line) not in records
             record = records.setdefault((path, line), _Record())
-            if not isinstance(place.statement, ast.If) and not record.outcomes:
+            if not isinstance(point.statement, ast.If) and not record.outcomes:
                 record.outcomes.append(0)
             if is_new or not record.follows_data:
-                record.follows_data = _depends_on_data(place, frame)
-            pending[id(frame)] = place
+                record.follows_data = _depends_on_data(point, frame)
+            pending[id(frame)] = point
 
     _call_traced(call, watch)
     return [
         Decision(
             path,
             line,
-            _describe(_decision_places(path)[line].statement),
+            _describe(_decision_points_in(path)[line].statement),
             tuple(record.outcomes),
             record.follows_data,
-            tuple(_other_outcomes(_decision_places(path)[line], record.outcomes)),
-            _last_line(_decision_places(path)[line]),
+            tuple(_other_outcomes(_decision_points_in(path)[line], record.outcomes)),
+            _last_line(_decision_points_in(path)[line]),
         )
         for (path, line), record in records.items()
     ]
@@ -121,17 +121,17 @@ def call_with_outcome(decision: Decision, outcome: int, call: Callable[[], Any])
     passes: dict[int, int] = {}
     failures: list[str] = []
 
-    def watch(frame: FrameType, event: str, places: dict[int, Place]) -> None:
+    def watch(frame: FrameType, event: str, by_line: dict[int, DecisionPoint]) -> None:
         """Jump to the line of the other outcome when the statement is about to run."""
         path, line = frame.f_code.co_filename, frame.f_lineno
         if event != "line" or (path, line) != (decision.path, decision.line):
             return
-        place = places[line]
+        point = by_line[line]
         passes[id(frame)] = count = passes.get(id(frame), 0) + 1
-        is_if = isinstance(place.statement, ast.If)
+        is_if = isinstance(point.statement, ast.If)
         runs = bool(outcome) if is_if else count <= outcome
         try:
-            frame.f_lineno = place.inside if runs else place.after  # type: ignore[misc]
+            frame.f_lineno = point.inside if runs else point.after  # type: ignore[misc]
         except ValueError as error:
             failures.append(str(error))
 
@@ -146,14 +146,14 @@ def _call_traced(call: Callable[[], Any], watch: Callable[[FrameType, str, Any],
 
     def enter(frame: FrameType, event: str, _: Any) -> Any:
         """Return the tracer of a function that has decisions; None for other functions."""
-        places = _decision_places(frame.f_code.co_filename)
-        if not places:
+        by_line = _decision_points_in(frame.f_code.co_filename)
+        if not by_line:
             return None
 
         def step(inner: FrameType, kind: str, __: Any) -> Any:
             """Report lines and returns of the function, and return this tracer."""
             if kind in ("line", "return"):
-                watch(inner, kind, places)
+                watch(inner, kind, by_line)
             return step
 
         return step
@@ -167,19 +167,17 @@ def _call_traced(call: Callable[[], Any], watch: Callable[[FrameType, str, Any],
 
 
 @lru_cache(maxsize=256)
-def _decision_places(path: str) -> dict[int, Place]:
-    """Return the statements of a file that may decide what a module computes, by line."""
+def _decision_points_in(path: str) -> dict[int, DecisionPoint]:
+    """Return, by line, the statements of a file that may decide the result of a module."""
     if not path.endswith(".py") or _is_library(path):
         return {}
     body = parse_file(path)
-    decision_places: dict[int, Place] = {}
+    by_line: dict[int, DecisionPoint] = {}
     for function in (child for top in body for child in ast.walk(top)):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for place in _places_of(function.body, 0, function):
-                decision_places[_first_line(place.statement)] = (
-                    place  # The innermost function comes last.
-                )
-    return decision_places
+            for point in _decision_points(function.body, 0, function):
+                by_line[_first_line(point.statement)] = point  # The innermost function comes last.
+    return by_line
 
 
 @lru_cache(maxsize=1024)
@@ -193,7 +191,9 @@ def _is_library(path: str) -> bool:
     return any(folder in Path(path).parents for folder in (package, library))
 
 
-def _places_of(body: Sequence[ast.stmt], after: int, function: ast.AST) -> Iterator[Place]:
+def _decision_points(
+    body: Sequence[ast.stmt], after: int, function: ast.AST
+) -> Iterator[DecisionPoint]:
     """Yield the deciding statements of a block.
 
     Args:
@@ -207,17 +207,19 @@ def _places_of(body: Sequence[ast.stmt], after: int, function: ast.AST) -> Itera
             orelse = stmt.orelse[0].lineno if stmt.orelse else follows
             inside = stmt.body[0].lineno
             if inside > stmt.lineno and (isinstance(stmt, ast.For) or may_vary(stmt.test)):
-                yield Place(stmt, inside, orelse, function)
-            yield from _places_of(stmt.body, follows if isinstance(stmt, ast.If) else 0, function)
-            yield from _places_of(stmt.orelse, follows, function)
+                yield DecisionPoint(stmt, inside, orelse, function)
+            yield from _decision_points(
+                stmt.body, follows if isinstance(stmt, ast.If) else 0, function
+            )
+            yield from _decision_points(stmt.orelse, follows, function)
         elif not isinstance(stmt, (ast.With, ast.Try, ast.FunctionDef, ast.ClassDef)):
             chosen = [child for child in ast.walk(stmt) if isinstance(child, ast.IfExp)]
             if chosen and may_vary(chosen[0].test):
-                yield Place(chosen[0], 0, 0, function)
+                yield DecisionPoint(chosen[0], 0, 0, function)
         if isinstance(stmt, (ast.With, ast.Try)):
-            yield from _places_of(stmt.body, 0, function)
+            yield from _decision_points(stmt.body, 0, function)
             for inner in getattr(stmt, "handlers", ()):
-                yield from _places_of(inner.body, 0, function)
+                yield from _decision_points(inner.body, 0, function)
 
 
 def _first_line(statement: Statement) -> int:
@@ -238,34 +240,34 @@ def _describe(statement: Statement) -> str:
     return f"line {statement.lineno} tests `{condition_text(statement.test)}`"
 
 
-def _last_line(place: Place) -> int:
+def _last_line(point: DecisionPoint) -> int:
     """Return the last line that a statement decides about; code after a `return` is the other
     branch."""
-    statement = place.statement
+    statement = point.statement
     is_left = isinstance(statement, ast.If) and ends_with_jump(statement)
-    end = getattr(place.function if is_left else statement, "end_lineno", None)
+    end = getattr(point.function if is_left else statement, "end_lineno", None)
     return end or statement.lineno
 
 
-def _other_outcomes(place: Place, outcomes: Sequence[int]) -> Iterator[int]:
+def _other_outcomes(point: DecisionPoint, outcomes: Sequence[int]) -> Iterator[int]:
     """Yield the outcomes other than the actual one that a statement can have."""
-    if isinstance(place.statement, ast.If):
+    if isinstance(point.statement, ast.If):
         for other in (0, 1):
-            raises = other and isinstance(place.statement.body[-1], ast.Raise)
-            if (set(outcomes) != {other}) and (other or place.after) and not raises:
+            raises = other and isinstance(point.statement.body[-1], ast.Raise)
+            if (set(outcomes) != {other}) and (other or point.after) and not raises:
                 yield other
-    elif isinstance(place.statement, ast.While) and place.after:
+    elif isinstance(point.statement, ast.While) and point.after:
         yield from (count for count in range(_MAX_LOOP + 1) if [count] != [*outcomes])
 
 
-def _depends_on_data(place: Place, frame: FrameType) -> bool:
+def _depends_on_data(point: DecisionPoint, frame: FrameType) -> bool:
     """Return whether a condition depends on tensors that the module computes or reads.
 
     Names hold such tensors themselves, or what earlier lines compute from them.
     """
     tainted = {name for name, value in frame.f_locals.items() if _holds_data(value)}
-    statement = place.statement
-    for child in ast.walk(place.function):
+    statement = point.statement
+    for child in ast.walk(point.function):
         if getattr(child, "lineno", statement.lineno) >= statement.lineno:
             continue
         if (

@@ -102,7 +102,7 @@ def depth_chart(
         parts.append(Markup('<path class="band" d="{}Z"/>').format(_path(outline)))
     line = [(x_of_row(number), scale(value)) for number, value in limits if value is not None]
     if line:
-        parts.append(Markup('<path class="limit" d="{}"/>').format(_path(_levels(line))))
+        parts.append(Markup('<path class="limit" d="{}"/>').format(_path(_stepped_line(line))))
     parts.append(
         Markup('<path class="trace" d="{}"/>').format(
             _path([(x_of_row(number), scale(value)) for number, _, value in points])
@@ -146,13 +146,13 @@ def curves_chart(
         [float(value["relative"]) for all_curve in all_curves for value in all_curve["tensors"]]
     )
 
-    def x_of_place(place: int) -> float:
+    def x_of_position(place: int) -> float:
         """Return the horizontal position of a place."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place + 0.5) / len(places)
 
     parts = [_axes(scale, len(places), "Largest difference, relative to the root mean square")]
     for array, points in lines:
-        path = _path([(x_of_place(place), scale(value)) for place, _, value in points])
+        path = _path([(x_of_position(place), scale(value)) for place, _, value in points])
         parts.append(Markup('<path class="curve {}" d="{}"/>').format(array, path))
     for array, points in lines:
         wrong = [point for point in points if point[1]["wrong"]][:_MOST_POINTS]
@@ -160,17 +160,17 @@ def curves_chart(
             about = f"{error['name']}: {brief_value(value)} ({array})"
             parts.append(
                 Markup("<g><title>{}</title>{}</g>").format(
-                    about, _triangle(x_of_place(place), scale(value))
+                    about, _triangle(x_of_position(place), scale(value))
                 )
             )
     by_itself = [point for value, points in lines if value != "cumulative" for point in points]
     first = next((point for point in by_itself if point[1]["wrong"]), None)
     if first is not None:
         place, error, value = first
-        step, anchor = (10, "start") if x_of_place(place) < _WIDTH * 0.6 else (-10, "end")
+        step, anchor = (10, "start") if x_of_position(place) < _WIDTH * 0.6 else (-10, "end")
         text = Markup('<text class="mark-text" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
         label = shorten_text(error["name"], _ROOM)
-        parts.append(text.format(x_of_place(place) + step, scale(value) + 4, anchor, label))
+        parts.append(text.format(x_of_position(place) + step, scale(value) + 4, anchor, label))
     return svg(_WIDTH, _HEIGHT, "Errors by depth", parts)
 
 
@@ -254,7 +254,7 @@ def _label_of_first_failure(x: float, y: float, row: OutputRow, anchor: str) -> 
     )  # fmt: skip
 
 
-def _levels(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _stepped_line(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the corners of a stepped line through points, for an SVG path."""
     left, right = _LEFT, _WIDTH - _RIGHT
     corners = [(float(left), points[0][1])]

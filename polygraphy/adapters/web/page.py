@@ -208,7 +208,7 @@ def page_data(
     functions = {
         drawing.function: number for number, drawing in enumerate(drawings) if drawing.function
     }
-    maker = _Maker(numbers, functions)
+    maker = _PageDataMaker(numbers, functions)
     return {
         "title": model.path.replace("\\", "/").rpartition("/")[2] or model.path,
         "facts": _facts(model, statistics),
@@ -237,8 +237,8 @@ def _facts(model: Model, statistics: ModelStatistics) -> list[list[str]]:
     return [[title, text] for title, text in facts.items() if text]
 
 
-class _Maker:
-    """Converts drawings to lists, with numbered graphs."""
+class _PageDataMaker:
+    """Converts drawings of graphs to lists for the script of the page."""
 
     def __init__(self, numbers: Mapping[int, int], functions: Mapping[Any, int]) -> None:
         """Set the numbers of the graphs and functions."""

@@ -21,7 +21,7 @@ from polygraphy.adapters.onnx.edit.stripping import (
     reconstruct_weights,
     restore_weights,
     strip_weights,
-    strippable,
+    strippable_weights,
 )
 from polygraphy.backend.onnx import convert_to_bf16, convert_to_fp16, fold_constants
 from polygraphy.domain.model import Detail
@@ -178,7 +178,7 @@ def stored(model: onnx.ModelProto) -> dict[str, tuple[int, bytes]]:
 @given(networks(), FORMS)
 def test_stripping_is_alike_wherever_weights_stand(model: onnx.ModelProto, form: str) -> None:
     other = with_constants(model, form)
-    assert strippable(model) == strippable(other)
+    assert strippable_weights(model) == strippable_weights(other)
     assert prunable_axes(model) == prunable_axes(other)
     bare, other_bare = strip_weights(copied(model)), strip_weights(copied(other))
     assert stripped(bare) == stripped(other_bare)
@@ -327,7 +327,7 @@ def test_branches_use_the_weights_around_them(depth: int, in_constants: bool) ->
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     model = with_constants(model) if in_constants else model
-    assert strippable(model) == {"w", "big"}
+    assert strippable_weights(model) == {"w", "big"}
     stripped = strip_weights(copied(model))
     assert len(stripped.SerializeToString()) < 0.1 * len(model.SerializeToString())
     restored = restore_weights(stripped, model)
@@ -376,4 +376,4 @@ def test_weights_of_recurrent_operators_are_left_out(op: str) -> None:
         <float[1,2,3] w = {{1,2,3,4,5,6}}, float[1,2,2] r = {{1,2,3,4}}, float[1,4] b = {{1,2,3,4}},
          float[1,1,2] start = {{0,0}}> {{ y = {op}<hidden_size=2>(x, w, r, b, , start) }}"""
     )
-    assert strippable(model) == {"w", "r", "b"}
+    assert strippable_weights(model) == {"w", "r", "b"}

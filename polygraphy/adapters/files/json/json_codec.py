@@ -36,7 +36,7 @@ class ContentError(ValueError):
         self.hint = hint
         self._trail: list[str | int] = []
 
-    def inside(self, step: str | int) -> None:
+    def add_location(self, step: str | int) -> None:
         """Record the element that contains the error; innermost first."""
         self._trail.append(step)
 
@@ -243,7 +243,7 @@ def _decode_child(step: str | int, value: Any) -> Any:
     try:
         return decode_tree(value)
     except ContentError as error:
-        error.inside(step)
+        error.add_location(step)
         raise
 
 

@@ -223,7 +223,7 @@ def _write_child(step: str | int, value: Any, write: Write, depth: int) -> None:
     try:
         _write_value(value, write, depth)
     except ContentError as error:
-        error.inside(step)
+        error.add_location(step)
         raise
 
 

@@ -45,7 +45,7 @@ class Packing:
 
 
 @frozen
-class Recurrent:
+class RecurrentStorage:
     """The storage of a weight of an LSTM: a matrix with a row for each scale.
 
     Attributes:
@@ -59,7 +59,7 @@ def block_weight(
     region: Sequence[NodeProto],
     constant: Callable[[str], Array | None],
     operands: Sequence[Array | None],
-) -> tuple[Scheme, Array, Array | None, Packing | Recurrent | None] | None:
+) -> tuple[Scheme, Array, Array | None, Packing | RecurrentStorage | None] | None:
     """Return scheme, codes, exact weight (None if unknown) and storage of an operator's weight;
     None if the operator is not supported.
 
@@ -176,7 +176,7 @@ def _worst_recurrent_weight(
     node: NodeProto,
     constant: Callable[[str], Array | None],
     operands: Sequence[Array | None],
-) -> tuple[Scheme, Array, Array | None, Recurrent] | None:
+) -> tuple[Scheme, Array, Array | None, RecurrentStorage] | None:
     """Return scheme, codes, exact weight and storage of that weight of an LSTM (input or state)
     which loses more; None if unknown.
     """
@@ -193,7 +193,7 @@ def _worst_recurrent_weight(
         scheme = Scheme(codes.dtype.name, scales, zeros, 0)
         flat = None if exact is None or exact.size != rows.size else exact.reshape(rows.shape)
         error = 0.0 if flat is None else _relative_error(scheme.values(rows), flat)
-        found.append((error, -at, scheme, rows, flat, Recurrent(names)))
+        found.append((error, -at, scheme, rows, flat, RecurrentStorage(names)))
     _, _, scheme, rows, flat, packing = max(found, key=lambda one: one[:2])
     return scheme, rows, flat, packing
 
@@ -265,7 +265,7 @@ def store_integers(
         if site.exact is None:
             continue
         exact = site.exact
-        if isinstance(site.packing, Recurrent) and node.op_type == "DynamicQuantizeLSTM":
+        if isinstance(site.packing, RecurrentStorage) and node.op_type == "DynamicQuantizeLSTM":
             names = [*site.packing.names]
         elif node.op_type in INTEGER_WEIGHTS:
             names = [*filter(None, _names_of_integers(node))]
@@ -279,7 +279,7 @@ def store_integers(
         kind = onnx.numpy_helper.to_array(codes).dtype
         stored_codes = scheme.codes(exact).astype(kind)
         scales, zeros = scheme.scale.astype(numpy.float32), scheme.zero_point.astype(kind)
-        if isinstance(site.packing, Recurrent):
+        if isinstance(site.packing, RecurrentStorage):
             directions, inputs, gates = codes.dims
             stored_codes = stored_codes.reshape(directions, gates, inputs).transpose(0, 2, 1)
         arrays = {

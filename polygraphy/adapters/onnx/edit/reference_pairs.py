@@ -58,7 +58,7 @@ def rename_as_reference(graph: GraphProto, reference: GraphProto) -> int:
     return len(pairs.nodes)
 
 
-class _Side:
+class _IndexedGraph:
     """A graph with indexes of its constants, producers and readers.
 
     Args:
@@ -119,7 +119,7 @@ class _Pairs:
 
     def __init__(self, graph: GraphProto, reference: GraphProto) -> None:
         """Pair the inputs and outputs of two graphs."""
-        self._own, self._reference = _Side(graph), _Side(reference)
+        self._own, self._reference = _IndexedGraph(graph), _IndexedGraph(reference)
         self.tensors: dict[str, str] = {}
         self.nodes: dict[str, NodeProto] = {}
         self._known: dict[str, str] = {}
@@ -283,7 +283,7 @@ class _Pairs:
                 else:
                     yield node
 
-    def _weights(self, side: _Side, node: NodeProto) -> Iterator[Array]:
+    def _weights(self, side: _IndexedGraph, node: NodeProto) -> Iterator[Array]:
         """Yield the constant operands of a node in floating point with several elements."""
         for name in node.input:
             array = side.constant(name) if name else None

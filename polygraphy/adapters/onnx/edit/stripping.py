@@ -75,7 +75,7 @@ def prunable_axes(model: ModelProto) -> dict[str, int]:
     }
 
 
-def strippable(model: ModelProto) -> set[str]:
+def strippable_weights(model: ModelProto) -> set[str]:
     """Return the names of the weights that an engine can be refitted with."""
     versions = versions_of(model.opset_import)
     return set(_used_weights(model.graph, versions, {}, {}))
@@ -192,7 +192,7 @@ class StripWeights(BaseLoader):
         for name in sorted(exclude):
             if name not in names:
                 raise UnknownNameError("Weight", name, sorted(names))
-        chosen = strippable(model) - exclude
+        chosen = strippable_weights(model) - exclude
         axes = prunable_axes(model)
         count = size = 0
         for graph in all_graphs(model.graph):

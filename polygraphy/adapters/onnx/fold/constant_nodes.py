@@ -78,10 +78,10 @@ class ConstantNodes:
             tensor = constant_tensor(node)
             if tensor is not None:
                 self.tensors[node.output[0]] = tensor
-                self.fold(index)
+                self.mark_foldable(index)
         return index
 
-    def fold(self, index: int) -> None:
+    def mark_foldable(self, index: int) -> None:
         """Mark the node with an index as one that computes constants."""
         self._foldable.add(index)
         for name in filter(None, self._nodes[index].output[:]):
@@ -98,13 +98,13 @@ class ConstantNodes:
         self.graph.node.sort(key=lambda _: next(order))  # Keys are asked for once, in order.
         self._places = list(range(len(self._nodes)))
 
-    def small(self, name: str) -> Any:
+    def small_constant(self, name: str) -> Any:
         """Return the array of a small constant whose value is known; None for other tensors."""
         if name in self.values:
             return self.values[name]
         tensor = self.tensors.get(name)
         if tensor is None:
-            return None if self._outer is None else self._outer.small(name)
+            return None if self._outer is None else self._outer.small_constant(name)
         if byte_size(tensor) > _SMALL or tensor.data_location or is_stripped(tensor):
             return None
         return elements(tensor)

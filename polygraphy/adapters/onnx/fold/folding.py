@@ -434,13 +434,13 @@ class _Simplification:
         )
         # Of several results, those that are left out are computed by no other node either.
         wanted = tuple(map(bool, node.output))
-        operands = tuple(map(self._number, node.input[:]))
+        operands = tuple(map(self._operand_key, node.input[:]))
         return node.op_type, operands, tuple(attributes), wanted
 
-    def _number(self, name: str) -> Any:
+    def _operand_key(self, name: str) -> Any:
         """Return a key for the value of an operand, equal for equal constants."""
         tensor = self._walk.tensor(name)
-        value = None if tensor is None else self._walk.nodes.small(name)
+        value = None if tensor is None else self._walk.nodes.small_constant(name)
         if value is None or value.dtype.hasobject:
             return self._source(name)
         return tensor.data_type if tensor else 0, value.shape, value.tobytes()

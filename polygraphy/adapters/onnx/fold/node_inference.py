@@ -133,7 +133,7 @@ def _add_operand(graph: GraphProto, name: str, operands: Operands, names: set[El
         return
     if elements is not None and not elements.is_scalar and elements.elem_type == INT64:
         # Numbers below 0 among them are handed on as they are.
-        _describe(graph.input.add(name=f"{name}/of"), FLOAT, elements.values)
+        _set_type(graph.input.add(name=f"{name}/of"), FLOAT, elements.values)
         graph.node.add(op_type="Shape", input=[f"{name}/of"], output=[name])
         names.update(elements.values)
         return
@@ -143,10 +143,10 @@ def _add_operand(graph: GraphProto, name: str, operands: Operands, names: set[El
         weight.CopyFrom(tensor)
         weight.name = name
         return
-    number, shape = _number(operands.kind(name)), operands.shape(name)
+    number, shape = _element_number(operands.kind(name)), operands.shape(name)
     value = graph.input.add(name=name)
     if number is not None:
-        _describe(value, number, shape)
+        _set_type(value, number, shape)
         names.update(shape or ())
 
 
@@ -164,7 +164,7 @@ def _calls(
     return calls
 
 
-def _describe(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> None:
+def _set_type(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> None:
     """Set the type and the shape of a tensor."""
     tensor = value.type.tensor_type
     tensor.elem_type = elem_type
@@ -180,7 +180,7 @@ def _describe(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> Non
 
 
 @cache
-def _number(kind: str | None) -> int | None:
+def _element_number(kind: str | None) -> int | None:
     """Return the ONNX number of the element type in the name of a tensor type."""
     if not kind or not kind.startswith("tensor("):
         return None

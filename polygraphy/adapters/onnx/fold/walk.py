@@ -271,7 +271,7 @@ class GraphWalk:
         self.nodes: ConstantNodes = ConstantNodes(
             walk.model, graph, None if outer is None else outer.nodes
         )
-        self._sizes = Sizes(self.kind, self.shape, self.nodes.small, self._compute_value)
+        self._sizes = Sizes(self.kind, self.shape, self.nodes.small_constant, self._compute_value)
         for value in graph.input:
             self._note_shape(value.name, None)
 
@@ -328,7 +328,7 @@ class GraphWalk:
             return None if self._outer is None else self._outer.elements_of(name)
         if len(shape) > 1 or (self.kind(name) or "")[7:10] not in ("int", "boo"):
             return None
-        array = self.nodes.small(name)
+        array = self.nodes.small_constant(name)
         return None if array is None else Elements.of(array)
 
     def tensor(self, name: str) -> TensorProto | None:
@@ -351,7 +351,7 @@ class GraphWalk:
             self._shapes[outputs[0]] = elements.shape
             if elements.is_known:
                 self.nodes.values[outputs[0]] = elements.array()
-                self.nodes.fold(index)
+                self.nodes.mark_foldable(index)
                 return
         bodies = [
             GraphWalk(self._walk, graph, scope, static_shapes(graph), self)
@@ -369,7 +369,7 @@ class GraphWalk:
         if not all(map(self.nodes.is_constant, filter(None, node.input[:]))):
             return
         if self._walk.room.take(node, self._sizes.measure(node)):
-            self.nodes.fold(index)
+            self.nodes.mark_foldable(index)
 
     def _can_fold(self, node: NodeProto, outputs: Sequence[str]) -> bool:
         """Return whether the results of a node depend on its operands alone, and can be
@@ -466,7 +466,7 @@ class GraphWalk:
         if node.op_type != "If" or domain_of(node.domain):
             return None
         name = node.input[0]
-        value = self.nodes.small(name)
+        value = self.nodes.small_constant(name)
         if value is None and self.nodes.is_constant(name) and not self.nodes.is_at_hand(name):
             value = self._compute_value(name)
         if value is None or value.size != 1:

@@ -148,9 +148,9 @@ def _without_discouraged(model: ModelProto) -> ModelProto:
 
 def checker_error(model: ModelProto) -> str:
     """Return the error of the checker about a model in one line; empty if there is none."""
-    problem = _checker_message(_checkable(model))
+    problem = _checker_message(_checkable_model(model))
     if is_only_discouraged(problem):
-        problem = _checker_message(_without_discouraged(_checkable(model)))
+        problem = _checker_message(_without_discouraged(_checkable_model(model)))
     return problem
 
 
@@ -163,7 +163,7 @@ def _checker_message(model: ModelProto) -> str:
     return ""
 
 
-def _checkable(model: ModelProto) -> ModelProto:
+def _checkable_model(model: ModelProto) -> ModelProto:
     """Return a model for the checker, without large weights, which it would copy."""
     size = 0
     for tensor in all_tensors(model):

@@ -217,7 +217,7 @@ class TypeInference:
         for value in function.value_info:
             types.declare(value.name, type_name(value.type))
         versions = versions_of(function.opset_import)
-        self._nodes(function.node, types, versions)
+        self._infer_nodes(function.node, types, versions)
         return types
 
     def _infer_types(
@@ -238,10 +238,10 @@ class TypeInference:
                 types.declare(value.name, type_name(value.type))
         for value, kind in zip(graph.input, inputs):
             types.declare(value.name, kind)
-        self._nodes(graph.node, types, versions)
+        self._infer_nodes(graph.node, types, versions)
         return types
 
-    def _nodes(
+    def _infer_nodes(
         self, nodes: Sequence[NodeProto], types: GraphTypes, versions: dict[str, int]
     ) -> None:
         """Record the types of the results of nodes."""

@@ -257,7 +257,7 @@ class ReplacePlugins(BaseLoader):
     def _edit(self, model: ModelProto) -> ModelProto:
         """Replace parts of a model by plugin nodes, and return it."""
         plugins = self._plugins()
-        parts = _Parts(model.graph)
+        parts = _PartReplacer(model.graph)
         for match in self._matches:
             plugin = plugins[match.name]
             for instance in match.instances:
@@ -266,7 +266,7 @@ class ReplacePlugins(BaseLoader):
                 else:
                     parts.replace(match.op, instance)
             if plugin.replaces:
-                parts = _Parts(model.graph)
+                parts = _PartReplacer(model.graph)
         sort(model.graph)
         clean_model(model)
         self._report(model.graph)
@@ -295,8 +295,8 @@ class ReplacePlugins(BaseLoader):
                 G_LOGGER.info(f"Plugin {match.name}: replaced {wanted} parts by {match.op} nodes.")
 
 
-class _Parts:
-    """The tensors of a graph while plugins replace parts of it, one after another."""
+class _PartReplacer:
+    """Replaces parts of a graph with plugin nodes, one after another."""
 
     def __init__(self, graph: GraphProto) -> None:
         """Index a graph."""

@@ -308,14 +308,14 @@ class Block:
         Raises:
             SplitError: there is none.
         """
-        search = _Search(graph, count)
+        search = _SplitSearch(graph, count)
         search.start_at(node)
         search.check_inside()
         return Block(str(node.output[0]), tuple(search.slices()), tuple(search.shapes.values()))
 
 
 @frozen(eq=False)
-class _Search:
+class _SplitSearch:
     """Determines, from the last product back, the tensors that must be split."""
 
     graph: OpenGraph
@@ -335,7 +335,7 @@ class _Search:
         if weight not in dense or len(dense[weight].dims) != 2:
             raise SplitError("it has no weight with two axes")
         self._nodes.add(index)
-        self._slice(weight, 1 if attributes.get("transB") else 0, (index, 1))
+        self._record_slice(weight, 1 if attributes.get("transB") else 0, (index, 1))
         if len(node.input) > 2 and node.input[2]:
             if node.input[2] not in self.graph.dense_weights:
                 raise SplitError("its bias is computed")
@@ -373,7 +373,7 @@ class _Search:
             raise SplitError(f"the shape of {name!r} is not known")
         return shape
 
-    def _slice(self, name: str, axis: int, place: Place) -> None:
+    def _record_slice(self, name: str, axis: int, place: Place) -> None:
         """Record that a weight of a node is split along an axis."""
         size = self.graph.dense_weights[name].dims[axis]
         if size % self.count:
@@ -419,7 +419,7 @@ class _Search:
             if own_axis < 0 or shape[own_axis] == 1:
                 continue  # It is the same along this axis.
             if name in self.graph.dense_weights:
-                self._slice(name, own_axis, (index, operand))
+                self._record_slice(name, own_axis, (index, operand))
             else:
                 self._require_split(name, own_axis)
 
@@ -430,7 +430,7 @@ class _Search:
         if right in self.graph.dense_weights and self._rank(right) == 2:
             if axis != rank - 1:
                 raise SplitError(f"{node.op_type} {node.name!r} would be split by input rows")
-            self._slice(right, 1, (index, 1))
+            self._record_slice(right, 1, (index, 1))
             return
         for name, is_summed in ((left, rank - 1), (right, rank - 2)):
             own_axis = axis - rank + self._rank(name)
@@ -445,14 +445,14 @@ class _Search:
         attributes = _attributes(node)
         if axis != 1 or attributes.get("transA") or node.input[1] not in self.graph.dense_weights:
             raise SplitError(f"{node.op_type} {node.name!r} would be split by input rows")
-        self._slice(node.input[1], 0 if attributes.get("transB") else 1, (index, 1))
+        self._record_slice(node.input[1], 0 if attributes.get("transB") else 1, (index, 1))
         if len(node.input) > 2 and node.input[2]:
             bias = node.input[2]
             if bias not in self.graph.dense_weights:
                 raise SplitError("its bias is computed")
             shape = self._shape(bias)
             if shape and shape[-1] != 1:
-                self._slice(bias, len(shape) - 1, (index, 2))
+                self._record_slice(bias, len(shape) - 1, (index, 2))
 
     def _split_softmax(self, index: int, node: NodeProto, axis: int) -> None:
         """Require the input of a Softmax to be split; raise SplitError along the sum."""
@@ -467,7 +467,7 @@ class _Search:
             raise SplitError(f"{node.op_type} {node.name!r} joins along the axis")
         for operand, name in enumerate(node.input):
             if name in self.graph.dense_weights:
-                self._slice(name, axis, (index, operand))
+                self._record_slice(name, axis, (index, operand))
             else:
                 self._require_split(name, axis)
 
@@ -500,13 +500,13 @@ class _Search:
         self._require_split(node.input[0], matching_axis)
 
 
-_RULES: dict[str, Callable[[_Search, int, Any, int], None]] = {
-    "Concat": _Search._split_concat,
-    "Gemm": _Search._split_gemm,
-    "MatMul": _Search._split_matmul,
-    "Reshape": _Search._split_reshape,
-    "Softmax": _Search._split_softmax,
-    "Transpose": _Search._split_transpose,
+_RULES: dict[str, Callable[[_SplitSearch, int, Any, int], None]] = {
+    "Concat": _SplitSearch._split_concat,
+    "Gemm": _SplitSearch._split_gemm,
+    "MatMul": _SplitSearch._split_matmul,
+    "Reshape": _SplitSearch._split_reshape,
+    "Softmax": _SplitSearch._split_softmax,
+    "Transpose": _SplitSearch._split_transpose,
 }
 
 

@@ -219,13 +219,13 @@ def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
     """
     if capabilities().has("layer_precisions"):
         return _layer_names(parts_of(network)[1])
-    listing, job = _NodeList(), CastJob(PrecisionRequest(floats=DataType.FLOAT16))
+    listing, job = _RecordingCast(), CastJob(PrecisionRequest(floats=DataType.FLOAT16))
     with bind(cast_precision, listing.cast), cast_parsed_models(job):
         names = _layer_names(parts_of(network)[1])
     return [name for name in names if name in listing.names]
 
 
-class _NodeList:
+class _RecordingCast:
     """A cast that records the names of nodes instead of casting a model."""
 
     def __init__(self) -> None:

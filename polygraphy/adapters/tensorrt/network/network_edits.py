@@ -279,12 +279,12 @@ class ModifyNetworkOutputs(EditingLoader):
                 layers of these types compute become outputs, in place of the present ones, or
                 besides `outputs` where both are given.
         """
-        choice = _Choice(outputs, exclude_outputs, mark_layer_types)
+        choice = _OutputSelection(outputs, exclude_outputs, mark_layer_types)
         super().__init__(network, choice.apply)
 
 
-class _Choice:
-    """The selection of output tensors."""
+class _OutputSelection:
+    """Selects the tensors of a network that become outputs."""
 
     def __init__(
         self,
