@@ -312,7 +312,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _uses_own_fixture(metafunc: pytest.Metafunc) -> bool:
-    """Return whether neither a conftest nor a marker replaces the fixture `onnx_model`."""
+    """Return whether a test uses the plugin's fixture `onnx_model`: no conftest or marker replaces
+    it.
+    """
     paths = getattr(metafunc, "_arg2fixturedefs", {}).get("onnx_model", ())
     iter_markers = metafunc.definition.iter_markers("parametrize")
     names = {name.strip() for each in iter_markers for name in _argument_names(each)}

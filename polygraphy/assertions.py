@@ -268,7 +268,7 @@ class _Data:
         self.file = self.model = ""
 
     def loader(self) -> Any:
-        """Return the data loader."""
+        """Return the data loader of the assertion."""
         if self._steps is None:
             return self._single_loader(self._count)
         return StepLoader(
@@ -589,8 +589,9 @@ def _difference_error(
 
 
 def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
-    """Return the verdict of a diagnosis, empty if it exceeds the budget in seconds, and a line on
-    the node at fault."""
+    """Return the verdict of a diagnosis, empty if it takes longer than the budget in seconds, and a
+    line on the node at fault.
+    """
     if budget <= 0:
         return "", []
     words = [sys.executable, "-m", "polygraphy", *shlex.split(diagnosis)[1:], "--format", "json"]

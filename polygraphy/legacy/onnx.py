@@ -73,7 +73,7 @@ def all_tensor_names(model: ModelProto, include_inputs: bool | None = None) -> l
 
 
 def get_shape(tensor: ValueInfoProto | TensorProto) -> list[Any] | None:
-    """Return the shape of an input, an output or a weight."""
+    """Return the shape of an input, an output or a weight; None if it is unknown."""
     if hasattr(tensor, "dims"):
         return list(tensor.dims)
     shape = shape_of(tensor) if tensor.type.WhichOneof("value") == "tensor_type" else None

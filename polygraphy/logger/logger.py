@@ -188,7 +188,7 @@ class Logger:
 
     @property
     def module_severity(self) -> SeverityTable:
-        """The severities that apply now.
+        """Return the least severities that are logged now, by module.
 
         May be set to one severity, to a mapping from paths to severities, or to what was read here
         before. The deepest entry that covers a module's path decides; see `SeverityTable`.

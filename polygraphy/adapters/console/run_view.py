@@ -131,7 +131,9 @@ class RunView:
         self._call_unshown(tell)
 
     def _call_unshown(self, tell: Callable[[], object]) -> None:
-        """Call a function whose log lines the console does not show as they are."""
+        """Call a function, and hide the lines that it logs, because the console shows their content
+        differently.
+        """
         if self._screen is None:
             tell()
         else:

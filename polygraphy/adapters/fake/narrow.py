@@ -170,7 +170,7 @@ class FakeProgram:
     name: str = "program"
 
     def on_host(self) -> FakeProgram | None:
-        """Return the configured program on the CPU."""
+        """Return the configured program on the CPU; None if none was configured."""
         return self.host
 
     @property

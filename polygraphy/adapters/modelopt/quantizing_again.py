@@ -27,7 +27,9 @@ quantization = mod.lazy_import("modelopt.onnx.quantization", pkg_name="nvidia-mo
 
 
 def quantize_again(request: Requantization) -> list[ModelProto] | None:
-    """Return models quantized again; see the port."""
+    """Return a model quantized by ModelOpt for each set of excluded nodes; None if it is not
+    installed.
+    """
     if not modelopt.is_installed():
         return None
     with TemporaryDirectory() as folder:

@@ -29,7 +29,9 @@ _TRANSFORMERS = frozenset({"Attention", "Gelu", "LayerNormalization", "Softmax"}
 
 
 def quantize_again(request: Requantization) -> list[ModelProto] | None:
-    """Return models quantized again; see the port."""
+    """Return a model quantized by NNCF for each set of excluded nodes; None if it is not installed,
+    or does not quantize the same tensors.
+    """
     if not nncf.is_installed():
         return None
     with TemporaryDirectory() as folder:

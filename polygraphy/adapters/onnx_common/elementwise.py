@@ -90,7 +90,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x: Array, **_: Any) -> Array:
-    """Return the error function."""
+    """Return the error function of each element."""
     return round_like(_erf(to_float64(x)) if x.dtype.kind not in "iu" else np.rint(_erf(x)), x)
 
 

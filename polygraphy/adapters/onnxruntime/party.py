@@ -206,7 +206,7 @@ class OnnxrtParty:
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the graph after all rewrites."""
+        """Return the graph after all rewrites; None if ONNX Runtime does not save it."""
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = Path(folder) / "optimized.onnx"
             self._session(model, level, without, str(path))

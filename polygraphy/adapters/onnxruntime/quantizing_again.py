@@ -41,8 +41,10 @@ in another order on each machine.
 """
 
 
-def quantize_again(request: Requantization) -> list[ModelProto] | None:
-    """Return models quantized without some nodes; see the port."""
+def quantize_again(request: Requantization) -> list[ModelProto]:
+    """Return a model quantized by ONNX Runtime for each set of excluded nodes; empty if
+    unsupported.
+    """
     name = request.producer
     quantize = _QUANTIZERS[_quantizer_name(request.sites) if name in _CALLERS else name]
     with _mute_logging():

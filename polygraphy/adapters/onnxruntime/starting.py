@@ -141,7 +141,7 @@ def _preload() -> bool:
 
 
 def _first_failing(providers: Sequence[Provider]) -> str | None:
-    """Return the first provider that does not start with a model of one node."""
+    """Return the first provider that does not start with a model of one node; None if all start."""
     return next(
         (name for provider in providers for name in names_of([provider]) if not starts(provider)),
         None,

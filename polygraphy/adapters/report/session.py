@@ -457,8 +457,9 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _take_standard_output() -> TextIO | None:
-    """Return a stream for the document alone; other output of this process and its children goes to
-    standard error from now on."""
+    """Return a stream for the document alone (None if standard output is closed); redirect all
+    other output, also of child processes, to standard error.
+    """
     stdout: TextIO | None = sys.stdout  # None where it was closed before the start.
     if stdout is None:
         return None

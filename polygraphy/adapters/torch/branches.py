@@ -53,7 +53,7 @@ def line_of_number(path: str, line: int) -> int:
 
 
 def _function_around(body: Sequence[ast.stmt], line: int) -> ast.FunctionDef | None:
-    """Return the innermost function that contains a line."""
+    """Return the innermost function that contains a line; None if none does."""
     found = None
     for node in (node for statement in body for node in ast.walk(statement)):
         if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):

@@ -240,6 +240,6 @@ def load_with_types(path: Path, types: Sequence[str]) -> Any:
 
 
 def _class_named(name: str) -> Any:
-    """Return a class of transformers."""
+    """Return the class of transformers with a name."""
     module, _, kind = name.replace(":", ".").rpartition(".")
     return getattr(importlib.import_module(module), kind)

@@ -91,7 +91,7 @@ class TorchProgram:
         return self._opened[key]
 
     def run(self, feed: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        """Return the outputs for data of any shape; see the port."""
+        """Return the name and value of each output for data of any shape; see the port."""
         self._load()
         key = tuple(feed)
         if key not in self._runs:
@@ -126,7 +126,7 @@ class TorchProgram:
 
     @property
     def weight_dtype(self) -> str | None:
-        """Return the half precision in which weights are stored; see the port."""
+        """Return the half precision of the weights; None if no weight has one. See the port."""
         self._load()
         return stored_precision(self._model)
 
@@ -261,7 +261,7 @@ class OpenedTorch:
     def run(
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
-        """Return the outputs; see the port."""
+        """Return the name and value of each output; see the port."""
         tensors = self._start_program(feed)
         try:
             with translate_errors("run"), torch.no_grad(), disable_tf32():
@@ -363,7 +363,7 @@ class OpenedTorch:
             program.stop()
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
-        """Yield other ways to export the program; see the port."""
+        """Yield options, command and function of other ways to export the program; see the port."""
         if self._exported is None or not mod.has_mod("onnxscript"):
             return
         opsets = ({"opset_version": opset} for opset in _OPSETS)
@@ -473,7 +473,7 @@ class OpenedModule(OpenedTorch):
     def run(
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
-        """Return the outputs by name, from the recorded operations."""
+        """Return the name and value of each output, from the recorded operations."""
         if keep is None:
             return super().run(feed)
         record = keep
@@ -492,7 +492,9 @@ class OpenedModule(OpenedTorch):
         return "" if place is None else describe_condition(*place)
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
-        """Yield the only other way to export the module; see the port."""
+        """Yield options, command (empty) and function of the only other way to export the
+        module.
+        """
         yield "dynamo=False", "", self._trace_module
 
     def _trace_module(self, feed: Mapping[str, Any]) -> Any:

@@ -177,8 +177,9 @@ def curves_chart(
 def _worst_of_segments(
     points: list[tuple[int, OutputRow, float]], count: int
 ) -> list[tuple[int, OutputRow, float]]:
-    """Return the points to draw; if there are very many, the first failure and the worst of each
-    segment."""
+    """Return the points (number, row, error) to draw; if there are very many, the first failure and
+    the worst point of each segment.
+    """
     if len(points) <= _MOST_POINTS:
         return points
     of_segments: dict[object, tuple[int, OutputRow, float]] = {}

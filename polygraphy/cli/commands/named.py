@@ -58,7 +58,7 @@ class RunnerFlags(OrderedFlags):
         )
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the names; see `OrderedFlags`.
+        """Return the names of the runners; see `OrderedFlags`.
 
         Raises:
             BadValue: a named runner has no name, one that is not valid, or one that another has.

@@ -40,7 +40,7 @@ Feeds = str | tuple[str, ...]
 def relative_tolerance(
     kind: Kind, of: str, otherwise: str, feeds: Feeds = (), note: str = ""
 ) -> Any:
-    """Return the option `--rtol`.
+    """Return the declaration of the option `--rtol`.
 
     Args:
         kind: the form of a value.
@@ -64,7 +64,7 @@ def relative_tolerance(
 
 
 def absolute_tolerance(kind: Kind, otherwise: str, feeds: Feeds = ()) -> Any:
-    """Return the option `--atol`; see `relative_tolerance`."""
+    """Return the declaration of the option `--atol`; see `relative_tolerance`."""
     return option(
         "--atol",
         "--abs-tol",
@@ -80,7 +80,7 @@ def absolute_tolerance(kind: Kind, otherwise: str, feeds: Feeds = ()) -> Any:
 
 
 def statistic_option(*statistics: str, otherwise: str, feeds: Feeds = (), note: str = "") -> Any:
-    """Return the option `--check-error-stat` for some statistics; see `relative_tolerance`."""
+    """Return the declaration of the option `--check-error-stat`; see `relative_tolerance`."""
     return option(
         "--check-error-stat",
         kind=Statistics(*statistics),
@@ -250,7 +250,7 @@ class SimpleOptions(Options):
 
 
 def _threshold_option(row: Metric) -> Any:
-    """Return the row of a metric's threshold."""
+    """Return the declaration of the option for a metric's threshold."""
     kind: Kind = Number(minimum=row.minimum, maximum=row.maximum)
     if row.is_whole:
         kind = Integer(minimum=int(row.minimum))
@@ -444,7 +444,7 @@ class _CountAndPath(Kind):
 def memory_budget_option(
     feeds: str, *, when: str, how: str, otherwise: str = "a quarter of the free memory"
 ) -> Any:
-    """Return the row of `--memory-budget`, whose effect differs between commands."""
+    """Return the declaration of `--memory-budget`, whose effect differs between commands."""
     return option(
         "--memory-budget",
         kind=ByteSize(),

@@ -78,7 +78,9 @@ class CheckedModelOptions(Options):
 
 
 def model_shapes_option(help: str, otherwise: str = "") -> Any:
-    """Return the row of `--input-shapes` for commands in which `--inputs` means something else."""
+    """Return the declaration of `--input-shapes`, for commands in which `--inputs` means something
+    else.
+    """
     return option(
         "--input-shapes",
         "--model-input-shapes",

@@ -161,7 +161,7 @@ class OnnxCastOptions(Options):
 
 
 def onnx_alone_option(*feeds: str, needs: str | tuple[str, ...] = ()) -> Any:
-    """Return the row of the option that keeps ONNX Runtime out of shape inference."""
+    """Return the declaration of the option that keeps ONNX Runtime out of shape inference."""
     return option(
         "--no-onnxruntime-shape-inference",
         needs=needs,

@@ -72,7 +72,9 @@ def _files_of_options(
 
 
 def _options_with_values(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
-    """Yield options that differ from their defaults, including those of named runners."""
+    """Yield a label, the group, the option and its value for each option that differs from its
+    default, including those of named runners.
+    """
     yield from (("", *row) for row in values.non_default_options)
     for name, own_values in values.nested.items():
         yield from ((f" of {name}", *row) for row in own_values.non_default_options)

@@ -27,7 +27,7 @@ def holds_pictures(source: str | Path) -> bool:
 
 
 def sample_files(source: str | Path) -> list[str] | None:
-    """Return the files that contain one iteration each; see the port."""
+    """Return the files that contain one iteration each; None if there are none. See the port."""
     path = Path(source)
     if not path.is_dir():
         return [str(source)] if path.suffix.lower() in (*_PICTURES, *_TENSORS) else None

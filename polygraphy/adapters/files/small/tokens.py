@@ -42,7 +42,7 @@ def read_tokens(path: str) -> list[int]:
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
     content = content.removeprefix(codecs.BOM_UTF8)  # Editors of Windows write it.
     if _NEXT_LIST.search(content) is not None and not str(path).endswith(".npy"):
-        raise _several_lists(path)
+        raise _several_lists_error(path)
     tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)
     if not tokens:
         raise InputError(
@@ -72,11 +72,11 @@ def _array(path: str) -> list[int] | None:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         return None
     if array.size != max(array.shape, default=1):
-        raise _several_lists(path)
+        raise _several_lists_error(path)
     return [int(number) for number in array.reshape(-1)]
 
 
-def _several_lists(path: str) -> InputError:
+def _several_lists_error(path: str) -> InputError:
     """Return the error for a file with more than one list of tokens."""
     return InputError(
         f"{path} has several lists of tokens.", hint="Save one list: each row gets the same tokens."

@@ -162,7 +162,9 @@ class _Walk:
                 self.coarsest[name] = precision.name
 
     def _compute_type(self, node: NodeProto, dtype: str) -> str | None:
-        """Return the compute type of a node on float32 tensors, if it is not float32."""
+        """Return the compute type of a node on float32 tensors; None if it is float32, or for other
+        tensors.
+        """
         if dtype != "float32":
             return None
         if node.op_type == "MatMulNBits":

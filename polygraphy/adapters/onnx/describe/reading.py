@@ -206,7 +206,9 @@ def describe_model(
 
 
 def read_graph(model: Any) -> Graph | None:
-    """Return the graph of a model; see the port of this name."""
+    """Return the graph of a model, without large weights; None if it is not an ONNX model. See the
+    port.
+    """
     detail, arrays = Detail(layers=True, attrs=True), _SingleNumbers("")
     if isinstance(model, (str, Path)):
         if technology_of(kind_of(str(model))) != "onnx":

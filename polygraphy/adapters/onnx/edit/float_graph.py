@@ -69,7 +69,7 @@ class FloatGraph:
     def find_removed_activation(
         self, name: str, makers: Mapping[str, NodeProto]
     ) -> NodeProto | None:
-        """Return the Relu or Clip after a node that the quantizer removed; None if there is none.
+        """Return the Relu or Clip that the quantizer removed after a tensor; None if there is none.
 
         Args:
             name: the tensor.

@@ -208,7 +208,7 @@ class QuantizedModel:
     # What there is.
 
     def named_reference(self) -> ModelProto | None:
-        """Return the reference in which each node has a name; see the port."""
+        """Return the reference with a name for each node, or None without one; see the port."""
         if self.reference is None or all(node.name for node in self.reference.graph.node):
             return self.reference
         copy: ModelProto = copy_of(self.reference)
@@ -275,9 +275,7 @@ class QuantizedModel:
 
     @cached_property
     def requantizable_weights(self) -> dict[int, tuple[int, Sequence[int]]]:
-        """Return, by site of a weight that a backend may quantize again, the site before its node
-        and the sites after it.
-        """
+        """Return the site before the node of each weight to quantize again, and those after it."""
         return {
             weight: (one, tuple(behind)) for weight, (one, behind) in self._weights_between.items()
         }

@@ -221,7 +221,7 @@ def is_same_scheme(scheme: Scheme, other_scheme: Scheme) -> bool:
 
 
 def format_of(scheme: Scheme) -> str:
-    """Return a scheme as text."""
+    """Return a quantization scheme as text, such as ``int8, per channel``."""
     if scheme.block:
         return f"{scheme.dtype}, blocks of {scheme.block}"
     return f"{scheme.dtype}, per {'tensor' if scheme.is_per_tensor else 'channel'}"
@@ -430,7 +430,8 @@ class SiteForms:
     def _nodes_to_keep(
         self, names: Mapping[str, str], copies: Mapping[str, str]
     ) -> tuple[list[int], set[str]]:
-        """Return the nodes that outputs depend on, in order, and the tensors that these read.
+        """Return the indices of the nodes that outputs depend on, in order, and the names of the
+        tensors that they read.
 
         Args:
             names: other names of tensors.

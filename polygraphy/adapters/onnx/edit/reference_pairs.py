@@ -305,7 +305,9 @@ class _Pairs:
         return max((_cosine(form, expected) for form in forms), default=0.0)
 
     def _packed_weight(self, node: NodeProto) -> Array | None:
-        """Return the weight that an operator stores in integers or blocks, up to a factor."""
+        """Return the weight that an operator stores in integers or blocks, up to a factor; None if
+        it stores none.
+        """
         if node.op_type in ("MatMulNBits", "GatherBlockQuantized"):
             block = block_weight([node], self._own.constant, ())
             return None if block is None else block[0].values(block[1])

@@ -181,7 +181,7 @@ def _set_type(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> Non
 
 @cache
 def _element_number(kind: str | None) -> int | None:
-    """Return the ONNX number of the element type in the name of a tensor type."""
+    """Return the ONNX number of the element type in the name of a tensor type; None if unknown."""
     if not kind or not kind.startswith("tensor("):
         return None
     return dict(onnx.TensorProto.DataType.items()).get(kind[len("tensor(") : -1].upper())

@@ -186,9 +186,9 @@ class _Call:
 
     def operand(self, index: int) -> Elements | None:
         """Return the known elements of an operand; None if there are none."""
-        return self._look_up(self.inputs[index]) if self.has(index) else None
+        return self._look_up(self.inputs[index]) if self.has_operand(index) else None
 
-    def has(self, index: int) -> bool:
+    def has_operand(self, index: int) -> bool:
         """Return whether the operand exists."""
         return index < len(self.inputs) and bool(self.inputs[index])
 
@@ -202,7 +202,7 @@ class _Call:
 
     def shape(self, index: int) -> Shape | None:
         """Return the shape of an operand; None if even its rank is unknown."""
-        return self._shape(self.inputs[index]) if self.has(index) else None
+        return self._shape(self.inputs[index]) if self.has_operand(index) else None
 
     def attribute(self, name: str) -> Any:
         """Return the number, or the numbers, of an attribute; None if it is missing."""
@@ -235,7 +235,7 @@ def _fold_size(call: _Call) -> Elements | None:
 
 
 def _fold_identity(call: _Call) -> Elements | None:
-    """Return the elements of the input."""
+    """Return the elements of the input; None if they are unknown."""
     return call.operand(0)
 
 
@@ -272,8 +272,8 @@ def _fold_slice(call: _Call) -> Elements | None:
         steps: Sequence[int] | None = (1,)
     else:
         starts, ends = call.elements_if_known(1), call.elements_if_known(2)
-        steps = call.elements_if_known(4) if call.has(4) else (1,)
-        if call.has(3) and call.elements_if_known(3) is None:
+        steps = call.elements_if_known(4) if call.has_operand(4) else (1,)
+        if call.has_operand(3) and call.elements_if_known(3) is None:
             return None
     if not starts or not ends or not steps or len(starts) != 1 or steps[0] == 0:
         return None
@@ -356,7 +356,9 @@ def _elementwise_rule(
 def _broadcast(
     compute: Callable[..., Element], operands: Sequence[Elements], elem_type: int
 ) -> Elements | None:
-    """Return the elements computed from operands that are broadcast to the longest one."""
+    """Return the elements computed from operands that are broadcast to the longest one; None if
+    they cannot be.
+    """
     lengths = {len(operand.values) for operand in operands}
     length = max(lengths)
     if 0 in lengths or not lengths <= {1, length}:
@@ -418,7 +420,7 @@ def _fold_product(call: _Call) -> Elements | None:
     operand = call.operand(0)
     if operand is None or operand.is_scalar:
         return None
-    axes = call.elements_if_known(1) if call.has(1) else tuple(call.attribute("axes") or ())
+    axes = call.elements_if_known(1) if call.has_operand(1) else tuple(call.attribute("axes") or ())
     if axes not in ((), (0,), (-1,)) or (axes == () and call.attribute("noop_with_empty_axes")):
         return None
     product: Element = 1

@@ -127,8 +127,8 @@ def required_tensors(graph: GraphProto) -> set[str]:
 def dependencies_of(
     graph: GraphProto, names: Iterable[str], ends: Collection[str] = ()
 ) -> tuple[set[int], set[str]]:
-    """Return the nodes that some tensors depend on, and all tensors on these paths, including the
-    given ones.
+    """Return the indices of the nodes that some tensors depend on, and the names of all tensors on
+    these paths, including the given ones.
 
     Args:
         graph: the graph.
@@ -324,7 +324,7 @@ def constant_tensor(node: NodeProto, *, in_place: bool = False) -> TensorProto |
 
 
 def _from_numbers(attribute: AttributeProto) -> TensorProto | None:
-    """Return the tensor of an attribute such as ``value_ints``."""
+    """Return the tensor of an attribute such as ``value_ints``; None for other attributes."""
     if attribute.name not in _NUMBERS:
         return None
     number, field = _NUMBERS[attribute.name]

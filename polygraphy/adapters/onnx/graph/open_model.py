@@ -76,7 +76,7 @@ class OpenGraph:
 
     @cached_property
     def protos(self) -> list[NodeProto]:
-        """Return the nodes."""
+        """Return the nodes as protobuf messages, in order."""
         return list(self.graph_proto.node)
 
     @cached_property

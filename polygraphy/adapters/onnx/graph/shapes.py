@@ -352,9 +352,7 @@ def add_shapes(
 def _infer_model(
     model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool | None
 ) -> ModelProto | None:
-    """Return the model with shapes. ONNX Runtime infers them node by node in Python, so it runs
-    only if the onnx package leaves some unknown.
-    """
+    """Return the model with shapes; None if inference failed and `error_ok` is set."""
     new_model: ModelProto | None = None
     problem: ModelError | None = None
     model = without_ambiguous_names(model)

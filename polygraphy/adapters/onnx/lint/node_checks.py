@@ -193,7 +193,7 @@ class NodeChecks:
         outer_data: ChainMap[str, Any],
         context: Any,
     ) -> Iterator[tuple[LintEntry, Violation | None]]:
-        """Yield the problems of a graph."""
+        """Yield the problems of a graph, each with the broken rule of this package, if any."""
         types, data = outer_types.new_child(), outer_data.new_child()
         for tensor in graph.initializer:
             types[tensor.name] = _tensor_type(tensor)
@@ -271,7 +271,9 @@ class NodeChecks:
     def _subgraph_problems(
         self, node: NodeProto, label: str, types: Types, data: ChainMap[str, Any], context: Any
     ) -> Iterator[tuple[LintEntry, Violation | None]]:
-        """Yield the problems of the subgraphs of a node."""
+        """Yield the problems of the subgraphs of a node, each with the broken rule of this package,
+        if any.
+        """
         for attribute in node.attribute:
             inner = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
             for position, graph in enumerate(inner):

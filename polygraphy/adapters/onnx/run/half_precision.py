@@ -112,7 +112,9 @@ class OnnxNarrowModels:
         return narrow_nodes(model)
 
     def rounding_emulator(self, model: Any) -> Compute | None:
-        """Return a function that runs a model with rounding after every operator; see the port."""
+        """Return a function that runs a model with rounding after every operator; None if no node
+        is narrow. See the port.
+        """
         nodes = narrow_nodes(model)
         if nodes is None:
             return None
@@ -271,7 +273,7 @@ class OnnxNarrowModel:
         return CastSelection(keep_nodes=kept_names, only_nodes=self._only)
 
     def facts(self) -> Facts:
-        """Return facts about the outputs."""
+        """Return facts about the outputs, such as the data types of their computation."""
         return find_facts(self._model)
 
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:

@@ -89,7 +89,7 @@ def _short_node(node: Node) -> Node:
 
 
 def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel:
-    """Return the structure of a model, layer by layer; see the port."""
+    """Return a model prepared for comparing its tensors layer by layer; see the port."""
     if isinstance(model, (str, Path)):
         path = Path(model)
         return LayeredOnnxModel(
@@ -148,7 +148,7 @@ class OnnxOpenModel(OpenModel):
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes."""
+        """Return descriptions of the nodes, in order."""
         return describe_nodes(self.proto)
 
     @cached_property
@@ -161,7 +161,7 @@ class OnnxOpenModel(OpenModel):
         return [str(node.op_type) for node in self.protos]
 
     def facts(self) -> Facts:
-        """Return facts about the outputs."""
+        """Return facts about the outputs, such as the data types of their computation."""
         return find_facts(self.proto)
 
     def with_branches(self, conditions: Mapping[str, Any]) -> OnnxOpenModel:
@@ -187,7 +187,7 @@ class OnnxOpenModel(OpenModel):
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, np.ndarray[Any, Any]]], epsilon: float
     ) -> RecomputedTensors | None:
-        """Return a tensor computed from the tensors before it."""
+        """Return a tensor computed from the tensors before it; None if that is not possible."""
         return self._recomputer.recompute(name, runs, epsilon)
 
 
@@ -458,8 +458,8 @@ class Recomputer:
     def _nodes_from_known(
         self, name: str, runs: Sequence[Feed]
     ) -> tuple[list[int], set[str]] | None:
-        """Return the nodes that compute a tensor from tensors with values in all runs, and these
-        tensors; None if there are none.
+        """Return the indices of the nodes that compute a tensor from tensors with values in all
+        runs, and the names of these tensors; None if there are none.
         """
         nodes: set[int] = set()
         known_names: set[str] = set()

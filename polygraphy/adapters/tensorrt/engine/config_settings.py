@@ -230,7 +230,9 @@ class CommonSettings:
 
 
 def _settings_by_kind(kind: str) -> dict[str, tuple[str, str]]:
-    """Return the metadata of each setting under a key, in the order of application."""
+    """Return, by name of each setting of a kind, its name and enumeration in TensorRT, in the order
+    of application.
+    """
     declared_settings = {
         attribute.name: attribute.metadata[kind]
         for attribute in fields(CommonSettings)

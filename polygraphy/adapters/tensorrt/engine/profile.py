@@ -79,7 +79,7 @@ class Profile(DomainProfile):
         return self
 
     def to_trt(self, builder: Any, network: Any) -> Any:
-        """Return the `tensorrt.IOptimizationProfile`.
+        """Return the profile as a `tensorrt.IOptimizationProfile`.
 
         Raises:
             UsageError: a name is not an input of the network, or a range contradicts its shape.

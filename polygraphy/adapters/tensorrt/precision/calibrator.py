@@ -102,12 +102,12 @@ class _CalibratorMethods:
 
     @property
     def data_loader(self) -> Any:
-        """The data loader for calibration."""
+        """Return the data loader for calibration."""
         return self._feed.loader
 
     @data_loader.setter
     def data_loader(self, data_loader: Any) -> None:
-        """The data loader for calibration."""
+        """Set the data loader for calibration."""
         self._feed.loader = data_loader
         self._feed.reset()
 

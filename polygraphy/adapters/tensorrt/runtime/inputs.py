@@ -252,7 +252,7 @@ class HostInput:
 
     @property
     def identity(self) -> object:
-        """Return the shape."""
+        """Return the shape, which identifies the arrangement of the input."""
         return self.shape
 
     @property

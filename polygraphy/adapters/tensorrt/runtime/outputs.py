@@ -280,7 +280,7 @@ class FixedOutput:
 
     @property
     def shape(self) -> Shape:
-        """Return the shape."""
+        """Return the shape in the current inference."""
         return self._shape
 
     def free(self) -> None:
@@ -374,7 +374,7 @@ class HostOutput:
 
     @property
     def shape(self) -> Shape:
-        """Return the shape."""
+        """Return the shape in the current inference."""
         return () if self._values is None else self._values.shape
 
     @property

@@ -93,7 +93,7 @@ def _check(budget: int | None, percent: float | None) -> None:
 
 
 def _budget_in_bytes(engine: Any, size: int, budget: int | None, percent: float | None) -> int:
-    """Return a budget in bytes."""
+    """Return a budget of weight streaming in bytes, from bytes or from a percentage of `size`."""
     if percent is not None:
         return int(size * percent / 100)
     assert budget is not None

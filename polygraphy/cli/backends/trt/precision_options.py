@@ -26,7 +26,7 @@ _LAYER_PRECISIONS: Any = option(
 
 
 def _strongly_typed_option(effect: str) -> Any:
-    """Return the row of --strongly-typed; its help begins with the effect."""
+    """Return the declaration of --strongly-typed; its help begins with the effect."""
     return option(
         "--strongly-typed",
         feeds=("NetworkFromOnnxPath.strongly_typed", "CreateNetwork.strongly_typed"),

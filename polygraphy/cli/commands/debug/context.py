@@ -132,7 +132,7 @@ class ArtifactOptions(Options):
 
 
 def _artifact_option(name: str) -> Any:
-    """Return the row of --iter-artifact with a default name."""
+    """Return the declaration of --iter-artifact with a default name."""
     return option(
         "--iter-artifact",
         "--intermediate-artifact",

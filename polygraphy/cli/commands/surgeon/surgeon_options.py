@@ -57,7 +57,7 @@ class Tensors(Kind):
         ]
 
     def argument(self, value: Sequence[TensorSpec]) -> Any:
-        """Return the expression of metadata."""
+        """Return the expression that creates the metadata of the tensors."""
         from polygraphy.codegen.source import Metadata
 
         return Metadata(value)

@@ -32,7 +32,7 @@ class TemplateCommand(Command):
 
     ending = (ReportOptions, LogOptions)
 
-    def destination(self, values: Values) -> str | None:
+    def destination(self, values: Values) -> str:
         """Return the path of the script.
 
         Raises:

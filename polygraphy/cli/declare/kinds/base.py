@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Kind:
-    """The form of an option's value.
+    """Converts the words of an option to its value, and back.
 
     Attributes:
         nargs: the number of words it takes, in the notation of argparse: None for one, ``?``,
@@ -96,7 +96,7 @@ class Repeated(Kind):
         return tuple(self.single.parse(word) for word in words)
 
     def argument(self, value: Any) -> Any:
-        """Return the arguments of the values as a list."""
+        """Return the values as a list, each as the argument of a call."""
         return [self.single.argument(item) for item in value]
 
     def unparse(self, value: Any) -> list[Any]:
@@ -217,7 +217,7 @@ class Text(Kind):
         self.without_word = without_word
 
     def parse(self, words: Sequence[str]) -> str | None:
-        """Return the word."""
+        """Return the word; without one, the text for an option without a word."""
         return words[0] if words else self.without_word
 
     def unparse(self, value: str) -> list[str]:
@@ -232,7 +232,7 @@ class Texts(Kind):
     metavar = "TEXT"
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the words."""
+        """Return the words unchanged."""
         return tuple(words)
 
     def unparse(self, value: Iterable[Any]) -> list[str]:
@@ -240,7 +240,7 @@ class Texts(Kind):
         return list(map(str, value))
 
     def argument(self, value: Sequence[Any]) -> Any:
-        """Return a list."""
+        """Return the texts as a list."""
         return list(value)
 
 
@@ -296,11 +296,13 @@ class Choice(Kind):
         self.what = what
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the word."""
+        """Return the choice that the word stands for."""
         return self.choice_for(words[0])
 
     def choice_for(self, word: str) -> str:
-        """Return the choice that a word stands for."""
+        """Return the choice that a word stands for; raise BadValue if it is not a choice or
+        alias.
+        """
         choices = self.choices or ()
         alias = self.aliases.get(word.lower() if self.in_any_case else word, word)
         if alias in choices:
@@ -323,7 +325,7 @@ class Choices(Choice, Texts):
         return bool(taken) and word not in (self.choices or ())
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the words without repetitions."""
+        """Return the choices, without repetitions."""
         return tuple(dict.fromkeys(map(self.choice_for, words)))
 
 
@@ -371,7 +373,7 @@ class Number(Kind):
         self.maximum = maximum
 
     def parse(self, words: Sequence[str]) -> float:
-        """Return the number."""
+        """Return the number in the word; raise BadValue if it is outside the limits."""
         try:
             value = float(words[0])
         except ValueError:
@@ -392,7 +394,7 @@ class Integer(Number):
     metavar = "N"
 
     def parse(self, words: Sequence[str]) -> int:
-        """Return the number."""
+        """Return the integer in the word; raise BadValue if it is below the minimum."""
         value = integer(words[0])
         if value < self.minimum:
             raise BadValue(f"{value} is less than {self.minimum}")
@@ -427,7 +429,7 @@ class Integers(Texts):
     metavar = "N"
 
     def parse(self, words: Sequence[str]) -> tuple[int, ...]:
-        """Return the integers."""
+        """Return the integers in the words."""
         return tuple(map(integer, words))
 
 
@@ -437,7 +439,7 @@ class NumberOrAuto(Number):
     metavar = "NUMBER|auto"
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the number, or ``auto``."""
+        """Return the number in the word, or ``auto``."""
         return "auto" if words[0].lower() == "auto" else super().parse(words)
 
 
