@@ -236,7 +236,7 @@ def _restore_activation(
     raw = f"{result}{RAW}"
 
     def replace_input(old: str, new: str, nodes: Sequence[NodeProto]) -> None:
-        """Let nodes read another tensor."""
+        """Replace a tensor by another one in the inputs of some nodes."""
         for node in nodes:
             node.input[:] = [new if one == old else one for one in node.input]
         readers.setdefault(new, []).extend(nodes)
