@@ -1,6 +1,4 @@
-"""Run a model in several inference backends, compare what comes out, and find out why it
-differs.
-"""
+"""Run a model in several inference backends, compare the outputs, and find out why they differ."""
 
 import sys
 

@@ -575,7 +575,7 @@ def _difference_error(
     if quantization := quantization_line(path):
         lines.append(f"  model     {quantization}")
     if saved is not None and saved.older_model_command:
-        lines.append("  note      the model file differs from the one of the golden")
+        lines.append("  note      the model file differs from the one that created the golden")
     diagnosis = diagnosis_command(command) if command else ""
     if diagnosis:
         session = _session()

@@ -1,4 +1,4 @@
-"""Checking models and saved results."""
+"""Check models and saved results."""
 
 from typing import TYPE_CHECKING
 

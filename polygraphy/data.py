@@ -1,4 +1,4 @@
-"""Rearranging saved inputs and results."""
+"""Merge, concatenate and convert saved inputs and results."""
 
 from polygraphy.application.data_files import concat, convert, merge
 

@@ -1,4 +1,4 @@
-"""Finding out what is to blame when a model, or an engine, goes wrong."""
+"""Find the part of a model or an engine that fails."""
 
 from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.iterations import Iterations, repeat

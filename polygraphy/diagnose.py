@@ -1,4 +1,4 @@
-"""Finding out why the outputs of a model are wrong."""
+"""Find out why the outputs of a model are wrong."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Looking into models and saved data."""
+"""Inspect models and saved data."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Splitting ONNX models over several devices."""
+"""Split ONNX models over several devices."""
 
 from polygraphy.adapters.onnx.shard.sharding import (
     ShardModel,

@@ -1,4 +1,4 @@
-"""Putting plugins in place of the parts of ONNX models that they can compute."""
+"""Replace parts of ONNX models with plugins."""
 
 from polygraphy.adapters.onnx.plugins.plugins import ReplacePlugins, match_plugins, replace_plugins
 from polygraphy.application.plugin_tuning import autotune_plugins, load_matches, save_matches

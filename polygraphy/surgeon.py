@@ -1,4 +1,4 @@
-"""Editing ONNX models. Loaders and functions change the model that they are given in place."""
+"""Edit ONNX models. Loaders and functions change the model in place."""
 
 from polygraphy.adapters.onnx.edit.bounding import OverrideInputShapes, override_input_shapes
 from polygraphy.adapters.onnx.edit.copying import CopyNodes, copy_nodes

@@ -1,4 +1,4 @@
-"""Running every combination of a plan, each in a process of its own."""
+"""Run every combination of a plan, each in its own process."""
 
 from polygraphy.application.sweep.sweeping import sweep
 

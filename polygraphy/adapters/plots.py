@@ -19,7 +19,7 @@ from polygraphy.domain.accuracy.output_rows import OutputRow, largest_jump
 from polygraphy.domain.errors import FileError, MissingDependencyError
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.naming import shorten_text
+from polygraphy.domain.tensors.naming import count_text, shorten_text
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
     _name_outputs(axes[1], names, drawn)
     left_out = sum(map(len, lines.values())) - sum(map(len, drawn.values()))
     text = "Outputs, in order of computation"
-    axes[1].set_xlabel(f"{text} ({left_out} of integers skipped)" if left_out else text)
+    skipped = f" ({count_text(left_out, 'integer output')} skipped)" if left_out else ""
+    axes[1].set_xlabel(f"{text}{skipped}")
     findings = "\n".join(_finding(name, rows) for name, rows in drawn.items())
     figure.suptitle(findings, fontsize=11, parse_math=False)
     legend = dict(zip(*reversed(axes[0].get_legend_handles_labels())))

@@ -173,5 +173,5 @@ class _Tensors:
         if names != self._names and not self._is_noted:
             self._is_noted = True
             resolve(Console).note(
-                f"The tensors in {path} have different names than in the files before it."
+                f"The tensors in {path} have different names than those in earlier files."
             )

@@ -1,4 +1,4 @@
-"""Running models in several backends, and comparing what comes out."""
+"""Run models in several backends, and compare the outputs."""
 
 from typing import TYPE_CHECKING
 

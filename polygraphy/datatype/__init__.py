@@ -1,4 +1,4 @@
-"""Data types of tensors, in one vocabulary for all backends."""
+"""Data types of tensors, with the same names in all backends."""
 
 from polygraphy.domain.tensors.datatype import (
     DataType,

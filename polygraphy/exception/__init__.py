@@ -1,4 +1,4 @@
-"""Every error of this package."""
+"""All exceptions of this package."""
 
 from polygraphy.domain.errors import (
     BackendError,

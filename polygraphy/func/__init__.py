@@ -97,7 +97,7 @@ def _arguments(
     types = ", ".join(type(value).__name__ for value in values) or "none"
     G_LOGGER.critical(
         f"{_function_name(function)} cannot extend {_function_name(extend_func)}, because it does"
-        f" not have one parameter for each value that it is given.\nIts parameters: {names}\n"
+        f" not have one parameter for each value that it receives.\nIts parameters: {names}\n"
         f"Values (by type): {types}"
     )
 

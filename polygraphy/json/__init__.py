@@ -1,4 +1,4 @@
-"""Anything that this package produces as JSON, and how to teach it types of one's own.
+"""Save and load objects as JSON, including types that you register.
 
 ::
 

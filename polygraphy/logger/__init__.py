@@ -1,4 +1,4 @@
-"""Logging: `G_LOGGER`, the logger of the process, and what it is made of.
+"""Logging: `G_LOGGER`, the logger of the process, and its classes.
 
 A line is `[I] message`: the letter of its severity, then the time and the source line if they are
 asked for, then four spaces per level of indentation, then the message, whose further lines are

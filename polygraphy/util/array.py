@@ -1,4 +1,4 @@
-"""The same questions to NumPy arrays, PyTorch tensors and views of device memory."""
+"""Functions for NumPy arrays, PyTorch tensors and views of device memory."""
 
 from polygraphy.legacy import arrays
 from polygraphy.legacy.arrays import *  # noqa: F403
@@ -8,5 +8,7 @@ __all__ = []
 __all__ += arrays.__all__
 __getattr__ = defer_names(
     globals(),
-    removed_names={"dispatch": "functools.singledispatch, or util.array.is_torch and its like"},
+    removed_names={
+        "dispatch": "functools.singledispatch, or a function such as util.array.is_torch"
+    },
 )

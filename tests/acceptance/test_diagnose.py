@@ -203,7 +203,7 @@ def test_a_model_that_no_backend_loads_is_an_error_and_not_a_question(polygraphy
     done = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx")
     assert done.code == polygraphy("polygraphy run model.onnx --onnxrt --onnx").code == 3
     [line] = [line for line in (done.out + done.err).splitlines() if line.startswith("[!]")]
-    assert "my.ops:Fancy" in line and "onnx cannot either" in line
+    assert "my.ops:Fancy" in line and "onnx cannot run it either" in line
 
 
 def test_the_first_nan_is_named(polygraphy: Run) -> None:

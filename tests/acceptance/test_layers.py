@@ -140,7 +140,9 @@ def test_nan_inside_a_model_is_found(tmp_path: Path, polygraphy: Run) -> None:
     assert polygraphy(command, cwd=tmp_path).code == 0
     done = polygraphy(f"{command} --onnx-outputs '*'", cwd=tmp_path)
     assert done.code == 1
-    assert "FAILED  1 of 3 outputs holds NaN or infinity, first 'log' of onnxrt." in done.out
+    assert (
+        "FAILED  1 of 3 outputs contains NaN or infinity; the first is 'log' of onnxrt." in done.out
+    )
 
 
 def test_the_model_that_is_run_is_saved(classifier_dir: Path, polygraphy: Run) -> None:

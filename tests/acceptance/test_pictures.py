@@ -83,12 +83,13 @@ def test_a_folder_of_pictures_is_an_iteration_each_of_one_size(polygraphy: Run) 
     done = polygraphy(f"{command} resize={WIDTH}x{HEIGHT}")
     assert done.code == 0
     assert "4 iterations" in done.out
-    assert "only the images directly in it" not in done.out
+    assert "only the images directly in this folder" not in done.out
     Path("data/cat").mkdir()
     picture("data/cat/1.jpg", 1, (HEIGHT, WIDTH))
     done = polygraphy(f"{command} resize={WIDTH}x{HEIGHT}")
     assert (
-        "only the images directly in it are used, not those in 1 folder, such as 'cat'" in done.out
+        "only the images directly in this folder are used, not those in 1 subfolder, such as 'cat'"
+        in done.out
     )
 
 

@@ -111,7 +111,7 @@ def test_nan_and_infinity_check_passes_on_the_fp16_model(
 ) -> None:
     done = polygraphy("polygraphy run --onnxrt identity_fp16.onnx --validate")
     assert done.code == 0
-    assert done.lines[-1].startswith("PASSED  1 output holds neither NaN nor infinity.")
+    assert done.lines[-1].startswith("PASSED  1 output contains neither NaN nor infinity.")
     done = polygraphy("polygraphy run --onnxrt identity_fp16.onnx --validate --log-format legacy")
     assert done.code == 0
     assert "[I]         PASSED | Output: y is valid" in done.lines

@@ -129,7 +129,7 @@ def test_goldens_are_made_used_and_missed(session: Session, tmp_path: Path) -> N
     wrong = failure_of(said, "test_wrong")
     assert len(wrong) <= 12
     assert wrong[0] == "2 of 2 outputs differ from test_wrong.safetensors."
-    assert "the model file differs from the one of the golden" in wrong[-4]
+    assert "the model file differs from the one that created the golden" in wrong[-4]
     digest = sha256((tmp_path / "digits.onnx").read_bytes()).hexdigest()
     assert wrong[-3] == f"  old model OLD.onnx, with SHA-256 {digest}"
     command = "polygraphy diagnose digits_changed.onnx --onnxrt --reference OLD.onnx"

@@ -85,7 +85,7 @@ def test_one_comparison_is_told_by_the_transcript_and_more_are_with_a_switch(
         ("one.onnx", "--onnxrt --onnx --onnxrt", "PASSED  1 output matched, 2 comparisons;"),
         ("one.onnx", "--onnxrt --onnx --compare l2 psnr", "PASSED  1 output matched, 2 comp"),
         ("one.onnx", "--onnxrt", "PASSED  1 iteration; nothing was compared."),
-        ("one.onnx", "--onnxrt --validate", "PASSED  1 output holds neither NaN nor infinity."),
+        ("one.onnx", "--onnxrt --validate", "PASSED  1 output contains neither NaN nor infinity."),
     ],
 )
 @pytest.mark.parametrize("slow", [False, True])
@@ -339,7 +339,7 @@ def test_outputs_that_only_one_side_has_are_no_differences(
     polygraphy("polygraphy run m.onnx --onnxrt --mark-all --save-outputs gold.json -q")
     done = polygraphy("polygraphy run m.onnx --onnxrt --load-outputs gold.json")
     assert done.code == 1
-    last = "FAILED  1 output matched, but only one side has 4 outputs.  ("
+    last = "FAILED  1 output matched, but only one run has 4 other outputs.  ("
     assert done.lines[-1].startswith(last)
     command = done.lines[-3].split(None, 1)[1]
     assert command == "polygraphy run m.onnx --onnxrt --load-outputs gold.json --mark-all"
@@ -378,7 +378,7 @@ def test_a_shape_that_was_chosen_takes_a_line(
     onnx.save(model, "m.onnx")
     done = polygraphy("polygraphy run m.onnx --onnxrt --onnx")
     [note] = [line for line in done.lines if line.startswith("note")]
-    assert note.split(None, 1)[1].startswith("x: 'batch' is dynamic, 1 was used; choose with")
+    assert note.split(None, 1)[1].startswith("x: 'batch' is dynamic, so 1 was used. Set it with")
     assert "--input-shapes x:1x" in note
     assert polygraphy(f"polygraphy run m.onnx --onnxrt --onnx {note.split('with ')[1]}").code == 0
 
@@ -417,7 +417,10 @@ def test_the_node_that_makes_the_first_nan_is_named(
     assert command == "diagnose m.onnx --onnxrt"
     assert "CULPRIT  Mul 'node_mul'" in polygraphy(f"polygraphy {command}").out
     if marks:
-        assert "FAILED  4 of 5 outputs hold NaN or infinity, first 'b' of onnxrt." in done.out
+        assert (
+            "FAILED  4 of 5 outputs contain NaN or infinity; the first is 'b' of onnxrt."
+            in done.out
+        )
         assert "  node      Mul 'node_mul' of a, factor; model.py:7 (blocks.1.f)" in done.lines
         assert "  first     b: 4 of 4 elements are NaN, the first at (0,)" in done.lines
 
@@ -559,7 +562,7 @@ def test_what_passes_without_saying_much_is_named(
         graph = helper.make_graph(nodes[:count], "g", [shaped["x"]], outputs, zero)
         opsets = [helper.make_opsetid("", 17)]
         onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), f"{count}.onnx")
-    said = "'y0' is all 0, so its match says little."
+    said = "'y0' is all 0, so a match proves little."
     command = "polygraphy run 2.onnx --onnxrt --onnx --iterations 3"
     done = polygraphy(
         f"{command} --input-shapes x:4x3 --report r.md --report r.xml --report r.html"
@@ -577,9 +580,9 @@ def test_what_passes_without_saying_much_is_named(
     assert f"[W] {said}" in polygraphy("polygraphy run 1.onnx --onnxrt --onnx").lines
     assert said not in polygraphy("polygraphy run 1.onnx --onnxrt --onnx --log-format legacy").out
     empty = polygraphy("polygraphy run 2.onnx --onnxrt --onnx --input-shapes x:0x3").lines[-1]
-    assert "'y0' is empty, 'y1' is empty, so their matches say little." in empty
+    assert "'y0' is empty, 'y1' is empty, so a match proves little." in empty
     validated = polygraphy("polygraphy run 2.onnx --onnxrt --validate").lines[-1]
-    assert "'y0' is all 0, so the match says little." in validated
+    assert "'y0' is all 0, so a match proves little." in validated
 
 
 def test_a_note_is_shown_once_without_runners(

@@ -135,7 +135,7 @@ def test_a_loader_without_data_is_reported_when_they_are_needed(console: Recordi
 
 
 def test_a_loader_that_is_none_is_reported(console: RecordingConsole) -> None:
-    with pytest.raises(UsageError, match="The data loader is not an iterable, but a NoneType"):
+    with pytest.raises(UsageError, match="The data loader must be iterable, not a NoneType"):
         Feeds(None, console)
 
 

@@ -132,7 +132,7 @@ def test_a_model_that_makes_too_much_of_rounding_is_not_verified(capsys: Capture
     passed, said = told_of(convert_to_fp16(model), model, capsys)
     assert not passed
     assert (
-        "Rounding only the inputs to float16 changes the outputs as much: 'y' has an error of"
+        "Rounding only the inputs to float16 changes the outputs just as much: 'y' has an error of"
         in said
     )
 

@@ -70,7 +70,7 @@ def test_settings_of_generated_data_are_said_to_be_unused(
 def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    reason = "has no effect, because the model runs on the first data only.\n"
+    reason = "has no effect, because only the first input set is used.\n"
     several = DataOptions(load_inputs=("a.json", "b.json", "c.json"))
     assert data_of(several, None, only_first=True) == Call("StreamingDataLoader", [["a.json"]])
     assert capsys.readouterr().err == f"[W] --load-inputs b.json c.json: {reason}"
@@ -79,7 +79,10 @@ def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
     assert capsys.readouterr().err == f"[W] --iterations: {reason}"
     made = data_of(DataOptions(), {"x": ((1,), (2,))}, only_first=True)
     assert made == Call("DataLoader", kwargs={"input_metadata": Metadata([("x", [1], None)])})
-    assert capsys.readouterr().err == f"[W] All shapes of an input but the first: {reason}"
+    assert (
+        capsys.readouterr().err
+        == "[W] If an input has several shapes, only the first one is used.\n"
+    )
     data_of(DataOptions(load_inputs=("a.json",)), {"x": ((1,),)}, only_first=True)
     data_of(DataOptions(), {"x": ((1,),)}, only_first=True)
     assert "has no effect" not in capsys.readouterr().err

@@ -109,7 +109,7 @@ def test_what_cannot_be_called_is_named(
 ) -> None:
     mine(CALLED.replace("'my_backend:Make'", repr(runner)))
     assert main(["run", "m.onnx", "--mine", "--gen-script", "-"]) == 3
-    assert "is not named as package.module:Name" in capsys.readouterr().err
+    assert "is not of the form package.module:Name" in capsys.readouterr().err
 
 
 def test_the_backend_gets_the_model_as_it_was_changed(

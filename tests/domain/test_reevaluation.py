@@ -137,7 +137,7 @@ def test_all_functions_are_judged_anew_at_once() -> None:
     assert not results
     assert results.output_names() == ["y", "z", "x"]
     assert results.reevaluate([L2Threshold(5.0), {"x": SimpleThreshold("max", 2.0, 0.0)}])
-    with pytest.raises(PolygraphyException, match="2 comparison functions, and thresholds for 1"):
+    with pytest.raises(PolygraphyException, match="2 comparison functions, but thresholds for 1"):
         results.reevaluate(L2Threshold(5.0))
     alone = AccuracyResults([norms(5.0)])
     assert alone.reevaluate(L2Threshold(5.0))

@@ -58,7 +58,7 @@ def test_labels_come_in_order_or_by_name() -> None:
         ("0\n1\n", "l.csv: there are 2 labels, but 3 samples"),
         ("a,0\n", "l.csv: 2 samples of 3 have no label, such as 'b'"),
         ("a,0\na,1\n", "l.csv: sample 'a' has two labels"),
-        ("a,0,1\n", "l.csv: 'a,0,1' is not a labeled sample"),
+        ("a,0,1\n", "l.csv: 'a,0,1' is not a label"),
         ("", "l.csv: there are 0 labels, but 3 samples"),
     ],
 )

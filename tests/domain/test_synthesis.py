@@ -588,7 +588,7 @@ def test_dimensions_of_one_name_are_as_long_as_those_that_were_given() -> None:
         "mask": (1, 4),
     }  # fmt: skip
     assert set(loader.assumed) == {"pos", "length", "mask"}
-    [note] = [note for note in loader.notes if "kind" in note and "names of dimensions" in note]
+    [note] = [note for note in loader.notes if "kind" in note and "the same names" in note]
     assert "Will use shape: [12]" in note
 
 
@@ -609,4 +609,4 @@ def test_dimensions_that_the_model_requires_have_their_length() -> None:
     loader.model_facts = ModelFacts(dim_lengths={"h": 2, "d": 8})
     assert loader[0]["past"].shape == (1, 2, 3, 8)
     assert len(loader.notes) == 2
-    assert "'n' is dynamic, 1 was used" in loader.notes[0].brief
+    assert "'n' is dynamic, so 1 was used" in loader.notes[0].brief

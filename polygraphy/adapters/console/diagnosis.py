@@ -76,7 +76,8 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
     """Show a culprit; text that it shares with the next ones is shown with the last of them."""
     names = {sentence for culprit in later for sentence in culprit.evidence}
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
-    subject = f"{culprit.op} {list_some(culprit.nodes, _NODES)}".strip() or "Data"
+    op = culprit.op if len(culprit.nodes) < 2 else ""  # Several nodes can have several operators.
+    subject = f"{op} {list_some(culprit.nodes, _NODES)}".strip() or "Data"
     heading = f"{subject}: {culprit.cause}{by}"
     sentences = [name for name in culprit.evidence if name not in names]
     if culprit.facts and culprit.facts[0].kind == "weights_differ":  # Counted, they are the answer.

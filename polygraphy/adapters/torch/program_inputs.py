@@ -52,8 +52,8 @@ def input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | No
             raise InputError(
                 f"The model has no input for {listed} of the program: the exporter removed it, or"
                 " wrote the value from the example into the model.",
-                hint="Pass --load-inputs with a value for it, under its name in the program, or"
-                " return a module that passes a value. Inputs of the program:"
+                hint="Load a value for it, under its name in the program, with --load-inputs, or"
+                " return a module that sets the value itself. Inputs of the program:"
                 f" {reference_name}; of the model: {text or 'none'}.",
             )
         raise InputError(

@@ -178,8 +178,8 @@ class SampleComparison:
             return
         resolve(Console).note(
             f"The labels name {len(labels.classes)} classes ({list_some(labels.classes)}), but"
-            f" {self._output!r} has {count} scores, so the numbers of the classes, and the"
-            " accuracy, may be wrong. Write class numbers to a file of labels."
+            f" {self._output!r} has {count} scores, so the class numbers and the accuracy"
+            " may be wrong. Write class numbers to a file of labels."
         )
 
     def results(self, *, is_whole: bool) -> Iterator[SamplesCompared]:

@@ -200,7 +200,7 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _HalfComparison | No
     before, verdict = trial.judge(lambda feed: compute(pair.convert_feed(feed, {})))
     if verdict == "ill-conditioned":
         G_LOGGER.warning(
-            f"Rounding only the inputs to {dtype} changes the outputs as much: {before}."
+            f"Rounding only the inputs to {dtype} changes the outputs just as much: {before}."
         )
     elif verdict == "inconclusive":
         G_LOGGER.warning(f"In {dtype}, {before}: rounding accumulates in all nodes.")

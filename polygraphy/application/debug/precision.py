@@ -219,4 +219,4 @@ def _log_kept_nodes(half: HalfPrecision) -> None:
     for culprit in half.culprits:
         names = ", ".join(map(repr, culprit.nodes))
         G_LOGGER.info(f"{culprit.fault.cause}: {culprit.op} {names}: {culprit.fault.evidence}.")
-    G_LOGGER.info(f"With them {half.after}; without, {half.before}.")
+    G_LOGGER.info(f"With these nodes in fp32, {half.after}; without, {half.before}.")

@@ -415,7 +415,7 @@ def _prepare_failing_model(
     how = "as is" if number < 1 else f"with each of {number + 1} samples"
     raise InconclusiveError(
         f"Nothing to reduce: the whole model {name} {how}.",
-        hint="See its log for the check. For an intermittent failure, use --check-runs N.",
+        hint="See the log of the check. For an intermittent failure, use --check-runs N.",
     )
 
 
@@ -566,4 +566,6 @@ def _suggest_mode(count: int, total: int, way: _SearchSettings) -> None:
     """Log that another --mode may find a smaller part, if many nodes remain."""
     may_be_smaller = way.mode == "bisect" and way.reduce_inputs and way.reduce_outputs
     if may_be_smaller and count > 1 and count * _MANY >= total:
-        G_LOGGER.info("--mode ddmin or --mode linear may find a smaller part, in more iterations.")
+        G_LOGGER.info(
+            "--mode ddmin or --mode linear may find a smaller part, but take more iterations."
+        )

@@ -85,7 +85,9 @@ def diagnose_refusals(
     if tensors is None and len(refusals) == len(case.parties):
         first, *rest = (case.parties[index].name for index in refusals)
         also = reasons.cannot_either(rest) if rest else ""
-        raise BackendError(f"{messages[0]}{also}{_describe_open_shapes(case)}", backend=first)
+        more = f"{also}{_describe_open_shapes(case)}"
+        period = "." if more and not messages[0].endswith(".") else ""
+        raise BackendError(f"{messages[0]}{period}{more}", backend=first)
     if tensors is None:
         reason = reasons.nobody_runs(" ".join(messages), _describe_open_shapes(case))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)

@@ -1,4 +1,4 @@
-"""The bases of loaders and runners of your own."""
+"""Base classes for your own loaders and runners."""
 
 from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.base.runner import BaseRunner

@@ -1,4 +1,4 @@
-"""Loaders that no backend owns."""
+"""Loaders that several backends use."""
 
 from polygraphy.adapters.base.loader import (
     BytesFromPath,

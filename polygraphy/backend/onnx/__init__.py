@@ -1,4 +1,4 @@
-"""ONNX models, and the reference evaluator that the `onnx` package carries."""
+"""ONNX models, and the reference evaluator of the `onnx` package."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Small questions to ONNX models, and outputs that are marked, at the address that scripts use."""
+"""Helpers for ONNX models, under the module name that scripts import."""
 
 from polygraphy.legacy import onnx
 from polygraphy.legacy.onnx import *  # noqa: F403

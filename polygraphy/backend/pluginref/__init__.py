@@ -1,4 +1,4 @@
-"""Plugin references: operators in NumPy, which stand for plugins that run elsewhere."""
+"""Plugin references: NumPy implementations of plugin operators."""
 
 from polygraphy.adapters.pluginref.runner import OP_REGISTRY, PluginRefRunner, register
 from polygraphy.mod.deferred import defer_names

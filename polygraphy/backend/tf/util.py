@@ -7,7 +7,7 @@ __getattr__ = defer_names(
     globals(),
     removed_names={
         "find_nodes_by_ops": "[node for node in graphdef.node if node.op in ops]",
-        "get_graph_output_names": "the output names that GraphFromFrozen and its like return",
+        "get_graph_output_names": "the output names that loaders such as GraphFromFrozen return",
         "get_input_metadata": "get_input_metadata() of an active TfRunner",
         "get_output_metadata": "the outputs that an active TfRunner infers",
         "get_tensor_metadata": "tensor.name, tensor.dtype and tensor.shape",

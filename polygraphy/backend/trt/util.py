@@ -1,6 +1,4 @@
-"""Small questions to networks and engines, and outputs that are marked, at the address that scripts
-use.
-"""
+"""Helpers for networks and engines, under the module name that scripts import."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ _others = defer_names(
     globals(),
     removed_names={
         "check_profile": "bool(profile)",
-        "convert_linear_to_vectorized_format": "a FormattedArray, which TrtRunner takes",
+        "convert_linear_to_vectorized_format": "a FormattedArray, which TrtRunner accepts",
         "convert_vectorized_to_linear_format": "the outputs of TrtRunner.infer, which are linear",
         "get_chw_shape_from_hwc": "(*outer, channels, height, width)",
         "get_hwc_shape_from_chw": "(*outer, height, width, channels)",

@@ -149,11 +149,13 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
     if not isinstance(declared, Backend):
         raise TypeError(f"it is a {type(declared).__name__}, not a polygraphy.extension.Backend")
     if declared.runner and not _RUNNER.fullmatch(declared.runner):
-        raise ValueError(f"its runner {declared.runner!r} is not named as package.module:Name")
+        raise ValueError(f"its runner {declared.runner!r} is not of the form package.module:Name")
     options = declared.options
     is_group = isclass(options) and issubclass(options, Options)
     if options is not None and not (is_group and hasattr(options, "__attrs_attrs__")):
-        raise TypeError("its options are not an attrs class below polygraphy.extension.Options")
+        raise TypeError(
+            "its options are not an attrs class derived from polygraphy.extension.Options"
+        )
     for row in [] if options is None else options_of(options):
         if not isinstance(row.kind, Kind):
             raise TypeError(

@@ -75,7 +75,7 @@ _ALL = {
         "plugin.patterns",
         "Save the parts of an ONNX model that match plugins.",
     ),
-    "plugin replace": ("plugin.patterns", "Replace parts of an ONNX model by plugins."),
+    "plugin replace": ("plugin.patterns", "Replace parts of an ONNX model with plugins."),
     "check accuracy": (
         "check.accuracy",
         "Check saved accuracy results against new tolerances.",

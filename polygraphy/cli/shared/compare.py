@@ -469,9 +469,9 @@ class LayerwiseOptions(Options):
     no_unmarked: bool = option(
         "--no-unmarked",
         help="Skip the extra run of the unmodified model. By default, if tensors are marked as"
-        " outputs, each runner also runs the unmodified ONNX model and uses its outputs, because"
-        " backends do not optimize across marked tensors and faults in their optimizations would"
-        " not show. TensorRT never does this while it replays or records tactics, or calibrates.",
+        " outputs, each runner also runs the unmodified ONNX model and uses its outputs. Backends"
+        " do not optimize across marked tensors, so faults in their optimizations would not show."
+        " TensorRT never does this while it replays or records tactics, or calibrates.",
         feeds="Comparator.run_layerwise.unmarked",
         as_=False,
     )

@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 USUAL = Call("DataLoader")
 """The call that creates the data by default."""
 
-_ONLY_FIRST = "because the model runs on the first data only"
+_ONLY_FIRST = "because only the first input set is used"
 _NOTE = Source("Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.")
 """The comment for generated data that calibrate."""
 
@@ -132,7 +132,7 @@ def data_of(
     if only_first and options.iterations is not None:
         warn(f"--iterations: has no effect, {_ONLY_FIRST}.")
     if only_first and len(turns) > 1:
-        warn(f"All shapes of an input but the first: has no effect, {_ONLY_FIRST}.")
+        warn("If an input has several shapes, only the first one is used.")
         turns = turns[:1]
     metadata = [Metadata([(name, shape, None) for name, shape in turn.items()]) for turn in turns]
     decided = {"iterations": None} if only_first else {}

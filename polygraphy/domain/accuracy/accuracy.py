@@ -550,7 +550,7 @@ class AccuracyResults(list[AccuracyResult], Storable):
         listed = thresholds if isinstance(thresholds, (list, tuple)) else [thresholds]
         if len(listed) != len(self):
             raise UsageError(
-                f"There are {len(self)} comparison functions, and thresholds for {len(listed)}.",
+                f"There are {len(self)} comparison functions, but thresholds for {len(listed)}.",
                 hint="Pass a list with one entry for each.",
             )
         for result, value in zip(self, listed, strict=True):

@@ -554,8 +554,7 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
         if row.passed and (name or other_name):
             where = "" if name == other_name else f" in {parties[0 if name else 1]}"
             tolerances.append(f"{row.name!r} is {name or other_name}{where}")
-    it_matches = "its match says" if len(tolerances) == 1 else "their matches say"
-    return f"{list_some(tolerances, worded=str)}, so {it_matches} little." if tolerances else ""
+    return f"{list_some(tolerances, worded=str)}, so a match proves little." if tolerances else ""
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:

@@ -83,10 +83,10 @@ def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
     factor = factor_in_words(answer.ratio)
     if answer.is_accumulation:
         return (
-            f"Perhaps: for one operator, {explained}; this is {factor} times more, which"
-            " can accumulate along the model ('auto' measures that)."
+            f"Perhaps: for one operator, {explained}; the difference is {factor} times larger."
+            " Rounding can accumulate along the model ('auto' measures that)."
         )
-    return f"No: {explained}; this is {factor} times more."
+    return f"No: {explained}; the difference is {factor} times larger."
 
 
 def _describe_explained(answer: RoundingAnswer, explained: str) -> str:
@@ -96,11 +96,11 @@ def _describe_explained(answer: RoundingAnswer, explained: str) -> str:
         option = f" For float32: {lowered.option}" if lowered.option else ""
         return f"Yes: {explained}.{option}"
     is_for_all = answer.is_for_all
-    which = "all failed outputs" if is_for_all else "this output, but not for all that failed"
+    which = "all failed outputs" if is_for_all else "this output, but not for all failed outputs"
     if is_coarse(answer.rounding):
         return (
-            f"Perhaps: {explained}, enough for {which}. A fault can be as small as that: if"
-            " diagnose finds none, accept it with --rtol auto."
+            f"Perhaps: {explained}, enough for {which}. A fault can be this small: if"
+            " diagnose finds none, accept the difference with --rtol auto."
         )
     return f"Yes: {explained}, enough for {which}."
 

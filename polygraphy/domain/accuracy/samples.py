@@ -155,7 +155,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
                          hint="Write one label per line, in the order of the data.")  # fmt: skip
     if odd is not None:
         raise InputError(
-            f"{path}: {','.join(odd)!r} is not a labeled sample.",
+            f"{path}: {','.join(odd)!r} is not a label.",
             hint="Write one label per line, or lines of the form NAME,LABEL.",
         )
     known_names: dict[str, str] = {}
@@ -169,7 +169,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
         if key is not None and owners.setdefault(key, sample) != sample:
             raise InputError(
                 f"{path}: the label of {key!r} matches both {owners[key]!r} and {sample!r}.",
-                hint="Write the names of samples with their folders.",
+                hint="Include the folder in the names of these samples.",
             )
     if missing:
         raise InputError(

@@ -148,12 +148,11 @@ def _failure_text(comparison: Comparison) -> str:
         return f"no output was compared in iteration {comparison.empty[0]}"
     if not rows:
         return "no output was compared" + (
-            f": only one side has {missing}" if comparison.outputs else ""
+            f": only one run has {missing}" if comparison.outputs else ""
         )
     if not failing:
-        return (
-            f"{count_text(len(rows), _noun(comparison))} matched, but only one side has {missing}"
-        )
+        others = count_text(len(comparison.outputs) - len(rows), f"other {_noun(comparison)}")
+        return f"{count_text(len(rows), _noun(comparison))} matched, but only one run has {others}"
     sentence = differing_text(len(failing), len(rows), _noun(comparison))
     return f"{sentence}{_first_to_fail(comparison, rows, failing)}"
 

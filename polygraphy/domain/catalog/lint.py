@@ -7,7 +7,7 @@ RULES = {
     "graph/duplicate-name": "Two nodes share the same name, so tools confuse them.",
     "graph/duplicate-tensor": "Two nodes, inputs or weights define a tensor with the same name.",
     "graph/order": "A node reads a tensor that a later node computes.",
-    "graph/states": "The graph and the name of a state disagree about the input that it continues.",
+    "graph/states": "The graph and the names pair a state output with different inputs.",
     "graph/state-scales": "A quantized state is written with one scale and read with another.",
     "graph/undefined-input": "A node reads a tensor that does not exist.",
     "graph/undefined-output": "No node computes an output of the model.",

@@ -473,12 +473,12 @@ def _overflow(name: str, weight: Weight) -> Iterator[LintEntry]:
         # The largest numbers stand for "to the end" in Slice, and are no sizes.
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
-            message = f"{name} has int64 values from {low} to {high}, which do not fit int32."
+            message = f"{name} has int64 values from {low} to {high}, which do not fit in int32."
             yield _lint_entry("weights/int32-range", WARNING, message)
     elif weight.dtype in ("float32", "float64", "bfloat16"):
         largest = _largest_finite(weight.values)
         if largest > _LARGEST_FLOAT16:
-            message = f"{name} contains {largest:.6g}, which does not fit float16."
+            message = f"{name} contains {largest:.6g}, which does not fit in float16."
             yield _lint_entry("weights/fp16-range", WARNING, message)
         yield from _non_finite_entries(name, weight)
     elif weight.dtype == "float16":

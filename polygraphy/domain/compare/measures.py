@@ -87,8 +87,8 @@ class _Perceptual(MetricCompareFunc):
             self._distance.prepare()
         except UnboundPortError:
             raise BackendError(
-                "The comparison function perceptual_metrics is not available: it needs LPIPS, and"
-                " nothing that computes it is installed.",
+                "The comparison function perceptual_metrics is not available: it requires"
+                " LPIPS, which is not installed.",
                 backend="lpips",
                 hint="Choose a different one, such as psnr or cosine_similarity.",
             ) from None

@@ -169,9 +169,9 @@ def _check_array(name: str, array: Any) -> None:
         )
     if not getattr(array.dtype, "isnative", True):
         raise InputError(
-            f"The data for input {name!r} are not in the byte order of this machine"
+            f"The data for input {name!r} is not in the byte order of this machine"
             f" ({array.dtype}).",
-            hint="Convert them with array.astype(array.dtype.newbyteorder('=')).",
+            hint="Convert it with array.astype(array.dtype.newbyteorder('=')).",
         )
 
 
@@ -424,9 +424,7 @@ def _static_shape(name: str, shape: Shape | None, size: int) -> list[int]:
     return [dim if isinstance(dim, int) and not is_dynamic_dim(dim) else filled for dim in shape]
 
 
-ONLY_FIRST = (
-    "Only the first of several iterations is used, because the model runs on the first data only."
-)
+ONLY_FIRST = "Only the first of several iterations is used."
 
 
 def notes_of(loader: object) -> Sequence[str]:
@@ -549,7 +547,7 @@ def iterate_feeds(data_loader: Any) -> Iterator[Mapping[str, Any]]:
     """
     if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
         raise UsageError(
-            f"The data loader is not an iterable, but a {type(data_loader).__name__}.",
+            f"The data loader must be iterable, not a {type(data_loader).__name__}.",
             hint="Pass a list, or a function that yields dictionaries.",
         )
     return map(_checked_feed, iter(data_loader))

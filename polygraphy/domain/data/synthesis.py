@@ -360,8 +360,8 @@ class DataLoader:
         known_lengths = [lengths.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
         if not is_shape_dynamic(known_lengths):
             self._add_note(
-                f"Input tensor: {one_line(name)} | Will use shape: {known_lengths}, because its"
-                " dimensions have the names of dimensions that you set."
+                f"Input tensor: {one_line(name)} | Will use shape: {known_lengths}, because you"
+                " set dimensions with the same names."
             )
         return known_lengths
 
@@ -514,8 +514,8 @@ def _shape_note(name: str, shape: Shape, static: Sequence[int]) -> str:
     dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
     which = join_words(list(dims)) if dims else "a dimension"
     word = shlex.quote(f"{quote_name(name)}:{command_line_shape(static)}")
-    verb = "is" if len(dims) < 2 else "are"
-    said = one_line(f"{name}: {which} {verb} dynamic, 1 was used; choose with")
+    verb, pronoun = ("is", "it") if len(dims) < 2 else ("are", "them")
+    said = one_line(f"{name}: {which} {verb} dynamic, so 1 was used. Set {pronoun} with")
     return f"{said} --input-shapes {escape_command(word)}"
 
 

@@ -235,7 +235,7 @@ def doubts_in_words(
             for values in validation
             if values["uniform"]
         ]
-        uniforms = [f"{join_words(bare[:_MOST_NAMES])}, so the match says little."] if bare else []
+        uniforms = [f"{join_words(bare[:_MOST_NAMES])}, so a match proves little."] if bare else []
     return " ".join(dict.fromkeys(filter(None, uniforms)))
 
 
@@ -244,17 +244,18 @@ def invalid_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
     bad = [values for values in validation if values["nan"] or values["inf"]]
     if not bad:
         return ""
-    hold = "holds" if len(bad) == 1 else "hold"
-    first = f"first {bad[0]['name']!r} of {bad[0]['runner']}"
-    return f"{len(bad)} of {count_text(len(validation), 'output')} {hold} NaN or infinity, {first}."
+    contain = "contains" if len(bad) == 1 else "contain"
+    counts = f"{len(bad)} of {count_text(len(validation), 'output')}"
+    first = f"the first is {bad[0]['name']!r} of {bad[0]['runner']}"
+    return f"{counts} {contain} NaN or infinity; {first}."
 
 
 def validation_sentence(validation: Sequence[Mapping[str, Any]]) -> str:
     """Return the number of outputs checked that have neither NaN nor infinity."""
     if not validation:
         return ""
-    hold = "holds" if len(validation) == 1 else "hold"
-    return f"{count_text(len(validation), 'output')} {hold} neither NaN nor infinity."
+    contain = "contains" if len(validation) == 1 else "contain"
+    return f"{count_text(len(validation), 'output')} {contain} neither NaN nor infinity."
 
 
 PASSED, FAILED, ERROR, SKIPPED = "passed", "failed", "error", "skipped"
@@ -450,7 +451,7 @@ def advice_on_outputs(
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
     if is_rounding and not _is_coarse(failing):
         yield Advice(
-            "Rounding explains every difference: use the rounding limit as tolerance.",
+            "Rounding explains every difference: use the rounding limit as the tolerance.",
             _with_auto_tolerance(command) if runs else "",
         )
         return
@@ -463,7 +464,7 @@ def advice_on_outputs(
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
     if is_nan and not ("--validate" in words and "--mark-all" in words):
         finding = _add_options(command, "--validate", "--mark-all") if runs else ""
-        yield Advice("No tolerance can pass. Find the first NaN.", finding)
+        yield Advice("NaN fails with every tolerance. Find the first NaN.", finding)
     elif invalid and not diagnosis and (advice := nan_diagnosis_command(command)):
         yield Advice("Find the node that creates the first NaN or infinity.", advice)
     if not failing or is_nan or not runs:

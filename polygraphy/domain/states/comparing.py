@@ -351,5 +351,6 @@ def steps_in_words(steps: Mapping[str, Any]) -> Iterator[str]:
     if steps.get("last_states"):
         names, extra = list_some(steps["last_states"]), steps["steps"] + 1
         yield (
-            f"No step reads {names} of the last step: --steps {extra} shows whether they matter."
+            f"No step reads {names} from the last step. To see whether they matter, use --steps"
+            f" {extra}."
         )

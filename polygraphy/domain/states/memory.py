@@ -159,7 +159,8 @@ class StateMemory:
                 continue  # Later steps leave it as it is.
             if new is None:
                 raise BackendError(
-                    f"{name} has no output {pair.output!r}, the next value of input {pair.input!r}."
+                    f"{name} has no output {pair.output!r}, the next value of"
+                    f" input {pair.input!r}."
                 )
             is_kept = pair.kind in (CONSTANT, BRANCH) or is_cross_attention(pair.input)
             if is_kept and step.index and _size(new) < _size(old):

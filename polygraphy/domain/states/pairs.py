@@ -85,8 +85,8 @@ class Conflict:
             )
         where = f" (node {self.node!r})" if self.node else ""
         return (
-            f"Output {self.output!r} continues input {self.input!r} in the graph{where}, but"
-            f" {self.expected!r} according to {self.source}."
+            f"Output {self.output!r} is the next value of input {self.input!r} in the graph{where},"
+            f" but of {self.expected!r} according to {self.source}."
         )
 
 

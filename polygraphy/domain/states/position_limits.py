@@ -149,13 +149,13 @@ def describe_unreached(limits: Collection[Limit], positions: int, prompt: int) -
         if limit.is_hard and positions < limit.length:
             needed = limit.length - prompt + 1
             notes.append(
-                f"{limit.what} has {limit.length} positions, this run {positions}: --steps {needed}"
-                " reaches its end"
+                f"{limit.what} has {limit.length} positions; this run uses {positions}."
+                f" --steps {needed} reaches its end"
             )
         elif not limit.is_hard and positions <= limit.length:
             needed = limit.length - prompt + 2
             notes.append(
-                f"{limit.what} is {limit.length} positions wide, this run {positions}:"
+                f"{limit.what} is {limit.length} positions wide; this run uses {positions}."
                 f" --steps {needed} goes beyond it"
             )
     return notes

@@ -463,7 +463,9 @@ class SweepOutcome:
         if known_count:
             text += f"; {known_count} of the failures {'is' if known_count == 1 else 'are'} known"
         if passing := self._passing_known_failures:
-            text += f"; {passing} known to fail {'passes' if passing == 1 else 'pass'}"
+            text += (
+                f"; {count_text(passing, 'known failure')} {'passes' if passing == 1 else 'pass'}"
+            )
         if self.has_baseline:
             changes = Counter(change for row in self.rows for change in row.changes)
             kinds = (NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, SLOWER_NODES)

@@ -253,7 +253,7 @@ def _check_reference_flags(flags: Words) -> None:
             why = f"has {flag}, which a key of the plan sets"
             raise _entry_error("reference", why, f"write it as {_KEYS_OF_FLAGS[flag]}")
         if flag in _SAVING_FLAGS:
-            why = f"has {flag}, but the sweep saves what the reference computes itself"
+            why = f"has {flag}, but the sweep itself saves the results of the reference"
             raise _entry_error("reference", why, "remove it")
 
 

@@ -207,7 +207,7 @@ def test_overflow_is_clamped_and_reported(capsys: pytest.CaptureFixture[str]) ->
     [weight] = made.graph.initializer
     assert numpy_helper.to_array(weight).tolist() == [-65504.0, 0.0, 1.0]
     said = capsys.readouterr().out
-    assert "Weight 'w' does not fit float16" in said and "1 too large (up to 3e+38)" in said
+    assert "Weight 'w' does not fit in float16" in said and "1 too large (up to 3e+38)" in said
     assert "1 too small and set to zero" in said
 
 

@@ -73,7 +73,7 @@ def test_integers_have_no_part_in_it(tmp_path: Path) -> None:
     lines = {"a": [error("x", 1e-6), error("shape", 0.0, dtype="int64"), error("y", 1e-6)]}
     words = words_of(tmp_path / "plot.svg", lines)
     assert "shape" not in words
-    assert any("1 of integers skipped" in word for word in words)
+    assert any("1 integer output skipped" in word for word in words)
 
 
 def test_what_is_not_finite_is_at_the_top(tmp_path: Path) -> None:

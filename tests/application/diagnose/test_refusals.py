@@ -338,4 +338,4 @@ def test_the_reason_of_a_refusal_is_kept_and_the_types_of_inputs_are_not() -> No
     inputs = ", ".join(f"weight_{number} float32[1,3,12,12]" for number in range(20))
     for node in (f"(Conv of opset 13 on {inputs})", f"(Conv, opset 13) on {inputs}"):
         said = str(evidence.refusal("ort", f"It could not run node 'c' {node}: 3 (not 4) channels"))
-        assert said == "ort refuses the model: It could not run node 'c' (Conv): 3 (not 4) channels"
+        assert said == "ort rejects the model: It could not run node 'c' (Conv): 3 (not 4) channels"

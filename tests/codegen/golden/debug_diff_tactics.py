@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show in which layers the tactics of replays/good/0.json and replays/bad/0.json differ.
+"""Show the layers whose tactics differ between replays/good/0.json and replays/bad/0.json.
 
 polygraphy debug diff-tactics replays/good/0.json replays/bad/0.json
 """

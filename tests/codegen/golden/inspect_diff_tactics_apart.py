@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find tactics that only builds that failed chose.
+"""Find the tactics that only failed builds chose.
 
 polygraphy inspect diff-tactics --good replays/good --bad replays/bad/0.json --log-file tactics.log
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replace parts of model.onnx by plugins.
+"""Replace parts of model.onnx with plugins.
 
 polygraphy plugin replace model.onnx --plugin-dir plugins --config chosen.yaml -o fused.onnx
 """

@@ -45,7 +45,7 @@ SENTENCES = [
     (evidence.runs_without([], "onnxrt", False), "With all rewrites disabled, onnxrt runs them."),
     (evidence.right_without_rewrites([]), "With only all rewrites disabled, all outputs match."),
     (evidence.refusal("onnxrt", "no kernel", by_wrong_value=True),
-     "onnxrt refuses the model because of this: no kernel"),
+     "onnxrt rejects the model because of this: no kernel"),
     (program_evidence.differing_weight("w", ["Gemm"], ["fc.weight"], OFF, relation=program_evidence.transposition()),
      "The weight 'w' of Gemm is not the program's 'fc.weight'; it is transposed: it is 1.24 at"
      " [0, 2], expected 0.52."),
@@ -128,5 +128,6 @@ def test_two_weights_of_a_node_are_one_culprit_with_both_sentences() -> None:
 def test_a_difference_of_models_that_is_as_small_as_rounding_is_not_called_rounding() -> None:
     text = str(reasons.model_differs(1, ["norm"], is_exact=False))
     assert text == (
-        "The models differ in 1 place ('norm'), but rounding alone may change the outputs as much."
+        "The models differ in 1 place ('norm'), but rounding alone may change the outputs"
+        " just as much."
     )

@@ -87,4 +87,4 @@ def test_a_state_counts_if_an_output_differs_or_no_step_reads_it(
     assert ("Not counted, because all outputs of later steps agree: state 'now'." in text) == bool(
         harmless
     )
-    assert ("--steps 4 shows" in text) == bool(last)
+    assert ("use --steps 4." in text) == bool(last)

@@ -104,7 +104,9 @@ def test_patterns_of_a_configuration_are_pairs() -> None:
 def test_outputs_whose_wires_are_crossed_contradict_their_names() -> None:
     found = plan_of(decoder(fault="crossed")).conflicts
     assert [str(each.expected) for each in found] == ["past.0.key", "past.0.value"]
-    assert "Output 'present.0.key' continues input 'past.0.value' in the graph" in str(found[0])
+    assert "Output 'present.0.key' is the next value of input 'past.0.value' in the graph" in str(
+        found[0]
+    )
     assert not plan_of(decoder()).conflicts
 
 
@@ -288,8 +290,10 @@ def test_windows_and_offsets_of_tables_follow_from_how_positions_are_compared() 
     loader = StepLoader(model, steps=2)
     assert len(list(loader)) == 2
     [note] = [note for note in loader.notes if "Not reached" in note]
-    assert "'place_table' of positions has 16 positions, this run 5: --steps 13 reaches" in note
-    assert "is 6 positions wide, this run 5: --steps 4 goes beyond it" in note
+    assert (
+        "'place_table' of positions has 16 positions; this run uses 5. --steps 13 reaches" in note
+    )
+    assert "is 6 positions wide; this run uses 5. --steps 4 goes beyond it" in note
     for rows, length in ((2, 2), (1, 0)):  # A table with a single row is no table of positions.
         graph = Graph(
             nodes=(Node("", "Gather", "", ("table", "at"), ("y",)),),

@@ -111,7 +111,7 @@ def test_known_failures_do_not_count_until_they_expire() -> None:
     assert [row.known for row in made] == ["r", "", "t"]
     assert SweepOutcome(made).exit_code == 0
     assert SweepOutcome(made, is_strict=True).exit_code == 1
-    assert "1 known to fail passes" in SweepOutcome(made).summary
+    assert "1 known failure passes" in SweepOutcome(made).summary
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ def iterate_pictures(
     unused = [folder.name for folder in classes if _images_in(folder)]
     if unused:
         G_LOGGER.warning(
-            f"{source}: only the images directly in it are used, not those in"
-            f" {count_text(len(unused), 'folder')}, such as {unused[0]!r}."
-            " If these are classes, move the other images away.",
+            f"{source}: only the images directly in this folder are used, not those in"
+            f" {count_text(len(unused), 'subfolder')}, such as {unused[0]!r}."
+            " If the subfolders are classes, move the other images to a different folder.",
             mode=LogMode.ONCE,
         )
     for name in sample_files(source) or ():

@@ -127,8 +127,8 @@ class NarrowedWeights:
             for narrowed in self._narrowed
             if narrowed.loss.flushed and not narrowed.loss.clamped
         ]
-        self._warn("does not fit", "do not fit", clipped)
-        self._warn("has zeros in", "have zeros in", flushed)
+        self._warn("does not fit in", "do not fit in", clipped)
+        self._warn("has values that become 0 in", "have values that become 0 in", flushed)
         for narrowed in self._narrowed:
             if narrowed.loss.is_harmless:
                 G_LOGGER.verbose(f"Weight {narrowed.name!r} in {self._dtype}: {narrowed}.")
@@ -211,7 +211,7 @@ def _wide_normalizations(
                 wide_normalizations.update(names_of(node))
     if wide_normalizations:
         G_LOGGER.info(
-            f"These nodes stay in fp32, because their statistics do not fit {dtype}:"
+            f"These nodes stay in fp32, because their statistics do not fit in {dtype}:"
             f" {', '.join(sorted(map(repr, wide_normalizations)))}.",
             mode=LogMode.ONCE,
         )

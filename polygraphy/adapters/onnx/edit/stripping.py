@@ -307,7 +307,7 @@ class ReconstructWeights(BaseLoader):
             )
             return model
         _remove_mark(model)
-        G_LOGGER.info(f"Replaced {count_text(count, 'weight')} by random numbers.")
+        G_LOGGER.info(f"Replaced {count_text(count, 'weight')} with random numbers.")
         return model
 
 

@@ -288,11 +288,13 @@ class ReplacePlugins(BaseLoader):
             remaining_count = sum(node.op_type == match.op for node in graph.node)
             if remaining_count < wanted:
                 G_LOGGER.warning(
-                    f"Plugin {match.name}: replaced {remaining_count} of {wanted} parts by"
+                    f"Plugin {match.name}: replaced {remaining_count} of {wanted} parts with"
                     f" {match.op} nodes. The others overlap, or no output depends on them."
                 )
             else:
-                G_LOGGER.info(f"Plugin {match.name}: replaced {wanted} parts by {match.op} nodes.")
+                G_LOGGER.info(
+                    f"Plugin {match.name}: replaced {wanted} parts with {match.op} nodes."
+                )
 
 
 class _PartReplacer:

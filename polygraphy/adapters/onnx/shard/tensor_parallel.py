@@ -613,7 +613,7 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
             block = Block.find(opened, node, count)
         except SplitError as reason:
             G_LOGGER.verbose(
-                f"{node.op_type} {node.name or node.output[0]!r} stays whole: {reason}."
+                f"{node.op_type} {node.name or node.output[0]!r} is not split: {reason}."
             )
             continue
         names = {part.name for part in block.slices}

@@ -186,7 +186,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
         and missing == len(times)
         and any(isinstance(value, Mapping) for value in document)
     ):
-        notes.append(f"{layers} does not list these layers: it belongs to another engine.")
+        notes.append(f"{layers} does not list these layers: it belongs to a different engine.")
     runs = f"{count:.0f} runs" if count else ""
     setting = ", ".join(filter(None, ("TensorRT", runs)))
     return [ExecutionProfile(Path(path).name, nodes, "trt", setting, notes=notes)]
@@ -209,7 +209,7 @@ def _as_float(value: Any, otherwise: float) -> float:
 def _read_json(path: str) -> Any:
     """Return the JSON of a file; raise FileError if it is damaged or cannot be read."""
     try:
-        check_size(path, _MOST_BYTES, "Use the files that trtexec wrote about one engine.")
+        check_size(path, _MOST_BYTES, "Use the files that trtexec wrote for a single engine.")
         # Names of layers may contain control characters, which trtexec does not escape.
         return json.loads(Path(path).read_text(encoding="utf-8", errors="replace"), strict=False)
     except (ValueError, RecursionError) as error:

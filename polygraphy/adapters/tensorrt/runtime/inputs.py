@@ -46,7 +46,7 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
     if not tensor.ranges or len(shape) != len(tensor.shape):
         raise InputError(
             f"Shape mismatch: input {tensor.name!r} must have shape {tensor.shape}, but the data"
-            f" have {shape}."
+            f" has {shape}."
         )
     within = tensor.ranges[profile]
     indexes = [index for index in range(len(tensor.ranges)) if tensor.takes(shape, index)]

@@ -60,7 +60,7 @@ def diagnose_rounded_weights(case: Case, pair: ModelPair, feeds: Sequence[Feed])
                 counts[dtype] += 1
                 is_evident |= expected_values.size >= _FEWEST_ELEMENTS
     if not is_evident:
-        return Skip("no weight of the model is clearly a rounded one of the reference")
+        return Skip("no weight of the model is clearly a rounded weight of the reference")
     with case.record_step(titles.WEIGHTS) as notes:
         notes.append(steps.weights_are_rounded(dict(counts)))
         plan = plan_copies(reverse, chosen)

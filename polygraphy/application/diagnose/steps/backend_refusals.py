@@ -32,7 +32,7 @@ def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
 def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the refused nodes, and the faults of the backends that run the model."""
     if not runs.refusals:
-        return Skip("no backend refuses the model")
+        return Skip("no backend rejects the model")
     request = runs.request
     number = min(runs.refused_on.values())
     feed = request.feeds[number]

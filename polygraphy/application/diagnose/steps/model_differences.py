@@ -54,7 +54,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     if broken is not None and _is_informative(case, broken, culprits):
         culprits = with_nan(broken, culprits)
     if not culprits:
-        return Skip("no difference between the models explains the outputs")
+        return Skip("no difference between the models explains why the outputs differ")
     if is_quantized(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
 
         # Few diagnoses search sites: the modules for that are imported here.

@@ -56,7 +56,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
 
     quantized = QuantizedPair(case, pair.reference, pair.party, rename)
     if not quantized.places:
-        return Skip("no operand has a twin in the reference")
+        return Skip("no input of a node has a counterpart in the reference")
     reference_feeds = [*map(pair.feed_reference, feeds)]
     try:
         answer = quantized.result(

@@ -41,7 +41,7 @@ def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcom
     features = {**values, **comparison.feed}.get(node.inputs[0])
     ties = [] if features is None else find_ties(node, features)
     if not rows <= {row for tie in ties for row in tie.rows}:
-        return Skip("some rows do not lie on a threshold")
+        return Skip("some rows have no feature equal to a threshold")
     with case.record_step(titles.THRESHOLDS) as notes:
         explained, runs = _explained_rows(case, comparison, node, ties, rows)
         notes.append(steps.rows_explained(len(explained), len(rows), runs))

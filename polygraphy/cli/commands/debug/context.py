@@ -67,7 +67,7 @@ class CheckOptions(Options):
     skip_codes: tuple[int, ...] | None = option(
         "--skip-code",
         kind=Integers("CODE"),
-        help="Exit codes that mean neither pass nor failure, as for git bisect.",
+        help="Exit codes that mean neither pass nor failure, as in git bisect.",
         feeds="CheckCommand.skip_codes",
     )
     fail_regex: tuple[str, ...] = option(

@@ -76,10 +76,10 @@ class InspectDiffTacticsCommand(Command):
         """Return the program that compares tactic replays."""
         options = values[ComparedReplaysOptions]
         self._check(options)
-        summary = "Find tactics that only builds that failed chose."
+        summary = "Find the tactics that only failed builds chose."
         call = call_of("find_bad_tactics", values)
         if options.replays:
-            summary = "Show in which layers the tactics of {} and {} differ."
+            summary = "Show the layers whose tactics differ between {} and {}."
             call = call_of("compare_tactics", values, *options.replays)
         return Program("show.py.j2", summary.format(*map(quote_word, options.replays)), call=call)
 

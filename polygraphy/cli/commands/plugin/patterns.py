@@ -127,7 +127,7 @@ class PluginMatchCommand(Command):
 
 
 class PluginReplaceCommand(Command):
-    """Replace parts of an ONNX model by plugins, as listed in a YAML file from plugin match."""
+    """Replace parts of an ONNX model with plugins, as listed in a YAML file from plugin match."""
 
     name = "plugin replace"
     groups = (OneModelOptions, PluginFolderOptions, ReplaceOptions, *_LOADING, *_ENDING)
@@ -141,7 +141,7 @@ class PluginReplaceCommand(Command):
         check_files(values, written=[("--output", output)])
         return Program(
             "plugin_replace.py.j2",
-            f"Replace parts of {quote_word(path)} by plugins.",
+            f"Replace parts of {quote_word(path)} with plugins.",
             model=path,
             onnx=_model_with_mapped_weights(values),
             plugin_dir=plugin_folder(values),

@@ -256,7 +256,7 @@ class SurgeonWeightStripCommand(_EditCommand):
 
 
 class SurgeonWeightReconstructCommand(_EditCommand):
-    """Replace the weights that weight-strip removed by random numbers."""
+    """Replace the weights that weight-strip removed with random numbers."""
 
     name = "surgeon weight-reconstruct"
     summary = "Fill {} with random weights."

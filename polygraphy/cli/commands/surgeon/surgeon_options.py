@@ -351,11 +351,11 @@ class SanitizeOptions(Options):
 
 @option_group
 class FoldOptions(Options):
-    """Constant Folding: replace constant computations by weights."""
+    """Constant Folding: replace constant computations with weights."""
 
     fold_constants: bool = option(
         "--fold-constants",
-        help="Replace computations that do not depend on inputs by their" " values.",
+        help="Replace computations that do not depend on inputs with their values.",
     )
     num_passes: int | None = option(
         "--num-passes",
@@ -442,7 +442,7 @@ class CopyOptions(Options):
     nodes: tuple[str, ...] = option(
         "--nodes",
         kind=Texts("NAME"),
-        help="Nodes of the edited model to replace by their counterparts in the reference. An"
+        help="Nodes of the edited model to replace with their counterparts in the reference. An"
         " unnamed node is selected by its first output.",
         otherwise="all nodes that differ",
         feeds="copy_nodes.nodes",

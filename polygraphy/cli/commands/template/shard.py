@@ -81,13 +81,13 @@ class ShardHintOptions(Options):
         "--cp-type",
         kind=Choice("native", "fused"),
         help="Kind of context parallelism: native gathers K and V of each attention layer; fused"
-        " replaces each attention layer by one distributed node.",
+        " replaces each attention layer with one distributed node.",
         feeds="find_shard_hints.cp_type",
     )
     no_suggest_io: bool = option(
         "--no-suggest-io",
-        help="Keep inputs that attention depends on whole, and leave outputs that depend on"
-        " attention split.",
+        help="Do not split the inputs that attention depends on, and do not gather the outputs"
+        " that depend on attention.",
         as_=False,
         feeds="find_shard_hints.suggest_io",
     )

@@ -21,8 +21,8 @@ def swapped_inputs(op: str) -> str:
 
 @fact
 def thresholds_beyond_features(values: Sequence[float]) -> str:
-    """Return the fact that thresholds of trees are on the other side of the features."""
-    return f"thresholds {_shorten(list(values))} are on the other side of the features"
+    """Return the fact that features equal to thresholds of trees take the other branch."""
+    return f"features equal to the thresholds {_shorten(list(values))} take the other branch"
 
 
 @fact

@@ -238,7 +238,7 @@ def accepted_by_run(dtype: str) -> str:
     """Return the fact that the error of the outputs is within the rounding limit of a type."""
     return (
         f"{dtype} rounding alone may cause an error of this size, so run --rtol auto accepts these"
-        " outputs. The reference shows that it is not rounding."
+        " outputs. The reference shows that this error is not rounding."
     )
 
 
@@ -247,7 +247,7 @@ def accepted_by_run_of_backends(dtype: str) -> str:
     """Return the fact that the difference of backends is within the rounding limit of a type."""
     return (
         f"{dtype} rounding alone may cause a difference of this size, so run --rtol auto accepts"
-        " these outputs. Its cause is another one."
+        " these outputs. Rounding is not the cause here."
     )
 
 
@@ -255,13 +255,14 @@ def accepted_by_run_of_backends(dtype: str) -> str:
 def also_copied(changes: Sequence[Fact]) -> str:
     """Return the fact that the fix also undoes other differences."""
     other_name = "; ".join(map(str, changes))
-    return f"Other differences of these nodes, which the fix also undoes: {other_name}."
+    return f"Other differences in these nodes, which the fix also removes: {other_name}."
 
 
 @fact
 def match_with_reference_tensors(tensors: Sequence[str]) -> str:
     """Return the fact that all outputs match with only these reference tensors."""
-    return f"With only {quote_all(tensors)} replaced by the reference's, all outputs match."
+    value = "value" if len(tensors) == 1 else "values"
+    return f"With only the reference's {value} for {quote_all(tensors)}, all outputs match."
 
 
 @fact
@@ -276,7 +277,8 @@ def still_differ(count: int, outputs: Sequence[str]) -> str:
     """Return the fact that outputs differ even if these tensors are replaced by the program's."""
     text = "this tensor" if count == 1 else f"these {count} tensors"
     verb = "differs" if len(outputs) == 1 else "differ"
-    return f"With {text} replaced by the program's, {quote_all(outputs)} still {verb}."
+    value = "value" if count == 1 else "values"
+    return f"With the program's {value} for {text}, {quote_all(outputs)} still {verb}."
 
 
 @fact
@@ -344,7 +346,7 @@ def refusal(party: str, message: str, by_wrong_value: bool = False) -> str:
     """Return the fact that a backend refuses the model; `by_wrong_value` adds that an incorrect
     value is the cause."""
     because_of = " because of this" if by_wrong_value else ""
-    return f"{party} refuses the model{because_of}: {_without_signature(message)}"
+    return f"{party} rejects the model{because_of}: {_without_signature(message)}"
 
 
 _SIGNATURE = re.compile(r"\((\S+?)(?: of opset \d+ on .*?\)|, opset \d+\) on .*?)(?=: )")
@@ -359,19 +361,19 @@ def _without_signature(message: str) -> str:
 @fact
 def each_node_refused() -> str:
     """Return the fact that each node is refused by itself."""
-    return "It also refuses each node by itself."
+    return "It also rejects each node by itself."
 
 
 @fact
 def part_refused(nodes: int) -> str:
     """Return the fact that the nodes are refused in isolation."""
-    return f"It also refuses {'this node' if nodes == 1 else 'these nodes'} in isolation."
+    return f"It also rejects {'this node' if nodes == 1 else 'these nodes'} in isolation."
 
 
 @fact
 def no_part_refused() -> str:
     """Return the fact that no part is refused by itself."""
-    return "It refuses no part of the model by itself."
+    return "It accepts every part of the model by itself."
 
 
 @fact
@@ -415,7 +417,7 @@ def runs_without(rewrites: Sequence[str], party: str, is_whole_model: bool = Tru
 @fact
 def refusal_without_rewrites() -> str:
     """Return the fact that the model is refused with all rewrites disabled."""
-    return "It also refuses the model with all rewrites disabled."
+    return "It also rejects the model with all rewrites disabled."
 
 
 @fact
@@ -485,8 +487,8 @@ def rows_on_thresholds(rows: int, count: int, thresholds: Sequence[float]) -> st
 
 @fact
 def thresholds_moved() -> str:
-    """Return the fact that rows match with thresholds on the other side of their features."""
+    """Return the fact that rows match if equal features take the other branch."""
     return (
-        "With these thresholds on the other side of the features, these rows match. The saved"
-        " results compare in float64, or with thresholds that were not rounded."
+        "If features equal to these thresholds take the other branch, these rows match. The saved"
+        " results were computed in float64, or with thresholds that were not rounded."
     )

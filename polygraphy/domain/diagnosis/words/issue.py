@@ -12,7 +12,7 @@ from polygraphy.domain.tensors.naming import count_text
 _NOUNS = {
     "rewrite": "a rewrite changes the result",
     "kernel": "wrong result",
-    "refusal": "a valid model is refused",
+    "refusal": "a valid model is rejected",
     "nondeterminism": "results differ from run to run",
     "rounding": "a rewrite rounds differently",
 }
@@ -87,7 +87,7 @@ def _reproduction(
     where = f"`{folder}`" if folder else "The attached folder (`--save-culprit DIR` writes it)"
     yield (
         f"{where} contains this part as `{MODEL_FILE}`, and its inputs and correct outputs in"
-        f" `{DATA_FOLDER}` (the layout of the onnx backend tests)."
+        f" `{DATA_FOLDER}` (in the layout of the onnx backend tests)."
         + (f" `{PROGRAM_FILE}` exits with 1 while the fault is present." if program else "")
     )
     if graph:

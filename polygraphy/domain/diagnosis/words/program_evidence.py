@@ -19,7 +19,10 @@ def export_of_operation(operation: str, ops: Sequence[str], others: Sequence[str
 @fact
 def lost_inputs(names: Sequence[str]) -> str:
     """Return the fact that a model does not have some inputs of its program."""
-    return f"The model has no input {quote_all(names)}: it contains the values of the example."
+    return (
+        f"The model has no input {quote_all(names)}: it contains the values from the example input"
+        " as constants."
+    )
 
 
 @fact
@@ -70,8 +73,8 @@ def extra_cast(node: str, dtype: str, types: Sequence[str]) -> str:
 @fact
 def other_weight(name: str, expected: str, is_folded: bool) -> str:
     """Return the fact that a weight is not that of the program."""
-    folded = ", nor the result of folding it" if is_folded else ""
-    return f"The weight {name!r} is not the program's {expected!r}{folded}."
+    folded = ", even after folding" if is_folded else ""
+    return f"The weight {name!r} differs from the program's {expected!r}{folded}."
 
 
 @fact

@@ -238,7 +238,7 @@ def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
     text = f"{kind.capitalize()} {_name(name)!r} ({stored or 'quantized'})"
     if loss is None:
         return f"{text} is quantized at run time."
-    least = f", at least {in_percent(loss.least)} with these bits" if loss.least else ""
+    least = f" (least possible: {in_percent(loss.least)})" if loss.least else ""
     return f"{text} loses {in_percent(loss.loss)} of its RMS{least}."
 
 
@@ -247,8 +247,8 @@ def shared_scale(name: str, loss: float, possible: float) -> str:
     """Return the fact that one scale for all channels of a weight loses accuracy."""
     return (
         f"Weight {_name(name)!r} has one scale for channels of different size: the worst channel"
-        f" loses {in_percent(loss)} of its RMS, {in_percent(possible)} with a scale for each"
-        " channel (per_channel=True)."
+        f" loses {in_percent(loss)} of its RMS, but only {in_percent(possible)} with a scale"
+        " for each channel (per_channel=True)."
     )
 
 
@@ -432,12 +432,12 @@ def code_differences(found: Sequence[StepDifference], count: int) -> str:
     equal codes.
     """
     if not found:
-        return f"Equal in all {count_text(count, 'quantized tensor')}, each from equal codes."
+        return f"All {count_text(count, 'quantized tensor')} have equal codes."
     worst = max(found, key=lambda step_difference: (step_difference.steps, step_difference.share))
     return (
-        f"Codes differ in {len(found)} of {count_text(count, 'quantized tensor')}, each from equal"
-        f" codes: by at most {count_text(worst.steps, 'step')}, in {_share(worst.share)} of"
-        f" {worst.tensor.name!r}."
+        f"Codes differ in {len(found)} of {count_text(count, 'quantized tensor')}, each computed"
+        f" from equal codes: by at most {count_text(worst.steps, 'step')}, in"
+        f" {_share(worst.share)} of {worst.tensor.name!r}."
     )
 
 

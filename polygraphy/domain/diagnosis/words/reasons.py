@@ -21,7 +21,7 @@ NOT_BORN = constant(
     "not_born", "Outputs contain NaN or infinity, but no node creates them from finite inputs."
 )
 STEPS_EXPLAIN = constant(
-    "steps_explain", "Every node agrees by itself; quantization steps explain the outputs."
+    "steps_explain", "Every node agrees by itself; quantization steps explain the differences."
 )
 WITHIN_TYPE = constant(
     "within_type",
@@ -32,9 +32,11 @@ UNSTEADY_PROGRAM = constant(
     "unsteady_program", "Two runs of the program on the same data differ: it uses random numbers."
 )
 NO_MODEL_DIFFERENCE = constant(
-    "no_model_difference", "No difference between the models explains the outputs."
+    "no_model_difference", "No difference between the models explains why the outputs differ."
 )
-INPUTS_ALONE = constant("inputs_alone", "Rounding only the inputs changes the outputs as much.")
+INPUTS_ALONE = constant(
+    "inputs_alone", "Rounding only the inputs changes the outputs just as much."
+)
 NO_KEPT_NODES = constant("no_kept_nodes", "No set of nodes in fp32 makes the outputs good enough.")
 _SAVE_ALL = (
     "Save all tensors of the correct model (--onnx-outputs mark all), or pass it with --reference."
@@ -67,7 +69,7 @@ def rounding_only(dtype: str, error: object = "") -> str:
 @statement
 def inputs_alone(dtype: str) -> str:
     """Return the sentence that rounding only the inputs changes the outputs as much."""
-    return f"Rounding only the inputs to {dtype} changes the outputs as much."
+    return f"Rounding only the inputs to {dtype} changes the outputs just as much."
 
 
 @statement
@@ -134,8 +136,8 @@ def follows_but_differs(party: str, is_traced: bool) -> str:
     """Return the sentence that every node is correct by itself, but the backend is not."""
     values = "the program's values" if is_traced else "the saved results"
     return (
-        f"Every node follows from {values} when run by itself, but {party} does not compute them"
-        " from the inputs."
+        f"Run by itself, each node reproduces {values}, but {party} does not compute them from the"
+        " inputs."
     )
 
 
@@ -161,10 +163,13 @@ def party_differs_from_saved(right: str, party: str) -> str:
 def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str:
     """Return the sentence with the nodes whose change explains the saved outputs."""
     text = f" {' and '.join(left_out).capitalize()} were not tried." if left_out else ""
-    several = "Several changes explain" if count > 1 else "One change explains"
+    where = ", ".join(map(repr, nodes))
+    several = f"Several changes, in {where}, explain"
+    if count <= 1:
+        several = f"One change, in {where}, explains"
     return (
-        f"{several} the saved outputs, in {', '.join(map(repr, nodes))}.{text} Outputs alone cannot"
-        f" tell which it is. {_SAVE_ALL}"
+        f"{several} the saved outputs.{text} Outputs alone cannot show which node is at fault."
+        f" {_SAVE_ALL}"
     )
 
 
@@ -174,8 +179,8 @@ def model_or_data_changed(is_related: bool) -> str:
     addition = (
         ""
         if is_related
-        else " They are hardly related to the outputs on this data: if the data differs, pass the"
-        " original data (--load-inputs)."
+        else " The saved outputs hardly correlate with the outputs on this data. If the data"
+        " differs, pass the original data (--load-inputs)."
     )
     return (
         "All backends agree, so either the model or the data changed since the results were saved."
@@ -227,8 +232,8 @@ def constant_outputs(names: Sequence[str]) -> str:
     if not names:
         return ""
     is_one = len(names) == 1
-    are, their = ("is", "its match says") if is_one else ("are", "their matches say")
-    return f"{list_some(names)} {are} empty or constant on this data, so {their} little."
+    are = "is" if is_one else "are"
+    return f"{list_some(names)} {are} empty or constant on this data, so a match proves little."
 
 
 @statement
@@ -264,7 +269,7 @@ def nobody_runs(messages: str, open_shapes: str) -> str:
 @statement
 def no_part_refused(messages: str) -> str:
     """Return the sentence that no part is refused by itself."""
-    return f"No part of the model is refused by itself: {messages}"
+    return f"No part of the model is rejected by itself: {messages}"
 
 
 @statement
@@ -279,7 +284,7 @@ def invalid_data(message: str) -> str:
 @statement
 def cannot_either(parties: Sequence[str]) -> str:
     """Return the sentence that other backends cannot run the model either."""
-    return f" {' and '.join(parties)} cannot either."
+    return f" {' and '.join(parties)} cannot run it either."
 
 
 @statement
@@ -314,7 +319,7 @@ def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
     effect = (
         "the outputs are unaffected on this data"
         if is_exact
-        else "rounding alone may change the outputs as much"
+        else "rounding alone may change the outputs just as much"
     )
     return f"The models differ in {count_text(places, 'place')} ({list_some(nodes)}), but {effect}."
 
@@ -366,8 +371,8 @@ def more_than_rounding(dtype: str) -> str:
 def usual_quantization(relative: float) -> str:
     """Return the sentence that quantization changes the outputs as much as is usual."""
     return (
-        f"Quantization changes the outputs by {in_percent(relative)} of their RMS, which is usual"
-        " for healthy models. To accept it, set --atol in polygraphy run."
+        f"Quantization changes the outputs by {in_percent(relative)} of their RMS, which is normal"
+        " for quantized models. To accept it, set --atol in polygraphy run."
     )
 
 
@@ -393,8 +398,8 @@ def different_quantized_nodes(relative: float) -> str:
 def not_narrowed_down(count: int) -> str:
     """Return the sentence that the fault is among nodes that the reference has in another form."""
     return (
-        f"The fault is in {count_text(count, 'node')} that the reference has in another form, and"
-        " no change of a single node explains it."
+        f"The fault is in {count_text(count, 'node')} that have a different form in the reference,"
+        " and no change of a single node explains it."
     )
 
 
@@ -498,7 +503,7 @@ def half_works(dtype: str) -> str:
 @statement
 def inputs_alone_by(dtype: str, error: object) -> str:
     """Return the sentence that rounding only the inputs has the same effect, with the error."""
-    return f"Rounding only the inputs to {dtype} changes the outputs as much: {error}."
+    return f"Rounding only the inputs to {dtype} changes the outputs just as much: {error}."
 
 
 @statement
@@ -572,7 +577,7 @@ def sometimes_saved(name: str, count: int, data: str) -> str:
 @statement
 def input_sets_cut(count: int, remedy: str) -> str:
     """Return the clause that memory was enough for the first input sets only."""
-    return f"memory was enough for the first {count_text(count, 'input set')} only{remedy}"
+    return f"there was memory for only the first {count_text(count, 'input set')}{remedy}"
 
 
 @statement
@@ -622,7 +627,7 @@ def unknown_role(name: str, error: str) -> str:
 @statement
 def static_chunk_length(length: int) -> str:
     """Return the sentence that the model takes a fixed number of positions at a time."""
-    return f"the model takes {count_text(length, 'position')} at a time, not all inputs at once"
+    return f"the model accepts only {count_text(length, 'position')} at a time"
 
 
 @statement
@@ -632,7 +637,7 @@ def states_differ_in_kind(step: int, position: int) -> str:
     """
     return (
         f"Step {step} (position {position}) is the first that differs. The states of the model and"
-        " of the reference differ in shape or data type, so this step cannot be searched on"
+        " of the reference differ in shape or data type, so the search cannot run this step on"
         " equal states."
     )
 
@@ -659,8 +664,8 @@ def rounding_over_steps(step: int, position: int) -> str:
 def unread_states(states: Sequence[str], steps: int) -> str:
     """Return the sentence that a state differs in the last step, which no step reads."""
     return (
-        f"All outputs agree, but state {list_some(states)} differs in the last step, which no step"
-        f" reads: --steps {steps + 1} shows whether it matters."
+        f"All outputs agree, but state {list_some(states)} differs after the last step, and no step"
+        f" reads it. To see whether it matters, use --steps {steps + 1}."
     )
 
 

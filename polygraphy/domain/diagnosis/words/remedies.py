@@ -82,7 +82,7 @@ def no_other_export(framework: str) -> str:
     """Return the sentence of advice for a program that no exporter converts correctly."""
     return (
         "No other export is known to be correct. Rewrite the operation in the module, or report a"
-        f" bug to the exporter of {framework}."
+        f" bug in the {framework} exporter."
     )
 
 

@@ -67,8 +67,8 @@ def continues_another(output: str, source: str, expected: str, by: str) -> str:
     if not expected:
         return f"Output {output!r} returns input {source!r} unchanged, unlike other states."
     return (
-        f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
-        f" {by}: the outputs are wired incorrectly."
+        f"Output {output!r} is the next value of input {source!r} in the graph, but of {expected!r}"
+        f" according to {by}: the outputs are wired incorrectly."
     )
 
 
@@ -93,7 +93,7 @@ def first_model_differs(output: str) -> str:
 @fact
 def refuses_length(lengths: Sequence[int], message: str) -> str:
     """Return the fact that says with how many positions the model runs, and the error of others."""
-    runs = f"The model runs with {', '.join(map(str, lengths))} positions only. " if lengths else ""
+    runs = f"The model runs only with {', '.join(map(str, lengths))} positions. " if lengths else ""
     return f"{runs}{message}"
 
 

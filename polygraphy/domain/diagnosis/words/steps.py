@@ -15,9 +15,11 @@ NO_BRANCH_EXPLAINS = constant(
     "no_branch_explains", "No other branch of the program produces the nodes of the file."
 )
 NO_DIFFERENCE = constant("no_difference", "No tensor differs.")
-NOT_EXPLAINED = constant("not_explained", "No difference between the models explains the outputs.")
+NOT_EXPLAINED = constant(
+    "not_explained", "No difference between the models explains why the outputs differ."
+)
 ALL_TENSORS_AGREE = constant("all_tensors_agree", "All tensors of both models agree.")
-ROUNDING_HIDES_IT = constant("rounding_hides_it", "Rounding changes the outputs as much.")
+ROUNDING_HIDES_IT = constant("rounding_hides_it", "Rounding changes the outputs just as much.")
 NOT_IN_HALF_PRECISION = constant(
     "not_in_half_precision", "Neither model computes in half precision."
 )
@@ -81,13 +83,13 @@ def largest_error(tensor: str, relative: float) -> str:
 @statement
 def refuses(party: str) -> str:
     """Return the sentence that a backend refuses the model."""
-    return f"{party} refuses the model."
+    return f"{party} rejects the model."
 
 
 @statement
 def refuses_only_model(party: str) -> str:
     """Return the sentence that a backend refuses the model but not the reference."""
-    return f"{party} runs the reference, but refuses the model."
+    return f"{party} runs the reference, but rejects the model."
 
 
 @statement
@@ -158,8 +160,8 @@ def wrong_tensors(count: int, is_traced: bool) -> str:
     """Return the sentence that says how many tensors do not follow from their inputs."""
     inputs = "the program's values" if is_traced else "its saved inputs"
     if count == 1:
-        return f"1 tensor does not follow from {inputs}."
-    return f"{count} tensors do not follow from {inputs.replace('its', 'their')}."
+        return f"1 tensor differs when recomputed from {inputs}."
+    return f"{count} tensors differ when recomputed from {inputs.replace('its', 'their')}."
 
 
 @statement
@@ -357,7 +359,8 @@ def versions_run(count: int, total: int) -> str:
 def nodes_that_show_fault(nodes: int, total: int, program: str = "") -> str:
     """Return the sentence with the number of nodes that show the fault."""
     ends = f"; {program} exits with 1" if program else ""
-    return f"{nodes} of {count_text(total, 'node')} {'shows' if nodes == 1 else 'show'} it{ends}."
+    verb = "shows" if nodes == 1 else "show"
+    return f"{nodes} of {count_text(total, 'node')} {verb} the fault{ends}."
 
 
 @statement

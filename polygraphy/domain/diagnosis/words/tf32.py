@@ -7,8 +7,8 @@ from polygraphy.domain.tensors.naming import count_text, in_percent
 
 OTHER_SESSION = constant(
     "other_session",
-    "Every node follows from the saved tensors. The saved outputs come from a run of the unmodified"
-    " model, which the backend that saved them computes differently.",
+    "Each node reproduces its saved outputs. The saved outputs of the model come from a run of the"
+    " unmodified model, which the backend that saved them computes differently.",
 )
 
 
@@ -17,8 +17,8 @@ def results_in_tf32(count: int) -> str:
     """Return the sentence that saved results only differ by the precision of products."""
     tensors = count_text(count, "saved tensor")
     return (
-        f"Every node follows from the saved results within TF32 rounding ({tensors} of"
-        " convolutions, matrix products or recurrent nodes), so these were computed in TF32."
+        f"Each node reproduces its saved outputs within TF32 rounding. The results were therefore"
+        f" computed in TF32 ({tensors} of convolutions, matrix products or recurrent nodes)."
     )
 
 

@@ -20,7 +20,7 @@ def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
     at which that shows."""
     candidate, reference = states.own, states.right
     if not states.conflicts:
-        return Skip("each output continues the input that it should")
+        return Skip("each state output is connected to the correct input")
     expected = {
         conflict.output: conflict.expected for conflict in states.conflicts if conflict.expected
     }

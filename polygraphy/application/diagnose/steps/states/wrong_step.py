@@ -125,9 +125,9 @@ def explain_by_growth(
             return Skip("a later step is not explained")
         examined.append(at)
     if not errors or next_step_to_examine(errors, examined) is not None:
-        return Skip("steps differ that were not examined")
+        return Skip("some steps that differ were not examined")
     if not is_accumulation(judge, errors):
-        return Skip("the differences of single steps do not accumulate to that")
+        return Skip("the differences of single steps do not add up to the difference")
     step = judge.own.feeds[comparison.wrong.at].step
     rounding = reasons.rounding_over_steps(step.index, comparison.wrong.position)
     return Found(DiagnosisResult(AGREE, reason=rounding), case)
