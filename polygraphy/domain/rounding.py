@@ -137,12 +137,13 @@ class Rounding:
         return Rounding(dtype, 0.0, 0.0, "whose values are exact")
 
     def with_accumulation(self, share: float) -> Rounding:
-        """Return the limit for an output that rounding of every tensor in the model moved by
-        `share` times this limit."""
+        """Return the limit raised by accumulated rounding, which is given as a multiple of the
+        limit."""
         return self.with_accumulation_by_part([share] * max(1, len(self.parts)))
 
     def with_accumulation_by_part(self, errors: Sequence[float]) -> Rounding:
-        """Return the limit of `with_accumulation`, from a factor for each part."""
+        """Return the limit raised by the accumulated rounding of each part, which is given as a
+        multiple of the limit of that part."""
         shares = [allowance(share, self.rtol) for share in errors]
         if max(shares) <= 1:
             return self

@@ -186,9 +186,8 @@ class OpenModel(Protocol):
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
     ) -> RecomputedTensors | None:
-        """Return a tensor computed from the tensors before it; see
-        `polygraphy.domain.results.results`.
-        """
+        """Return a tensor recomputed from the tensors before it, for each run, with the effect of
+        rounding; None if it cannot be computed."""
 
 
 class LayeredModel(OpenModel, Protocol):

@@ -118,7 +118,7 @@ class Findings(Protocol):
     """Receives the findings of a use case, for programs that write a report. They are not shown."""
 
     def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """Report a finding.
+        """Add the facts of a finding to the report.
 
         Args:
             kind: its kind, such as ``iteration``.

@@ -151,9 +151,8 @@ def prove_remedies(
 def _largest_error(
     case: Case, party: SuspectedParty, pairs: Sequence[tuple[Feed, Values]], **how: Any
 ) -> float | None:
-    """Return the largest error of a backend without rewrites on all data; None if it is wrong on
-    some.
-    """
+    """Return the largest error of a backend without rewrites on all data; None if its outputs do
+    not match on some."""
     largest = 0.0
     for feed, right in pairs:
         error = _remaining_error(case, party, feed, right, **how)

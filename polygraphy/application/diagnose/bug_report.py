@@ -138,7 +138,7 @@ def _describe_failure(case: Case, failure: Failure | None, program: str) -> str:
 
 
 def _is_shown(failure: Failure, folder: str, program: str) -> bool:
-    """Save a failure, and return whether its program shows it."""
+    """Return whether the program of a failure shows it; the failure is saved for that."""
     write_failure(folder, failure)
     if not program:
         return True

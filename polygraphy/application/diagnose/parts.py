@@ -158,7 +158,7 @@ def compute_part(
     *,
     plain: bool = True,
 ) -> Values:
-    """Return the outputs that a backend computes for a part of a model; none if the part cannot be
+    """Return the outputs that a backend computes for a part of a model; empty if the part cannot be
     cut, or the backend refuses it.
 
     Args:

@@ -449,7 +449,7 @@ def _table_share(new_deviation: Deviation) -> float:
 
 
 def _is_quantizing(node: Node) -> bool:
-    """Return whether a node computes codes of numbers."""
+    """Return whether a node computes quantized codes."""
     return node.op in _QUANTIZING or node.op.startswith("QLinear")
 
 
@@ -510,9 +510,8 @@ def is_explained_by_rounding(
 
 
 def _are_unstable(value: Any, expected: Any, samples: Sequence[Any]) -> bool:
-    """Return whether whole numbers that differ, such as indices of a selection, nearly all differ
-    as well if numbers before them are moved; so may their count.
-    """
+    """Return whether differing whole numbers, such as indices of a selection, nearly all change if
+    numbers before them are moved by an ulp; their count may change as well."""
     if np.shape(value) != expected.shape:
         return any(np.shape(sample) != expected.shape for sample in samples)
     different = value != expected
@@ -595,7 +594,7 @@ def first_non_finite(case: Case, trace: Trace) -> Culprit | None:
 
 
 def _reads_infinity(case: Case, node: Node) -> bool:
-    """Return whether a node reads a weight that is infinite, as a mask is."""
+    """Return whether a node reads an infinite weight, such as a mask."""
     return any(map(is_broken, _weights(case, node).values()))
 
 

@@ -164,7 +164,7 @@ def _pack_iterations(iterations: list[Answers]) -> bytes:
 
 
 def _unpack_iterations(data: bytes) -> Iterator[Answers]:
-    """Yield the iterations of `_pack_iterations`."""
+    """Yield the results of iterations that `_pack_iterations` packed."""
     for row in pickle.loads(data):
         yield dict(zip(row[0], from_columns(row[1]))) if isinstance(row, tuple) else row
 

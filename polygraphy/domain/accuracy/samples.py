@@ -116,9 +116,8 @@ class Labels:
         return Labels([numbers[name] for name in names], classes)
 
     def misplaced_class(self) -> str | None:
-        """Return the first class that people would number differently, such as 'c10', which the
-        alphabetical order has before 'c2', or 'Z' before 'a'; None if there is none.
-        """
+        """Return the first class that people would number differently, such as 'c10', which comes
+        before 'c2' in alphabetical order, or 'Z' before 'a'; None if there is none."""
         pairs = zip(self.classes, sorted(self.classes, key=_natural_key))
         return next((name for name, natural in pairs if name != natural), None)
 

@@ -174,7 +174,7 @@ def _count_each(block: Floats, edges: Floats) -> list[int]:
 
 
 def _count_sorted(block: Floats, edges: Floats) -> list[int]:
-    """Return the same as `_count_each`, by sorting the block in place."""
+    """Return the counts of `_count_each`, computed by sorting the block in place."""
     ordered = block
     ordered.sort()
     beneath = int(ordered.searchsorted(-np.inf, "right"))

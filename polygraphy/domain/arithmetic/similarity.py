@@ -464,7 +464,8 @@ class Ranking:
 
 
 def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -> Ranking:
-    """Return in how many lists along the last dimension the same `k` entries score highest.
+    """Return the number of lists, along the last dimension, in which the same `k` entries score
+    highest.
 
     Lists agree when each of the `k` entries that are highest in `value` has a score in `reference`
     that is at most `margin` below the k-th highest there. So entries that tie may change places,
@@ -512,9 +513,8 @@ def _rows(flat: Flat, start: int, stop: int, length: int) -> Array:
 
 
 def _score_gaps(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
-    """Return for each row by how much the lowest score in `b` of the `k` highest entries of `a` is
-    below the k-th highest of `b`.
-    """
+    """Return, by row, the k-th highest score of `b` minus the lowest score in `b` of the `k`
+    highest entries of `a`."""
     last = a.shape[1] - k
     border = np.partition(a, last, axis=1)[:, last, None]
     above = a > border

@@ -48,7 +48,7 @@ class Operand:
 
 @frozen(eq=False)
 class Body:
-    """A subgraph of a node, as it is declared.
+    """A declared subgraph of a node.
 
     Attributes:
         name: of the graph.
@@ -63,7 +63,7 @@ class Body:
 
 @frozen(eq=False)
 class OperatorCall:
-    """A node with its attributes and inputs, as the rules see it.
+    """A node with its attributes and inputs, in the form that rules check.
 
     Attributes:
         op: its operator, of the main domain.

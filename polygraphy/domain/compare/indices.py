@@ -95,7 +95,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
             self._tolerance_for(name)
 
     def per_output_settings(self) -> tuple[PerOutput[int] | None]:
-        """Return the tolerance."""
+        """Return the tolerance, which may differ by output."""
         return (self.index_tolerance,)
 
     def check_averages(self) -> None:

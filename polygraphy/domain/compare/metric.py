@@ -124,7 +124,7 @@ class MetricResult(CompareResult):
         return type(self)(values[self.metric.field], self.thresholds)
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the saved fields."""
+        """Return the fields to save, by name."""
         return {**self.metric_values(), "thresholds": self.thresholds}
 
     @property
@@ -182,7 +182,7 @@ class DetailedResult(MetricResult):
         self.details: Mapping[str, Any] = dict(details or {})
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the saved fields, details included."""
+        """Return the fields to save, by name, including the details."""
         return {**self.metric_values(), **self.details, "thresholds": self.thresholds}
 
 
@@ -214,7 +214,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
         return self.result_type.metric.function
 
     def per_output_settings(self) -> tuple[PerOutput[float] | None]:
-        """Return the threshold."""
+        """Return the threshold, which may differ by output."""
         return (self.threshold,)
 
     def thresholds_for(self, output_name: str) -> MetricThreshold:

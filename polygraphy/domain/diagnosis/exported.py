@@ -193,9 +193,8 @@ def tensors_without_counterpart(nodes: Sequence[Node], matched: Collection[str])
 
 
 def operations(nodes: Sequence[Node], tensor: str, matched: Collection[str]) -> list[Node]:
-    """Return the program operations between a tensor and matched tensors, last first; `getitem` and
-    the like belong to the operation whose result they read.
-    """
+    """Return the program operations between a tensor and matched tensors, last first; operations
+    like `getitem` belong to the operation whose result they read."""
     makers = Graph(nodes=tuple(nodes)).producers
     operators: list[Node] = []
     pending = [tensor]

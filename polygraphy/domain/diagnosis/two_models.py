@@ -73,10 +73,9 @@ def suspect_names(side: Graph, suspect: Suspect) -> list[str]:
     return list(suspect.inner) or [side.nodes[index].label for index in suspect.nodes]
 
 
-def describe_stranger(pairing: Pairing) -> str:
+def describe_interface_mismatch(pairing: Pairing) -> str:
     """Return why a reference cannot be the same model, such as a different input or output; empty
-    if it can. Floating-point types and output sizes may differ.
-    """
+    if it can. Floating-point types and output sizes may differ."""
     for kind, own_stranger, reference_tensor in pair_interfaces(pairing.model, pairing.reference):
         stranger = [(tensor.dtype, tensor.shape) for tensor in (own_stranger, reference_tensor)]
         (dtype, shape), (other_name, reference_shape) = stranger

@@ -328,7 +328,7 @@ class Outline:
 @frozen
 class Edit:
     """The differences between a model and its edited copy. Parts with equal names count as equal,
-    whatever their values and connections are."""
+    even if their values or connections differ."""
 
     removed_nodes: tuple[NodeLabel, ...] = ()
     added_nodes: tuple[NodeLabel, ...] = ()

@@ -362,7 +362,7 @@ def attribute_text(attribute: Attribute) -> str:
 
 
 def _graph_text(graph: Graph) -> str:
-    """Return a text that is equal for equal graphs, whatever their tensor names are."""
+    """Return a text that is equal for graphs that differ only in the names of tensors."""
     numbers: dict[str, int] = {"": -1}
     for tensor in graph.inputs:
         numbers[tensor.name] = len(numbers)

@@ -33,7 +33,7 @@ def multiply_accumulates(node: Node, shapes: Shapes) -> int | None:
         return None
 
 
-def _convolution(node: Node, shapes: Shapes) -> int:
+def _convolution_macs(node: Node, shapes: Shapes) -> int:
     # Each element of the output sums over the kernel [out, in / group, *window] of its channel.
     """Return the multiply-accumulate operations of a convolution."""
     kernel = shapes[node.inputs[_KERNEL.get(node.op, 1)]]
@@ -46,19 +46,19 @@ def _transposed_convolution_macs(node: Node, shapes: Shapes) -> int:
     return prod(shapes[node.inputs[0]]) * prod(shapes[node.inputs[1]][1:])
 
 
-def _matrix_product(node: Node, shapes: Shapes) -> int:
+def _matrix_product_macs(node: Node, shapes: Shapes) -> int:
     """Return the multiply-accumulate operations of a matrix product."""
     return prod(shapes[node.outputs[0]]) * shapes[node.inputs[0]][-1]
 
 
-def _gemm(node: Node, shapes: Shapes) -> int:
+def _gemm_macs(node: Node, shapes: Shapes) -> int:
     """Return the multiply-accumulate operations of a Gemm."""
     rows, columns = shapes[node.inputs[0]]
     depth = rows if node.attribute("transA", 0) else columns
     return prod(shapes[node.outputs[0]]) * depth
 
 
-def _einsum(node: Node, shapes: Shapes) -> int:
+def _einsum_macs(node: Node, shapes: Shapes) -> int:
     """Return the multiply-accumulate operations of an Einsum."""
     terms = str(node.attribute("equation", "")).replace(" ", "").partition("->")[0].split(",")
     if any("." in term for term in terms):
@@ -71,7 +71,7 @@ def _einsum(node: Node, shapes: Shapes) -> int:
     return prod(sizes.values())
 
 
-def _recurrent(node: Node, shapes: Shapes) -> int:
+def _recurrent_macs(node: Node, shapes: Shapes) -> int:
     # W is [directions, gates * hidden, input], R is [directions, gates * hidden, hidden]; both are
     # applied at each step of each sequence: X is [steps, batch, input] in either layout.
     """Return the multiply-accumulate operations of a recurrent operator."""
@@ -81,19 +81,19 @@ def _recurrent(node: Node, shapes: Shapes) -> int:
 
 _KERNEL = {"QLinearConv": 3}
 _COUNTS: dict[str, Callable[[Node, Shapes], int]] = {
-    "Conv": _convolution,
-    "ConvInteger": _convolution,
+    "Conv": _convolution_macs,
+    "ConvInteger": _convolution_macs,
     "ConvTranspose": _transposed_convolution_macs,
-    "Einsum": _einsum,
-    "FusedConv": _convolution,
-    "GRU": _recurrent,
-    "Gemm": _gemm,
-    "LSTM": _recurrent,
-    "MatMul": _matrix_product,
-    "MatMulInteger": _matrix_product,
-    "QLinearConv": _convolution,
-    "QLinearMatMul": _matrix_product,
-    "RNN": _recurrent,
+    "Einsum": _einsum_macs,
+    "FusedConv": _convolution_macs,
+    "GRU": _recurrent_macs,
+    "Gemm": _gemm_macs,
+    "LSTM": _recurrent_macs,
+    "MatMul": _matrix_product_macs,
+    "MatMulInteger": _matrix_product_macs,
+    "QLinearConv": _convolution_macs,
+    "QLinearMatMul": _matrix_product_macs,
+    "RNN": _recurrent_macs,
 }
 COUNTED_OPS = frozenset(_COUNTS)
 """The operators that are counted."""

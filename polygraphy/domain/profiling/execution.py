@@ -42,9 +42,8 @@ def check_runs(runs: int) -> int:
 def profile_node(
     name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], settings: str = ""
 ) -> Node:
-    """Return a node of a model as profiles hold it: its attributes are one text, which is equal for
-    equal attributes.
-    """
+    """Return a model node in the form of profiles: its attributes are one text, which is equal for
+    equal attributes."""
     attributes = (Attribute(_SETTINGS, "string", settings),) if settings else ()
     return Node(name, op, "", tuple(inputs), tuple(outputs), attributes)
 

@@ -229,7 +229,7 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
 
 
 def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
-    """Return, by scale, the smallest and the largest of the elements that share it."""
+    """Return, by scale, the smallest and the largest of the elements that share the scale."""
     if scheme.is_per_tensor:
         shape = np.shape(scheme.scale)
         return np.full(shape, exact.min()), np.full(shape, exact.max())

@@ -12,7 +12,7 @@ from polygraphy.domain.quantization.sites import Site
 
 @frozen(eq=False)
 class Requantization:
-    """A model that its quantizer created again with the same parameters.
+    """A request to quantize a model again with its quantizer and parameters, without some nodes.
 
     Attributes:
         producer: the quantizer, as in `QuantizedModel`.

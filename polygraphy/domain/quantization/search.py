@@ -204,8 +204,8 @@ class SetSearch:
         return best if kept is None or (best is not None and len(best) < len(kept)) else kept
 
     def _upper_bound(self) -> int:
-        """Return a sufficient size if there are many nodes and the prediction has such a set; else
-        one more than all nodes."""
+        """Return the size of a set that was run and is enough, if there are many nodes; one more
+        than the number of nodes if there are few, or no such set was found."""
         count = len(self._names)
         if count < _MANY:
             return count + 1

@@ -185,8 +185,8 @@ class DeviceTimes:
 @pickle_as("polygraphy.comparator.struct")
 @frozen
 class Part:
-    """The position of these outputs among those of an iteration that does not fit into memory at
-    once.
+    """The position of some outputs among all outputs of an iteration that does not fit into memory
+    at once.
 
     Attributes:
         index: of the part, from 0; the parts of an iteration follow one another.

@@ -42,7 +42,8 @@ class IterationRecord:
 
     @staticmethod
     def outcome_of(success: bool | None) -> Outcome:
-        """Return the outcome for a value of `success`."""
+        """Return the outcome for a value of `success`: True passed, False failed, None is
+        unresolved."""
         return next(outcome for outcome, passed in _SUCCESS.items() if passed is success)
 
 

@@ -185,8 +185,8 @@ def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str,
 
 
 def last_part(value: Any, expected: Any) -> Any:
-    """Return the last positions of `expected`, cut to the shape of `value`; None if more than one
-    axis differs or it is not longer."""
+    """Return the last positions of `expected`, cut to the shape of `value`; None if `value` is
+    larger along an axis, or several axes differ."""
     if value.ndim != expected.ndim:
         return None
     places: list[Any] = []
@@ -211,8 +211,8 @@ def same_positions(value: Any, expected: Any, axis: int) -> tuple[Any, Any]:
 
 
 def first_part(value: Any, longer: Any) -> Any:
-    """Return the first positions of `longer`, cut to the shape of `value`; None if it is not longer
-    along each axis."""
+    """Return the first positions of `longer`, cut to the shape of `value`; None if `value` is
+    larger along an axis."""
     if value.ndim != longer.ndim:
         return None
     if any(new > old for new, old in zip(value.shape, longer.shape)):

@@ -280,7 +280,7 @@ def _join_rows(group: Sequence[StepRow]) -> StepRow:
 
 
 def step_table(steps: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the table of the steps of two runs as texts: the titles of its columns, and its rows.
+    """Return the titles of the columns, and the rows, of a table of the steps of two runs, as text.
 
     Args:
         steps: the document of `StepsCompared`.
@@ -316,7 +316,7 @@ def _figure(value: Any) -> str:
 
 
 def steps_in_words(steps: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences about the steps of two runs, of the document of `StepsCompared`."""
+    """Yield sentences about the steps of two runs, from the `StepsCompared` in a document."""
     rows = steps["rows"]
     left, right = steps["parties"]
     wrong = steps["first_wrong"]

@@ -25,10 +25,9 @@ def is_same_kind(tensor: Tensor, read: Tensor, axis: int | None = None) -> bool:
 def remaining_pairs(
     graph: Graph, pairs: Collection[str], used_names: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Return the only output and the only input that are left, if they are like the states that are
-    known: the output is computed from the wrong state. Of several, return those of equal type and
-    shape in order, if each output is computed from its input.
-    """
+    """Return pairs of the outputs and inputs that are not known states: the only output and input
+    if they resemble the known states, although the output is computed from a different state; or
+    several of equal type and shape in order, if each output is computed from its input."""
     if not pairs:
         return []
     input_names = {

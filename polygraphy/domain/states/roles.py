@@ -195,9 +195,8 @@ def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: Uses) -> str:
 def _separate_tokens(
     graph: Graph, free: Sequence[Tensor], roles: dict[str, str], uses: Uses
 ) -> None:
-    """Change the role of inputs that select from a table other than that of the tokens, which has a
-    row for each score of an output.
-    """
+    """Change the role of inputs that select from a table other than the token table, which has a
+    row for each score of an output."""
     names = [tensor.name for tensor in free if roles[tensor.name] == TOKENS]
     sizes = {tensor.shape[-1] for tensor in graph.outputs if tensor.shape}
     rows = {name: (uses.table(name) or ("", 0))[1] for name in names}

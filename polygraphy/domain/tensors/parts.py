@@ -80,7 +80,7 @@ class Layout:
         )
 
     def leaves(self) -> Iterator[Layout]:
-        """Yield the leaves."""
+        """Yield the layouts without operands that this one consists of."""
         if self.kind == "leaf":
             yield self
         for operand in self.operands:

@@ -32,7 +32,7 @@ from polygraphy.adapters.onnx_common.messages import (
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.two_models import (
     Suspect,
-    describe_stranger,
+    describe_interface_mismatch,
     plan_copies,
     suspect_names,
     suspects,
@@ -251,9 +251,9 @@ class CopyNodes(BaseLoader):
         if self._nodes is None:
             if not named_suspects:
                 raise UsageError("The models do not differ, so there is nothing to copy.")
-            if stranger := describe_stranger(pairing):
+            if mismatch := describe_interface_mismatch(pairing):
                 raise UsageError(
-                    f"The reference is a different model: {stranger}.",
+                    f"The reference is a different model: {mismatch}.",
                     hint="If you want to copy from it anyway, list the nodes with --nodes.",
                 )
             return [suspect for suspect, _ in named_suspects]

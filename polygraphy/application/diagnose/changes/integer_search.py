@@ -47,7 +47,7 @@ def find_integers(search: ChangeSearch, position: int) -> Iterator[Variant]:
             continue
 
         def variant_with(array: Any, name: str = name, start: Any = start) -> Variant:
-            """Return the variant with other integers."""
+            """Return the variant of the node with these integers in a weight."""
             difference = difference_of_integers(start, array)
             change = changes.other_weight("weight", name, difference, node.op)
             return Variant("weight", change, node, {name: array})

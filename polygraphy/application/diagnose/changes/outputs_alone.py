@@ -240,7 +240,7 @@ class _Guesses:
         begun: list[int] = []
 
         def candidates() -> Iterator[Variant]:
-            """Yield the variants of the nodes, and record the nodes whose turn has come."""
+            """Yield the variants of the nodes, and record the nodes reached so far."""
             for index in chosen:
                 begun.append(index)
                 yield from variants(graph, index)

@@ -50,7 +50,8 @@ class ScaledNumbers:
     tried: int = 0
 
     def find_matches(self) -> Iterator[Variant]:
-        """Yield the nodes whose number was scaled by a factor, with the fact about it."""
+        """Yield the variants in which one number, multiplied by a factor, explains the outputs,
+        with the fact about it."""
         for describe, scaled in self._numbers():
             if self.search.budget.is_spent:
                 self.search.budget.is_cut_short = True

@@ -171,8 +171,8 @@ def _join(values: Values, goals: Values) -> Any:
 
 
 def _missing_inputs(side: Graph, node: Node, expected: Any) -> dict[int, Any]:
-    """Return the position of each optional weight that a node lacks, with the value that its
-    absence means."""
+    """Return, by position of each optional weight that a node lacks, the value that its absence
+    stands for."""
 
     shape, usual = np.shape(expected), dict[int, Any]()
     if node.domain not in ("", "com.microsoft") or not shape:

@@ -22,7 +22,7 @@ all codes change by one, which is twice as much, in RMS, as rounding causes."""
 
 
 class PlannedParty(Protocol):
-    """A party whose states are planned."""
+    """A model that runs the steps, with a plan of its states."""
 
     @property
     def plan(self) -> StatePlan:

@@ -144,9 +144,8 @@ def tf32_losses(case: Case, comparison: SavedComparison) -> list[Tf32Loss] | Non
 
 
 def _perturbed_effects(case: Case, feed: Feed, name: str, output: Any) -> list[float]:
-    """Return the effects of other roundings to TF32 on an output, as shares of its RMS: of few
-    elements, one rounding may change all by less than it usually does.
-    """
+    """Return the effects of other roundings to TF32 on an output, as shares of its RMS, because a
+    single rounding may change an output of few elements by less than usual."""
     models = resolve(NarrowModels)
     others = [
         models.tf32_emulator(case.model.proto, drops=True)(feed),

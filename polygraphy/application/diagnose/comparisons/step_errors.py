@@ -36,7 +36,7 @@ Chosen, not measured."""
 
 @frozen
 class StepError:
-    """The differences of a step of two parties on the states of the correct one.
+    """The differences between two models in a step that both run on the states of the reference.
 
     Attributes:
         feed: the inputs of the diagnosed party.
@@ -119,9 +119,8 @@ def next_step_to_examine(errors: Sequence[StepError], examined: Sequence[int]) -
 
 
 def is_accumulation(judge: Judge, errors: Sequence[StepError]) -> bool:
-    """Return whether the differences on own states are those that the reference shows if the small
-    differences of single steps are added to its states.
-    """
+    """Return whether the small differences of single steps, added to the states of the reference,
+    reproduce the differences of the model on its own states."""
     if not are_small(errors):
         return False
     names = output_names(judge.own, judge.right)

@@ -135,7 +135,7 @@ class Party:
 
 @define
 class Run:
-    """The steps of one party so far, on its own states.
+    """A run of a model over the steps so far, on its own states.
 
     Attributes:
         who: the model that runs.

@@ -140,9 +140,8 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
 
 
 def _compare_with_run(case: Case, comparison: ModelComparison, outcome: StepOutcome) -> StepOutcome:
-    """Return the outcome, with the fact that `run --rtol auto` accepts the outputs, where two
-    quantized models differ by less than the rounding limit: unlike `run`, a diagnosis knows both.
-    """
+    """Return the outcome; if two quantized models differ by less than the rounding limit, with the
+    fact that `run --rtol auto`, which knows one model only, accepts the outputs."""
     if not isinstance(outcome, Found) or not outcome.result.culprits:
         return outcome
     if comparison.pair.goal is not None:
@@ -207,9 +206,8 @@ def _is_within_steps(
     values: Sequence[Values],
     expected: Sequence[Values],
 ) -> bool:
-    """Return whether quantization steps explain the output differences, and no more than
-    quantization usually loses.
-    """
+    """Return whether quantization steps explain the output differences, and these are no larger
+    than usual for quantization."""
     if not rounding_explains(case, feeds, values, expected, by_steps=True):
         return False
     return not is_quantized(pair.pairing) or all(
@@ -248,7 +246,8 @@ def _describe_left_out(case: Case, expected: Sequence[Values]) -> Iterator[str]:
 
 
 def _simulate_rounding(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> list[Values] | None:
-    """Return the outputs of the model with rounding at every operator."""
+    """Return the outputs of the model with rounding at every operator; None if they cannot be
+    computed."""
     try:
         compute = pair.arbiter.load(case.model.proto, plain=True)
         return [compute(feed) for feed in feeds]

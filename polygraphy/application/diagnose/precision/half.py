@@ -506,7 +506,8 @@ class Trial:
             self._report(Attempt(title, join_statements(*notes), time.perf_counter() - start))
 
     def _heals(self, without: Sequence[str]) -> bool:
-        """Return whether the outputs are close enough, asking first the data that fail most."""
+        """Return whether the outputs are close enough without some passes, tested on the data that
+        fail most first."""
         return all(self._error(index, without).is_tolerable for index in self._order)
 
     def _cost(self) -> tuple[int, int]:

@@ -302,5 +302,5 @@ def _inconclusive_result(
 
 
 def _blame_same_backend(votes: Sequence[Vote]) -> bool:
-    """Return whether all opinions blame the same backend."""
+    """Return whether all votes say that the same backend is wrong."""
     return len({(opinion.is_party_wrong, opinion.is_reference_wrong) for opinion in votes}) == 1

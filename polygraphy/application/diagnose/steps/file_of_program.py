@@ -119,7 +119,8 @@ class _FileComparison:
         return Found(DiagnosisResult(FAULT, culprits), self._case)
 
     def _find_training(self) -> Culprit | None:
-        """Return the nodes that compute as in training, if only the file has them."""
+        """Return the culprit for nodes that compute as in training, if only the file has them; else
+        None."""
         trained = [node for node in self._graph.nodes if _is_in_training_mode(node, self._graph)]
         if not trained or any(_is_in_training_mode(node, self._twin) for node in self._nodes):
             return None
@@ -305,7 +306,8 @@ class _FileComparison:
         twin_differences: TwinDifferences,
         decision: Decision | None,
     ) -> Culprit:
-        """Return the nodes of the file that another decision of Python explains.
+        """Return the culprit for nodes of the file that another decision of the program's Python
+        code explains.
 
         Args:
             differences: of the file from the export for the data.
@@ -337,7 +339,7 @@ class _FileComparison:
         return culprit if len(nodes) == 1 else evolve(culprit, op="")
 
     def _is_chosen(self, differences: TwinDifferences) -> bool:
-        """Return whether a Python condition decides about nodes that the model lacks."""
+        """Return whether a Python condition decides if nodes that the model lacks are exported."""
         pairs = self._counterparts()
         names = [name for position in differences.missing for name in self._nodes[position].outputs]
         return any(self._program.condition_of(pairs[name]) for name in names if name in pairs)
@@ -452,7 +454,8 @@ class _FileComparison:
         return facts, nodes, origin
 
     def _nodes_after_gap(self, missing: Sequence[int]) -> list[Node]:
-        """Return the first node of the model after nodes that it lacks."""
+        """Return, in a list, the first node of the model after nodes that it lacks; the last node
+        if none reads their results."""
         names = {name for position in missing for name in self._nodes[position].outputs}
         counts: dict[str, list[Node]] = {}
         for node in computing_nodes(self._graph):
@@ -559,9 +562,8 @@ class _RenamedProgram:
         return getattr(self._program, name)
 
     def run(self, feed: Feed, keep: Any = None) -> Any:
-        """Return the outputs of the other model on the data of the given one, with renamed
-        inputs.
-        """
+        """Return the outputs of the program on its data; `feed` has the same data under other
+        names."""
         return self._program.run(self._feed, keep)
 
 
@@ -645,7 +647,7 @@ def _negate(array: Any) -> Any:
 
 
 def _reorder(array: Any) -> Any:
-    """Return a different array: integers in another order, as lengths that have to add up."""
+    """Return a different array: integers in another order, so that their sum is the same."""
     return np.roll(array, 1) if array.dtype.kind in "iu" else array
 
 
@@ -664,8 +666,8 @@ def _is_in_training_mode(node: Node, graph: Graph) -> bool:
 
 
 def _texts(value: Any, expected: Any, other: Any) -> list[str]:
-    """Return three forms of a constant as text: large ones of one shape by an element that
-    differs."""
+    """Return a constant of the file, of the correct export and of another export as text; large
+    arrays of one shape by an element that differs."""
     values = (value, expected, other)
     if any(each is None for each in values) or len({np.shape(each) for each in values}) > 1:
         return [*map(_text, values)]

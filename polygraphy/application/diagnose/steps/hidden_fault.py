@@ -196,7 +196,8 @@ class _EffectSearch:
         return Outcome.GOOD if is_right else Outcome.BAD
 
     def _effect_on(self, name: str, value: Any) -> _Effect | None:
-        """Return the largest effect on an output; None if few elements show any."""
+        """Return the largest effect of the differences on an output; None if too few elements show
+        one."""
         expected, rest = self._expected[name], self._rest[name]
         if rest is None or not is_float(value) or np.shape(value) != np.shape(expected):
             return None

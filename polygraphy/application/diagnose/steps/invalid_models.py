@@ -150,9 +150,8 @@ def diagnose_invalid_model(
 def _group_by_rule(
     case: Case, broken: Sequence[_ModelViolation]
 ) -> Iterator[tuple[_ModelViolation, Sequence[_ModelViolation]]]:
-    """Yield violations. If many nodes of one operator break the same rule, as with a wrong opset,
-    yield the first one, with the others.
-    """
+    """Yield violations, each with further ones: if many nodes of one operator break the same rule,
+    as with a wrong opset, only the first is yielded, with the others."""
     rules: dict[tuple[str, str], list[_ModelViolation]] = {}
     for one in broken:
         rule = re.sub(r"'[^']*'|[\d(),x ]+", "", one.node.message)
@@ -263,7 +262,8 @@ def _describe(
 
 
 def _remedy_finder(case: Case, feeds: Sequence[Feed]) -> Callable[[], Remedy]:
-    """Return a function that looks for a remedy once, however many nodes are invalid."""
+    """Return a function that searches for a remedy at its first call, and returns it at each
+    call."""
     return cache(lambda: _sanitize_remedy(case, feeds))
 
 
@@ -337,7 +337,7 @@ def _depends_on_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> 
 
 
 def _is_of_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
-    """Return whether the tensor that violates a rule is a model input, possibly passed on."""
+    """Return whether the tensor that violates a rule is a model input, or a copy of one."""
     makers = {name: node for node in nodes for name in node.makes}
     name, inputs = broken.tensor, case.model.inputs
     while name in makers and makers[name].operator in _PASSED_ON:

@@ -76,7 +76,8 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
 
 
 def _open_reason(culprits: Sequence[Culprit]) -> Callable[[int], Statement]:
-    """Return the sentence function that states why the node at fault is unknown."""
+    """Return the function that writes the sentence on why the node at fault is unknown, given the
+    number of nodes."""
     if all(
         any(fact.kind == "match_after_restoring" for fact in culprit.facts) for culprit in culprits
     ):
@@ -145,8 +146,8 @@ def _measure_layers(case: Case, comparison: ModelComparison) -> None:
 
 
 def _is_informative(case: Case, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
-    """Return whether NaN says more than the differences: there are none, or they directly precede
-    the node that creates it."""
+    """Return whether the origin of NaN says more than the differences: there are none, or they
+    directly precede the node that creates NaN."""
     if not culprits:
         return True
     differing = {name for culprit in culprits for name in culprit.nodes}

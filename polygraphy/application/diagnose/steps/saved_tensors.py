@@ -173,8 +173,8 @@ class _SavedTensors:
         return Found(DiagnosisResult(FAULT, culprits), case)
 
     def _matches_marked_outputs(self) -> bool:
-        """Return whether the backend computes every output that differs as it was computed together
-        with the saved tensors."""
+        """Return whether each differing output of the backend equals the one that was computed
+        together with the saved tensors."""
         comparison = self._comparison
         marked, outputs = comparison.marked_outputs, comparison.outputs
         differing = comparison.compared.sets[comparison.number].keys()

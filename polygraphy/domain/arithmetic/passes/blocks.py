@@ -53,7 +53,8 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 class Kind(enum.Enum):
-    """How the values of a data type are widened; see the table at the top of this module."""
+    """The way in which the values of a data type are widened; see the table at the top of this
+    module."""
 
     NARROW = enum.auto()
     WIDE = enum.auto()

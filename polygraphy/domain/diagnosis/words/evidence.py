@@ -40,7 +40,7 @@ def wrong_in_graph(tensor: str, deviation: Deviation, elements: int, party: str)
 
 @fact
 def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Sequence[str]) -> str:
-    """Return the fact that a tensor differs; `source` is that of the inputs."""
+    """Return the fact that a tensor differs if its node runs on inputs from `source`."""
     inputs = "the program's values" if source == "program" else "its saved inputs"
     return (
         f"Computed from {inputs}, {tensor!r} {deviation.in_words()}"

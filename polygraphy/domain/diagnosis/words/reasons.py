@@ -313,9 +313,8 @@ def missing_operators(operators: str) -> str:
 
 @statement
 def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
-    """Return the sentence that models differ, without an effect on the outputs or with one that is
-    as small as that of rounding.
-    """
+    """Return the sentence that models differ, but that this has no effect on the outputs, or one as
+    small as rounding."""
     effect = (
         "the outputs are unaffected on this data"
         if is_exact

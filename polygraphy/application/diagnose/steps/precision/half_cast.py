@@ -107,7 +107,7 @@ def cast_path(path: str, dtype: str) -> str:
 
 
 def _prepend_cast_command(diagnosis: DiagnosisResult, path: str, cast: HalfCast) -> DiagnosisResult:
-    """Return the result for a model that a command creates first."""
+    """Return the result with remedies whose commands first save the model in half precision."""
     command = convert_command(cast.path, cast.dtype, ())
 
     def remedy(given_remedy: Remedy) -> Remedy:

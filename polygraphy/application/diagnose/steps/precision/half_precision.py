@@ -131,7 +131,8 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
 
 
 def _is_part_lost(case: Case, comparison: ModelComparison, dtype: str, limit: float) -> bool:
-    """Return whether an error exceeds a limit, relative to the size of its part of an output."""
+    """Return whether the error of some part of an output exceeds a limit, relative to the size of
+    that part."""
     share = limit / (GROWTH * epsilon_of(dtype))
     for own_value, expected in zip(comparison.values, comparison.expected):
         for name, value in expected.items():

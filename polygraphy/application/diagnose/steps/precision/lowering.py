@@ -93,7 +93,8 @@ def _describe_refusal(
 
 
 def _qualify_result(lowered: Found) -> Found:
-    """Return the result, valid for a backend that was compared with float32."""
+    """Record the comparison with float32, and return the result; "inconclusive" if it finds no
+    fault but not everything was compared."""
     lowered.case.record_comparison("float32")
     return evolve(lowered, result=lowered.case.evidence.qualify_result(lowered.result))
 

@@ -22,7 +22,7 @@ HELPS = 0.5
 
 
 class GoalRuns:
-    """Models on the data, and the time that is left.
+    """Runs models on the data, and measures the time that the search has left.
 
     Args:
         case: the quantized model.
@@ -87,9 +87,8 @@ class GoalRuns:
         return values
 
     def time_left(self) -> float:
-        """Return the seconds of `--budget` that are left before the user's metric is called once
-        more, negative if it took longer; infinite without it.
-        """
+        """Return the seconds of `--budget` that are left before the next call of the user's metric,
+        negative if they are exceeded; infinite without `--budget`."""
         spent = time.perf_counter() - self._start
         return self._limit - spent - self._metric_seconds
 
