@@ -90,7 +90,8 @@ def variants_from_donor(
 
 
 def bypass_variants(side: Graph, index: int) -> Iterator[Variant]:
-    """Yield the node as an Identity of its only computed input."""
+    """Yield the variant of a node that returns its only computed input unchanged, if it has only
+    one."""
     node = side.nodes[index]
     read = [name for name in node.inputs if name and name not in side.constants]
     made = [name for name in node.outputs if name]
@@ -279,7 +280,7 @@ class SameTensors:
         }
         self._sizes: dict[int, list[tuple[float, str]]] = defaultdict(list)
         for name, array in self._others.items():
-            self._sizes[array.size].append((_total(array), name))
+            self._sizes[array.size].append((_norm(array), name))
 
     def find_equal(
         self, name: str, array: Any, used_names: Collection[str], is_moved: bool = False
@@ -296,7 +297,7 @@ class SameTensors:
         """
         if not is_informative(array):
             return None
-        total = _total(array)
+        total = _norm(array)
         near = [
             other_name
             for size, other_name in self._sizes.get(array.size, ())
@@ -316,8 +317,8 @@ class SameTensors:
         )
 
 
-def _total(array: Any) -> float:
-    """Return the length of the finite elements of an array as a vector."""
+def _norm(array: Any) -> float:
+    """Return the Euclidean norm of the finite elements of an array."""
     total = np.where(np.isfinite(array), array, 0).astype(np.float64)
     return float(np.sqrt(np.sum(np.square(total))))
 
@@ -338,7 +339,7 @@ class Border:
 
 
 class Borders:
-    """The first tensors of a model that differ from the reference.
+    """Finds the first tensors of a model that differ from the reference.
 
     Args:
         nodes: the nodes of the model.

@@ -112,7 +112,7 @@ def texts_of_facts(facts: Iterable[Fact]) -> list[str]:
 
 @frozen
 class _Constant:
-    """A fact without values."""
+    """The sentence function of a fact without values."""
 
     text: str
 

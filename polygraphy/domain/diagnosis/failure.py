@@ -18,7 +18,7 @@ MODEL_FILE, DATA_FOLDER, PROGRAM_FILE = "model.onnx", "test_data_set_0", "reprod
 
 @frozen
 class Failure:
-    """A failure of a backend, so that a program can reproduce it.
+    """A failure of a backend, with all that a program needs to reproduce it.
 
     Attributes:
         culprit: the parts at fault.

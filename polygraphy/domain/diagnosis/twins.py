@@ -113,11 +113,13 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
     twin_differences = TwinDifferences()
     names = {
         a.name: b.name
-        for a, b in zip(_inputs(model, held_weights[0]), _inputs(again, held_weights[1]))
+        for a, b in zip(
+            _inputs_without(model, held_weights[0]), _inputs_without(again, held_weights[1])
+        )
     }
     pairs: list[tuple[Node, int]] = []
     keys = [
-        [_with_weights(n, a, h) for n in ns]
+        [_weights_key(n, a, h) for n in ns]
         for ns, a, h in zip((own_nodes, reference_nodes), aliases, held_weights)
     ]
     kinds = [[_kind(node) for node in nodes] for nodes in (own_nodes, reference_nodes)]
@@ -176,9 +178,7 @@ def _kind(node: Node) -> tuple[str, str, int]:
     return node.op, node.domain if node.domain != "ai.onnx" else "", len(node.outputs)
 
 
-def _with_weights(
-    node: Node, aliases: Mapping[str, str], weights: Mapping[str, Weight]
-) -> Hashable:
+def _weights_key(node: Node, aliases: Mapping[str, str], weights: Mapping[str, Weight]) -> Hashable:
     """Return a key shared by nodes that compute with the same weights."""
     read = [aliases.get(name, name) for name in node.inputs]
     return _kind(node), tuple(weight_digest(weights[name]) for name in read if name in weights)
@@ -238,9 +238,9 @@ def is_statistic(spot: Spot, parameters: Sequence[Any]) -> bool:
     return bool(np.allclose(first, scaled, rtol=1e-3, atol=1e-4 * np.max(np.abs(first), initial=0)))
 
 
-def _inputs(graph: Graph, value: Any) -> list[Any]:
-    """Return the inputs of a graph that are not weights."""
-    return [input_name for input_name in graph.inputs if input_name.name not in value]
+def _inputs_without(graph: Graph, names: Any) -> list[Any]:
+    """Return the inputs of a graph, except those with some names."""
+    return [input_name for input_name in graph.inputs if input_name.name not in names]
 
 
 def _aliases(graph: Graph) -> dict[str, str]:

@@ -315,7 +315,7 @@ def _epsilon_variants(side: Graph, index: int) -> Iterator[Variant]:
 
 
 def _flag_variants(node: Node) -> Iterator[Variant]:
-    """Yield variants of a node with inverted flags."""
+    """Yield variants of a node with an inverted boolean attribute."""
     switches = ("keepdims",) if node.op.startswith("Reduce") else _SWITCHES.get(node.op, ())
     for name in switches:
         is_on = int(node.attribute(name, name in _ON))
@@ -326,7 +326,7 @@ def _flag_variants(node: Node) -> Iterator[Variant]:
 
 
 def _text_variants(node: Node) -> Iterator[Variant]:
-    """Yield variants of a node with other values of its text attributes."""
+    """Yield variants of a node with other values of its string attributes."""
     for name, words in _WORDS.get(node.op, {}).items():
         attribute = node.attribute(name, words[0])
         for word in words:

@@ -208,7 +208,8 @@ class _ProfileJoin:
         )
 
     def _is_executed(self, tensor: str) -> bool:
-        """Return whether an executed node of its own computes an activation."""
+        """Return whether the node that computes a tensor was executed separately, under its own
+        name and operator."""
         node = self.nodes[self.makers[tensor]]
         return any(
             executed_node.name == node.label

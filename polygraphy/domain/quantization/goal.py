@@ -31,5 +31,6 @@ class QuantizedGoal:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether a model is saved, or cannot be."""
+        """Return whether it is clear that a model is saved, or that none can be, so that saving
+        need not be suggested."""
         return self.save is not None or not self.is_asked

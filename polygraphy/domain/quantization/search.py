@@ -42,7 +42,7 @@ this factor. Chosen, not measured."""
 
 
 class OutOfRunsError(Exception):
-    """There are no runs left."""
+    """Raised if no runs are left."""
 
 
 @frozen
@@ -283,7 +283,8 @@ class SetSearch:
         return proven
 
     def _search_size(self, size: int) -> tuple[int | None, bool]:
-        """Return a set of a size that is enough, and whether all sets of that size were tried."""
+        """Return a set of a size that is enough, None if none was found; and whether all sets of
+        that size were tried without success."""
         ranked, is_all = self._rank_sets(size)
         allowed = max(4, int(_SHARE * (self._most - self.runs)))
         is_complete = is_all and size <= 2

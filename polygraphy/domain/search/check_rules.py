@@ -101,7 +101,7 @@ class Failure:
         is_ours: bool,
         outputs: Mapping[str, float | None] | None = None,
     ) -> Failure:
-        """Return the kind of a failure.
+        """Return the kind of failure of a finished command.
 
         The message counts of a command of this package that ended with an error, and of other
         programs the kind of the exception that ended them.

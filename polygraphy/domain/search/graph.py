@@ -21,7 +21,7 @@ Test = Callable[[Sequence[int]], Outcome]
 
 @frozen
 class BadPart:
-    """A bad part of a graph.
+    """A part of a graph that fails its test.
 
     Attributes:
         ends: its last nodes, in order; none if no smaller part than the whole was found.

@@ -101,7 +101,8 @@ def fit_state(value: Any, like: Any, pair: StatePair) -> Any | None:
 
 
 def slots_in_use(pair: StatePair, value: Any, end: int) -> Any:
-    """Return the written slots of a state."""
+    """Return the slots of a state before position `end`, which are written; the whole state if it
+    has no slots."""
     if pair.kind in (GROWS, SLOTS, RING) and pair.axis is not None and value.shape[pair.axis] > end:
         return value[(slice(None),) * (pair.axis % value.ndim) + (slice(0, end),)]
     return value
@@ -200,7 +201,7 @@ def last_part(value: Any, expected: Any) -> Any:
 
 
 def same_positions(value: Any, expected: Any, axis: int) -> tuple[Any, Any]:
-    """Return two tensors cut to the last position if either has only that."""
+    """Return two tensors, both cut to the last position if either has only that."""
     shapes = value.shape, expected.shape
     if len(shapes[0]) != len(shapes[1]) or not 0 <= axis < len(shapes[0]):
         return value, expected

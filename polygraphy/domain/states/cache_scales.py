@@ -79,7 +79,7 @@ def _code_tensors(graph: Graph, names: set[str]) -> set[str]:
 
 
 def _data_inputs(node: Node) -> Sequence[str]:
-    """Return the inputs of a carrier that are data, and no indices or shapes."""
+    """Return the inputs of a node that are data, rather than indices or shapes."""
     if node.op == "Concat":
         return node.inputs
     if node.op == "TensorScatter":

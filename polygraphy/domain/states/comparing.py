@@ -187,7 +187,7 @@ def _is_rounding(
 
 
 class StepFigures:
-    """Collects the rows of two runs."""
+    """Collects a row for each step of two runs."""
 
     def __init__(self, parties: tuple[str, str]) -> None:
         """Create an empty table for two runs."""

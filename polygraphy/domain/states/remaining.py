@@ -9,7 +9,8 @@ from polygraphy.domain.model.graph import Graph, Tensor
 
 
 def is_same_kind(tensor: Tensor, read: Tensor, axis: int | None = None) -> bool:
-    """Return whether a tensor may be an input: data type, rank and fixed dimensions."""
+    """Return whether an output can be passed to an input: equal data type, rank and fixed
+    dimensions, except along `axis`."""
     if tensor.dtype != read.dtype and None not in (tensor.dtype, read.dtype):
         return False
     if tensor.shape is None or read.shape is None:
