@@ -146,7 +146,8 @@ class Limits:
             np.maximum.at(self._errors, self._labels[block], error)
 
     def relative(self, largest: float, rms: float) -> float:
-        """Return the largest error as a multiple of the RMS of its output, or of its part."""
+        """Return the largest error divided by the RMS of the output; if parts are judged, the
+        largest ratio of a part's error to its size."""
         if self._labels is None:
             return largest / rms if rms else (np.inf if largest else 0.0)
         is_judged = np.isfinite(self._atol)

@@ -137,8 +137,7 @@ class Rounding:
         return Rounding(dtype, 0.0, 0.0, "whose values are exact")
 
     def with_accumulation(self, share: float) -> Rounding:
-        """Return the limit raised by accumulated rounding, which is given as a multiple of the
-        limit."""
+        """Return the limit raised by accumulated rounding, given as a multiple of the limit."""
         return self.with_accumulation_by_part([share] * max(1, len(self.parts)))
 
     def with_accumulation_by_part(self, errors: Sequence[float]) -> Rounding:

@@ -58,7 +58,7 @@ _BLOCK = 1 << 16
 
 @frozen
 class PartSize:
-    """The size of the elements of a part.
+    """The typical magnitude of the elements of a part of an output.
 
     Attributes:
         name: the tensor that it was computed as; "" if that is not known.
@@ -79,7 +79,8 @@ class PartSize:
 
 @frozen
 class Sizes:
-    """The parts of an output, and the part number of each element (see `label_parts`)."""
+    """The parts of an output with their magnitudes, and the part number of each element (see
+    `label_parts`)."""
 
     parts: Sequence[PartSize]
     labels: Array
@@ -94,7 +95,8 @@ def sizes_of(
     *,
     has_steps: bool = False,
 ) -> Sizes | None:
-    """Return the parts of an output and their sizes; None for a single part without fill values.
+    """Return the parts of an output, with the typical magnitude of each; None for a single part
+    without fill values.
 
     Args:
         name: the output.

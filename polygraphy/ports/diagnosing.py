@@ -479,7 +479,7 @@ class QuantizedModel(Protocol):
         """
 
     def proto_with_schemes(self, schemes: Mapping[int, Scheme | None]) -> Any:
-        """Return the ``onnx.ModelProto`` of `with_schemes`, which takes less time."""
+        """Return the same model as `with_schemes`, as an ``onnx.ModelProto``, which is faster."""
 
 
 class CodeTensors(Protocol):
@@ -532,7 +532,7 @@ def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
 @port
 def open_node_weights(model: Any, reference: Any) -> Iterator[QuantizedModel]:
     """Yield, for each node of a quantized ``onnx.ModelProto`` that reads quantized weights, a model
-    with that node alone: so that only its weights are in memory in other forms.
+    with only that node, so that only its weights need memory.
 
     Args:
         model: the model.
@@ -613,7 +613,8 @@ def write_failure(folder: str, failure: Failure) -> None:
 
 @port
 def failure_text(failure: Failure) -> str:
-    """Return the part as text in ONNX syntax, without the elements of large weights."""
+    """Return the model of a failure as text in ONNX syntax, without the elements of large
+    weights."""
 
 
 @port

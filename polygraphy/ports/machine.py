@@ -40,7 +40,7 @@ class DeviceMemory(Protocol):
 
 
 class DeviceStream(Protocol):
-    """A queue of work.
+    """A queue of work on a device.
 
     Attributes:
         ptr: the address by which libraries know the stream.

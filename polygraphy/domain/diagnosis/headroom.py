@@ -237,7 +237,7 @@ class NodeLoss:
 
 @frozen
 class Fault:
-    """Why a node does not work in a narrower type.
+    """The reason why a node does not work in a narrower type.
 
     Attributes:
         cause: ``overflow``, ``underflow``, ``epsilon`` or ``rounding``.

@@ -87,7 +87,8 @@ def solve_missing_bias(
 def _solve_indices(
     side: Graph, node: Node, inputs: Mapping[str, Any], goal: Any
 ) -> Iterator[Variant]:
-    """Yield a lookup with the indices for which its data have the expected values."""
+    """Yield the variant of a lookup node with the indices at which its data have the expected
+    values."""
     name = node.inputs[1] if len(node.inputs) > 1 and node.inputs[1] in side.constants else ""
     data, find = inputs.get(node.inputs[0]) if node.inputs else None, _LOOKUPS.get(node.op)
     if not name or data is None or find is None or np.size(data) * np.size(goal) > _MOST:

@@ -117,7 +117,7 @@ def summarize_quantization(tensors: Sequence[QuantizedTensor]) -> str:
 
 
 def plural(kind: str, count: int) -> str:
-    """Return the name of a kind of tensors for a number of them."""
+    """Return the singular or plural of a kind of tensors, depending on their number."""
     return count_text(count, kind).partition(" ")[2] if kind != "bias" or count == 1 else "biases"
 
 

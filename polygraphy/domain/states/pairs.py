@@ -561,7 +561,7 @@ _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
 
 
 def _axis_nearest_output(step: _Step, axis: int) -> int | None:
-    """Return the axis of the operator nearest to the output."""
+    """Return the axis of a state: `axis`, unless an operator nearer to the output determines it."""
     return axis if step.kind is None else step.axis
 
 

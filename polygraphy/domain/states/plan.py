@@ -127,9 +127,8 @@ class StatePlan:
         return [self.describe_states(), str(self.roles), *first, *conflicts]
 
     def describe_states(self) -> str:
-        """Return a line about the states; also that position does not pair them, if their names
-        do not either.
-        """
+        """Return a line about the states; it warns if neither the order of inputs and outputs nor
+        their names pair them."""
         line = describe_pairs(self.pairs)
         shown = [pair for pair in self.pairs if pair.source == "graph"]
         names = pairs_by_name([pair.output for pair in shown], [pair.input for pair in shown])
@@ -252,7 +251,7 @@ class StatePlan:
         return self.sizes.get(f"{dim}", 1)
 
     def value(self, name: str, length: int, past: int, drawn: Mapping[str, Array]) -> Array:
-        """Return an input of a step.
+        """Return the array for an input of a step.
 
         Args:
             name: the input.
@@ -282,7 +281,8 @@ class StatePlan:
 
 
 def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
-    """Return a mask over positions, or for each new position over those visible to it."""
+    """Return a mask of the positions up to the new ones or, with three or more dimensions, for each
+    new position a mask of those visible to it."""
     total = shape[-1] if shape else 1
     if len(shape) < 3:
         broadcast = np.arange(total) < past + length

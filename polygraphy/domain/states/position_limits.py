@@ -50,7 +50,7 @@ class Positions:
             self._weights.update({weight.name: weight for weight in inner.all_weights})
 
     def limits(self) -> Iterator[Limit]:
-        """Yield tables of positions, then windows."""
+        """Yield the limits from tables of positions, then those from windows."""
         windows: set[int] = set()
         for inner in self.graph.walk():
             for node in inner.nodes:

@@ -96,7 +96,8 @@ class SavedComparison:
         yield from self.matched.notes(len(self.compared.names))
 
     def tensors(self) -> Values:
-        """Return the results of one session in the data types of the backend."""
+        """Return the saved tensors of one session, in the data types in which the backend computes
+        them."""
         saved = ChainMap(dict(self.marked_outputs), self.saved_values)  # type: ignore[arg-type]
         return _in_own_types(self.outputs, self.dtypes, saved)
 
