@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
@@ -125,4 +125,5 @@ def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutco
             return answer
         if isinstance(answer, Found) or not isinstance(outcome, Found):
             outcome = answer
-    return outcome
+    # It ends nothing but this list: steps after the caller's must not add to the verdict.
+    return evolve(outcome, ends=True) if isinstance(outcome, Found) else outcome

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.oracle import TensorDifferences
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, take_steps
+from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.rounding import Deviation, deviation
+from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import open_model
+from tests.support.diagnosis.diagnosis_cases import network
 
 
 def apart(off: float) -> Deviation:
@@ -46,3 +53,21 @@ def test_nothing_compared_is_nothing_that_differs() -> None:
     made = TensorDifferences()
     assert not made.differs
     assert (made.number, made.differences, made.names) == (0, {}, set())
+
+
+def test_a_verdict_that_later_steps_of_its_list_may_replace_ends_the_list_around_it() -> None:
+    """The steps around a list of steps judge something else, such as half precision."""
+    case = Case(open_model(network()), "m.onnx", [], resolve(DiagnosisReports))
+    taken: list[str] = []
+    open_verdict = Found(DiagnosisResult("inconclusive"), case, ends=False)
+
+    def inner(case: Case, comparison: None) -> StepOutcome:
+        return take_steps([lambda *_: open_verdict, lambda *_: Skip("no NaN")], case, comparison)
+
+    def later(case: Case, comparison: None) -> StepOutcome:
+        taken.append("later")
+        return Skip("not reached")
+
+    outcome = take_steps([inner, later], case, None)
+    assert isinstance(outcome, Found) and outcome.result.verdict == "inconclusive"
+    assert not taken
