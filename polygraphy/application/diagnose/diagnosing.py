@@ -203,7 +203,7 @@ def diagnose_once(case: Case, request: Request) -> Found:
     other.
     """
     case, request = _with_data(case, request)
-    case = _with_baseline(case, request)
+    case, request = _with_baseline(case, request)
     try:
         answer = take_steps(ORACLES, case, request)
         if isinstance(answer, Unexplained):
@@ -222,20 +222,30 @@ def diagnose_once(case: Case, request: Request) -> Found:
     return once
 
 
-def _with_baseline(case: Case, request: Request) -> Case:
-    """Return the case with the baseline as another party, if the model has nothing else to be
-    compared with and the baseline runs it.
+def _with_baseline(case: Case, request: Request) -> tuple[Case, Request]:
+    """Return the case with another party, if the model has nothing else to be compared with: the
+    baseline, or the arbiter if the baseline does not run the model.
     """
     baseline = request.baseline
     if baseline is None or request.has_oracle or len(case.parties) > 1:
-        return case
-    try:
-        case.load(baseline)(case.feed)
-    except BackendError as error:
-        with case.record_step(baseline.name) as notes:
+        return case, request
+    for party in (baseline, request.arbiter):
+        error = _refusal(case, party)
+        if error is None:
+            return evolve(case, parties=[party, *case.parties]), request
+        with case.record_step(party.name) as notes:
             notes.append(steps.cannot_run(error))
-        return case
-    return evolve(case, parties=[baseline, *case.parties])
+        request = evolve(request, baseline_error=request.baseline_error or error)
+    return case, request
+
+
+def _refusal(case: Case, party: SuspectedParty) -> BackendError | None:
+    """Return the error with which a backend refuses the model; None if it runs it."""
+    try:
+        case.load(party)(case.feed)
+    except BackendError as error:
+        return error
+    return None
 
 
 def _with_data(case: Case, request: Request) -> tuple[Case, Request]:

@@ -18,6 +18,7 @@ from polygraphy.ports.diagnosing import REFERENCE, SourceProgram, SuspectedParty
 
 if TYPE_CHECKING:
     from polygraphy.application.diagnose.versions import OtherVersions
+    from polygraphy.domain.errors import PolygraphyException
 
 Differing = Mapping[str, Deviation]
 
@@ -36,6 +37,7 @@ class Request:
         goal: the target for a quantized model.
         feeds: the chosen data, if any.
         baseline: the backend that the only other one is compared with if there is no oracle.
+        baseline_error: the error with which it refuses the model; None if it does not.
         arbiter: the backend that computes expected results if there is no other source.
         unexplained: the reason for a difference without a known cause; empty if there is none.
     """
@@ -49,6 +51,7 @@ class Request:
     goal: QuantizedGoal | None = None
     feeds: Sequence[Feed] = ()
     baseline: SuspectedParty | None = None
+    baseline_error: PolygraphyException | None = None
     arbiter: SuspectedParty = field(factory=lambda: resolve(SuspectedParty, REFERENCE))
     unexplained: str = ""
 

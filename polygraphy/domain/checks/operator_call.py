@@ -13,6 +13,9 @@ from attrs import Factory, frozen
 SHAPE, ATTRIBUTE, VALUE, TYPE = "shape", "attribute", "value", "type"
 """The part of a call that violates a rule: the shape of an input, an attribute, elements of an
 input, or a data type."""
+UNDEFINED = "undefined"
+"""The kind of violation for elements with an undefined result: a valid model may contain them, but
+its backends cannot be compared there."""
 
 
 @frozen(eq=False)
@@ -108,7 +111,7 @@ class Violation:
         op: its operator.
         requirement: the requirement of the specification, as ``an index in [-2, 1]``.
         actual: the actual value of the node, a clause.
-        kind: `SHAPE`, `ATTRIBUTE`, `VALUE` or `TYPE`.
+        kind: `SHAPE`, `ATTRIBUTE`, `VALUE`, `TYPE` or `UNDEFINED`.
         tensor: the input that breaks it; empty for an attribute.
     """
 

@@ -49,12 +49,12 @@ def wrong_attribute(call: OperatorCall, name: str, requirement: str) -> Violatio
 
 
 def wrong_values(
-    call: OperatorCall, operand: Operand, requirement: str, bad: Sequence[Any]
+    call: OperatorCall, operand: Operand, requirement: str, bad: Sequence[Any], kind: str = VALUE
 ) -> Violation:
     """Return the violation that an operand contains elements that the rule does not allow."""
     values = ", ".join(map(str, bad[:_SHOWN])) + (", ..." if len(bad) > _SHOWN else "")
     return Violation(
-        call.op, requirement, f"{operand.name!r} contains {values}", VALUE, operand.name
+        call.op, requirement, f"{operand.name!r} contains {values}", kind, operand.name
     )
 
 

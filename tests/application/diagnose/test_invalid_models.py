@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 from onnx import numpy_helper, parser
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.steps import model_refusal
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.domain.ports import command_line
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
@@ -187,3 +189,54 @@ def test_many_nodes_that_break_one_rule_are_one_culprit() -> None:
     culprit = blamed(model, OnnxrtParty(), OnnxParty())
     assert culprit["nodes"] == ["y0"]
     assert facts_of(culprit)["same_violation"]["nodes"] == [f"y{n}" for n in range(1, 12)]
+
+
+class OfDevice(OnnxParty):
+    """Computes what the specification leaves open as a device does, and divides by 0."""
+
+    name = "device"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            if node.op_type == "Cast":
+                return lambda x, **how: (np.clip(x, 0, 255).astype(np.uint8),)
+            if node.op_type == "ScatterND":
+                return lambda x, i, u, **how: run(x, i[::-1], u[::-1], **how)
+            return run
+
+        made = evaluator.evaluator_of(model, watched=watched)
+        return lambda feed: dict(zip(made.output_names, made.run(None, dict(feed))))
+
+
+@pytest.mark.parametrize(
+    "text, weights",
+    [
+        ("(float[9] x) => (uint8[9] y) { q = Mul(x,w) y = Cast<to=2>(q) }", {"w": F(900)}),
+        (
+            "(float[4,3] x, float[3,3] u) => (float[4,3] y) { y = ScatterND(x,i,u) }",
+            {"i": np.array([[1], [2], [-2]])},
+        ),
+    ],
+)
+def test_no_backend_is_at_fault_for_a_result_that_is_undefined(
+    text: str, weights: dict[str, Any]
+) -> None:
+    culprit = blamed(model_of(text, **weights), OfDevice(), OnnxParty())
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["y"], "model", "invalid")
+    assert "undefined_result" in facts_of(culprit)
+
+
+def test_a_refusal_of_the_baseline_shows_that_the_model_is_invalid() -> None:
+    """A device divides integers by 0 without an error."""
+
+    class Refuses(OnnxParty):
+        def load(self, *args: Any, **options: Any) -> Any:
+            raise BackendError("Integer division by zero", backend="cpu")
+
+    model = model_of("(int32[4] x) => (int32[4] y) { z = Sub(x,x) y = Div(x,z) }")
+    kept = Kept()
+    with bind(Findings, kept), bind(command_line, command_of_fakes):
+        assert not diagnose(model, [OfDevice()], baseline=Refuses())
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"]) == (["y"], "model")
+    assert "divisor" in facts_of(culprit)["breaks_specification"]["message"]

@@ -34,6 +34,7 @@ from polygraphy.domain.checks.operator_call import (
     shape_text,
 )
 from polygraphy.domain.checks.operator_rules import violations
+from polygraphy.domain.checks.undefined_rules import undefined_results
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import count_text
@@ -339,6 +340,8 @@ class NodeChecks:
             yield from _forbidden_types(call, schema)
             yield from _forbidden_results(call, schema)
         yield from violations(call)
+        if self._chosen is not None:  # Of valid nodes, only those with different results matter.
+            yield from undefined_results(call)
 
     def _operand(
         self, name: str, types: Types, data: ChainMap[str, Any], *, is_index: bool

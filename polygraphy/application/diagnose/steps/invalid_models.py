@@ -17,7 +17,13 @@ from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import compute_part, cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
-from polygraphy.domain.checks.operator_call import ATTRIBUTE, SHAPE, VALUE, InvalidNode
+from polygraphy.domain.checks.operator_call import (
+    ATTRIBUTE,
+    SHAPE,
+    UNDEFINED,
+    VALUE,
+    InvalidNode,
+)
 from polygraphy.domain.diagnosis.commands import sanitize_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -60,6 +66,10 @@ _INDEXED = frozenset(
     }
 )  # fmt: skip
 """Operators whose second input holds indices, which few devices check."""
+_ACCEPTANCES = ("refusal", "runs", "accepts_more")
+"""Facts about a backend that a culprit for an invalid node keeps."""
+_DIFFERENCES = ("wrong_by_itself", "parties_disagree")
+"""The same if the result of the node is undefined."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 """Ways to sanitize a model: declared types only, then constants as well."""
 _MANY = 8
@@ -117,7 +127,10 @@ def blame_model(found: Found, request: Request) -> Found:
     if not culprits:
         reason = reasons.invalid_data(unknown[0].node.message)
         return evolve(found, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
-    return evolve(found, result=evolve(found.result, culprits=culprits))
+    result = evolve(found.result, culprits=culprits)
+    if not any(_is_backend(case, culprit) for culprit in culprits):
+        result = evolve(result, verdict=FAULT, reason="")  # Nothing else was open.
+    return evolve(found, result=result)
 
 
 def diagnose_invalid_model(
@@ -179,9 +192,13 @@ def _without_followers(case: Case, broken: Sequence[_ModelViolation]) -> list[_M
 
 
 def find_ignored_violations(found: Found, request: Request) -> Found:
-    """Return the result, or the culprit for indices out of range if the only backend runs the model
-    nevertheless, as devices do."""
+    """Return the result, or the culprit for indices out of range, or for what the baseline refuses,
+    if the only backend runs the model nevertheless, as devices do."""
     case = found.case
+    if found.result.verdict == AGREE and request.baseline_error is not None:
+        invalid = diagnose_invalid_model(case, request.baseline_error, request.feeds)
+        if isinstance(invalid, Found):
+            return invalid
     nodes = case.model.nodes
     indexed = [
         at for at, node in enumerate(nodes) if node.operator in _INDEXED and len(node.reads) > 1
@@ -191,10 +208,14 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     values = dict(case.feed)
     requested_indices = {nodes[at].reads[1] for at in indexed} - {*case.model.constants, *values}
     _add_values(case, case.parties[0], requested_indices, values)
-    broken = [index for index in _find_broken(case, indexed, values) if index.is_known]
+    broken = [
+        violation
+        for violation in _find_broken(case, indexed, values)
+        if violation.is_known and violation.node.kind != UNDEFINED
+    ]
     runs = [evidence.accepts_more(case.parties[0].name)]
     find_remedy = _remedy_finder(case, request.feeds)
-    culprits = [_describe(case, index, runs, find_remedy) for index in broken]
+    culprits = [_describe(case, violation, runs, find_remedy) for violation in broken]
     return Found(DiagnosisResult(FAULT, culprits), case) if culprits else found
 
 
@@ -243,10 +264,12 @@ def _describe(
         find_remedy: returns the remedy for a model that is invalid.
     """
     node = case.model.nodes[broken.node.index]
+    is_undefined = broken.node.kind == UNDEFINED
+    kept = _DIFFERENCES if is_undefined else _ACCEPTANCES
     notes = [
         evidence.accepts_more(fact.values["party"]) if fact.kind == "runs" else fact
         for fact in facts
-        if fact.kind in ("refusal", "runs", "accepts_more")
+        if fact.kind in kept
     ]
     remedy = Remedy() if broken.is_of_data else find_remedy()
     if broken.is_of_data:
@@ -256,7 +279,8 @@ def _describe(
         is_refused = any(fact.kind == "refusal" for fact in notes)
         party, cause = MODEL, "refusal" if is_refused else "invalid"
         cause = "attribute" if is_attribute else cause
-    notes = [evidence.breaks_specification(broken.node.message), *notes]
+    violation = evidence.undefined_result if is_undefined else evidence.breaks_specification
+    notes = [violation(broken.node.message), *notes]
     tensor = next(iter(node.makes), None)
     return Culprit([node.label], tensor, party, cause, None, notes, remedy, node.operator)
 
@@ -312,7 +336,9 @@ def _find_broken(
         is_stated = index in stated
         is_of_data = not is_stated and _is_of_data(case, nodes, node)
         depends = (
-            not is_stated and node.kind in (VALUE, SHAPE) and _depends_on_data(case, nodes, node)
+            not is_stated
+            and node.kind in (VALUE, SHAPE, UNDEFINED)
+            and _depends_on_data(case, nodes, node)
         )
         is_open = node.kind == SHAPE and case.are_shapes_open and _has_open_inputs(case)
         is_known = not (depends and (is_open or (is_of_data and case.is_made_up)))

@@ -390,6 +390,12 @@ def breaks_specification(message: str) -> str:
 
 
 @fact
+def undefined_result(message: str) -> str:
+    """Return the fact that the ONNX specification leaves the result of a node undefined."""
+    return f"The ONNX specification does not define the result: {message}"
+
+
+@fact
 def accepts_more(party: str) -> str:
     """Return the fact that a backend accepts more than the specification."""
     return f"{party} runs the model: it accepts more than the specification allows."

@@ -1,0 +1,76 @@
+"""Calls whose result the ONNX specification leaves undefined: every backend may return another, and
+none of them is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from polygraphy.domain.checks.operator_call import UNDEFINED, OperatorCall, Violation
+from polygraphy.domain.checks.requirements import Rule, wrong_values
+
+_INTEGERS = {
+    number: np.iinfo(name)
+    for number, name in enumerate(
+        ("", "", "uint8", "int8", "uint16", "int16", "int32", "int64", "", "", "", "", "uint32",
+         "uint64")
+    )
+    if name
+}  # fmt: skip
+"""The limits of the integer types, by number in `TensorProto.DataType`."""
+
+
+def undefined_results(call: OperatorCall) -> list[Violation]:
+    """Return the reasons why the result of a node is undefined."""
+    return [violation for rule in UNDEFINED_RULES.get(call.op, ()) for violation in rule(call)]
+
+
+def _check_cast(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a Cast from floating point to integers loses elements out of range."""
+    operand, limits = call.input(0), _INTEGERS.get(call.attributes.get("to", 0))
+    if operand is None or operand.values is None or limits is None:
+        return
+    values = np.asarray(operand.values)
+    if values.dtype.kind != "f":
+        return
+    whole = np.trunc(values.astype(np.float64))
+    # The largest int64 is not a float64, but the number behind it is.
+    bad = ~((whole >= float(limits.min)) & (whole < float(limits.max) + 1))
+    if bad.any():
+        shown = list(dict.fromkeys(f"{value:.6g}" for value in values[bad].reshape(-1)[:100]))
+        requirement = f"values in [{limits.min}, {limits.max}] for {limits.dtype.name}"
+        yield wrong_values(call, operand, requirement, shown, UNDEFINED)
+
+
+def _check_scatter(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a scatter writes several updates to the same element."""
+    indices, data = call.input(1), call.shape(0)
+    if indices is None or indices.values is None or data is None or None in data:
+        return
+    if call.attributes.get("reduction", "none") != "none":
+        return
+    values = np.asarray(indices.values)
+    if call.op == "ScatterND":
+        rows = values.reshape(-1, values.shape[-1])
+        sizes = data[: values.shape[-1]]
+    else:
+        axis = call.attributes.get("axis", 0) % max(1, len(data))
+        grids = [grid.reshape(-1) for grid in np.indices(values.shape)]
+        grids[axis] = values.reshape(-1)
+        rows, sizes = np.stack(grids, axis=1), data
+    rows = np.where(rows < 0, rows + np.asarray(sizes), rows)
+    unique, counts = np.unique(rows, axis=0, return_counts=True)
+    repeated = [row.tolist() for row in unique[counts > 1][:10]]
+    if repeated:
+        requirement = "different indices, because the order of updates is not defined"
+        yield wrong_values(call, indices, requirement, repeated, UNDEFINED)
+
+
+UNDEFINED_RULES: dict[str, tuple[Rule, ...]] = {
+    "Cast": (_check_cast,),
+    "Scatter": (_check_scatter,),
+    "ScatterElements": (_check_scatter,),
+    "ScatterND": (_check_scatter,),
+}
+"""The rules by operator."""
