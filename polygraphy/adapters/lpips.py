@@ -28,11 +28,12 @@ RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 def as_images(array: Array) -> Array:
     """Return images as an array of shape (images, 3, height, width).
 
-    Taken are (..., channels, height, width), (..., height, width, channels) and (height, width),
-    with one channel, which is repeated, or three. Where both ends could be channels, the front is.
+    Accepted shapes are (..., channels, height, width), (..., height, width, channels) and (height,
+    width), with one channel, which is repeated, or three. If both could be the channel axis, it is
+    the first.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: the shape is none of these.
     """
     if array.ndim == 2:
         array = array[None]
@@ -77,9 +78,8 @@ _NETWORK = "alex"
 class LpipsDistance:
     """Measures the perceptual distance of images by the activations of AlexNet.
 
-    Both images are scaled alike: from the range that holds both (see
-    `as_images`) to what the network was trained with. Of several images the
-    largest distance counts.
+    Both images are scaled in the same way: from their common range (see `common_range`) to the
+    range of the training data. For several images, the distance is the largest one.
     """
 
     def __init__(self, make_network: Callable[[], Any] | None = None) -> None:
@@ -119,7 +119,7 @@ class LpipsDistance:
 
         Raises:
             TypeError: they do not hold numbers.
-            UsageError: they are no images, or too small for the network.
+            UsageError: they are not images, or too small for the network.
         """
         self.prepare()
         for array in (image0, image1):

@@ -35,7 +35,7 @@ _VARIABLES = (
 
 def computes_in_tf32(gpu: int = 0) -> bool:
     """Return whether NVIDIA libraries may compute float32 in TF32 on a GPU; see the port."""
-    # Read when it is asked: the libraries read it once, when they start.
+    # Not cached: libraries read the variable when they start.
     return os.environ.get(TF32_ENVIRONMENT) != "0" and _capability(gpu) >= TF32_CAPABILITY
 
 
@@ -48,7 +48,7 @@ def is_tf32_forced() -> bool:
 def _capability(gpu: int) -> tuple[int, int]:
     """Return the compute capability of a GPU; the first one with TF32 if unknown.
 
-    NVML tells it without starting CUDA, which a process that is forked later could not use.
+    NVML reports it without starting CUDA, which forked processes could not use.
     """
     name = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
     device, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
@@ -76,7 +76,7 @@ def machine_sections(driver: Path = _DRIVER) -> list[Section]:
     """Return the sections on devices and environment variables.
 
     Args:
-        driver: the folder in which the driver of NVIDIA's devices tells about itself.
+        driver: the folder in which NVIDIA's driver describes its devices.
     """
     variables = tuple((name, _variable_text(name)) for name in _VARIABLES)
     return [_device_section(driver), Section("Environment Variables", variables)]

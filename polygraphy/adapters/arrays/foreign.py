@@ -52,11 +52,11 @@ _torch_kinds: dict[type, bool] = {}
 def device_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
     """Return the device buffer of an array; None if it is in host memory.
 
-    Work that is still to be done on the array is done before what is queued on `stream` next.
+    Pending work on the array runs before any later work on `stream`.
 
     Raises:
-        InputError: its elements do not lie side by side and cannot be brought together, or it lies
-            on another GPU than the stream.
+        InputError: it is not contiguous and cannot be copied, or it is on a different GPU than the
+            stream.
     """
     kind = type(array)
     reader = _readers.get(kind)
@@ -80,7 +80,7 @@ def host_array(array: Any) -> np.ndarray[Any, Any]:
     possible.
 
     Raises:
-        InputError: it is nothing that can be read as an array.
+        InputError: it cannot be read as an array.
     """
     if isinstance(array, np.ndarray):
         return array
@@ -110,11 +110,11 @@ def host_copy(name: str, array: Any) -> np.ndarray[Any, Any]:
     """Return a NumPy array with the elements of an array in host or device memory.
 
     Args:
-        name: of the input, for messages.
+        name: the name of the input, for messages.
         array: any array.
 
     Raises:
-        InputError: it is nothing that can be read as an array, or an address.
+        InputError: it is neither an array nor an address.
     """
     if isinstance(array, int):
         raise InputError(
@@ -341,7 +341,7 @@ def torch_from_capsule(capsule: Any) -> Any:
 
 
 _SHARED = frozenset("efdbhilqB?")
-"""Data types of NumPy that every release of PyTorch takes as they are."""
+"""Data types of NumPy that every release of PyTorch supports."""
 
 
 def _torch_tensor(output: Any) -> Any:

@@ -23,7 +23,7 @@ class BaseRunner:
     """Runs a model in one backend.
 
     A runner of your own implements `activate_impl`, `infer_impl` and `get_input_metadata_impl`, and
-    `deactivate_impl` where there is something to release.
+    `deactivate_impl` if there is something to release.
 
     Attributes:
         name: unique unless the caller chose it: kind, number, date and time.
@@ -31,11 +31,11 @@ class BaseRunner:
         is_active: whether the runner is between `activate` and `deactivate`.
         outputs_are_fresh: whether each inference returns arrays that no later one overwrites, so
             that callers that keep them need not copy them.
-        leaves_inputs_alone: whether an inference never writes to the arrays that it is given, nor
-            keeps them, so that data for several runners need not be copied. A class derived
-            from one that says so has to say so itself where it infers in another way.
-        rewrites_nothing: whether an output does not depend on which other tensors are outputs, as
-            it may where a backend rewrites graphs.
+        leaves_inputs_alone: whether an inference neither writes to its input arrays nor keeps them,
+            so that data for several runners need not be copied. A derived class with its own
+            `infer_impl` must set this again.
+        rewrites_nothing: whether an output does not depend on which other tensors are outputs; it
+            may if a backend rewrites graphs.
     """
 
     outputs_are_fresh = False
@@ -75,8 +75,8 @@ class BaseRunner:
     def get_model_facts(self) -> Facts:
         """Return the facts about the model that are known without running it; only while active.
 
-        A runner of your own may say in which data types it computes (`compute_dtypes`), and which
-        values inputs may take (`input_hints`).
+        A runner of your own may return the data types in which it computes (`compute_dtypes`), and
+        the values that inputs accept (`input_hints`).
         """
         return ModelFacts()
 
@@ -96,7 +96,7 @@ class BaseRunner:
 
         Raises:
             PolygraphyInternalException: `config.INTERNAL_CORRECTNESS_CHECKS` is on, and the runner
-                has other attributes than before it was activated.
+                has different attributes than before it was activated.
         """
         if not self.is_active:
             G_LOGGER.warning(f"{self.name} | Not active; nothing to deactivate.")
@@ -136,8 +136,7 @@ class BaseRunner:
         """Return the metadata of the inputs, in the model's order.
 
         Args:
-            use_numpy_dtypes: whether data types are NumPy's (as they were in old releases, and are
-                unless this is False).
+            use_numpy_dtypes: whether data types are NumPy's, as in old releases (default: True).
 
         Raises:
             UsageError: the runner is not active.
@@ -155,12 +154,12 @@ class BaseRunner:
         Args:
             feed_dict: one array per input.
             check_inputs: whether names, data types and shapes are checked first.
-            args: handed to the backend, as `kwargs` are; see the runner's own documentation.
+            args: passed to the backend, like `kwargs`; see the documentation of the runner.
             kwargs: see `args`.
 
         Returns:
-            One array per output. The arrays may be overwritten by the next call: copy what is to be
-            kept.
+            One array per output. The arrays may be overwritten by the next call: copy those that
+            you keep.
 
         Raises:
             UsageError: the runner is not active.

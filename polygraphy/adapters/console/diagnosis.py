@@ -1,5 +1,5 @@
-"""Shows a diagnosis on the console: who is to blame and what helps, then what was done, step by
-step; the log has the steps first, because they come first.
+"""Shows a diagnosis on the console: the culprit and the fix, then the steps; the log shows the
+steps first, because they run first.
 """
 
 from __future__ import annotations

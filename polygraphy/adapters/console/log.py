@@ -1,7 +1,7 @@
-"""Tells a run as log lines.
+"""Reports a run as log lines.
 
-What a line does not show is not computed: every statistic is asked for only when its line will be
-written. What tells of comparisons is imported when there is one.
+Statistics are computed only if their line is written, and the modules for comparisons are imported
+only if there is a comparison.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogConsole:
     """Writes events to the log.
 
     Attributes:
-        explains: Whether it says in words what a comparison means; otherwise others do.
+        explains: whether it logs a sentence that explains a comparison.
     """
 
     def __init__(self, *, draws: bool = True) -> None:

@@ -27,11 +27,11 @@ from polygraphy.domain.errors import BackendError, InputError, UsageError
 def use_device(index: int | None) -> Iterator[None]:
     """Make GPU `index` the current one of the thread inside the block.
 
-    What is made inside - memory, streams, engines - stays on that GPU.
+    Memory, streams and engines that are created inside stay on that GPU.
 
     Args:
-        index: of the GPU, from 0, among those that CUDA_VISIBLE_DEVICES shows; None to change
-            nothing, for which no GPU is needed.
+        index: of the GPU, from 0, among those that CUDA_VISIBLE_DEVICES shows; None changes
+            nothing, and needs no GPU.
 
     Raises:
         UsageError: there is no such GPU.
@@ -191,11 +191,11 @@ class Graph:
     def __init__(self, work: Callable[[Stream], None], stream: Stream) -> None:
         """Capture the work that `work` queues on the stream, without executing it.
 
-        That stream is one of its own, without order towards the default stream: otherwise, any
-        thread that used the default stream meanwhile would get an error.
+        The capture uses a stream of its own that is not ordered with the default stream: otherwise,
+        other threads that use the default stream would get an error.
 
         Args:
-            work: queues work; what it raises ends the capture and is raised again.
+            work: queues work; its exceptions end the capture and are raised again.
             stream: the stream on which the graph will be launched.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The CUDA runtime, one call at a time: what the rest of this adapter is made of."""
+"""The calls of the CUDA runtime that this adapter uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polygraphy.domain.errors import BackendError, MissingDependencyError
 _NAMES = ("cuda.bindings.runtime", "cuda.cudart")
 
 _in_use: list[Any] = []
-"""What was put in place of cuda-python, innermost last; at the bottom the one that was found."""
+"""The replacements of cuda-python, innermost last; the first is the imported one."""
 
 
 def cudart() -> Any:

@@ -1,7 +1,6 @@
 """Adapters without a technology: for the tests of this package, and of tools that embed it.
 
-They keep what they are given in memory, record how they are used, and are strict where a real
-adapter may be lenient.
+They keep values in memory, record their use, and reject errors that a real adapter may accept.
 """
 
 from polygraphy.adapters.fake.console import FollowedJob, RecordingConsole, RecordingProgress

@@ -24,8 +24,8 @@ from polygraphy.ports.diagnosing import Compute, Decision, Exporter
 class FakeNarrowModel:
     """A chain of nodes that pass ``x`` on, which becomes ``y``; implements the port `NarrowModel`.
 
-    Some of them lose everything in the narrower type. Each reads ``x`` or what the node before it
-    makes, and makes ``NAME_out``, the last one ``y``.
+    Some of them lose everything in the narrower type. Each reads ``x`` or the result of the node
+    before it, and computes ``NAME_out``; the last one computes ``y``.
     """
 
     def __init__(self, nodes: Sequence[str], losing: Collection[str], dtype: DataTypeEntry) -> None:
@@ -138,7 +138,7 @@ class FakeProgram:
 
     Attributes:
         inputs: the names of its inputs.
-        steps: by tensor the operation that makes it, what that reads, and a function of these.
+        steps: by tensor, the operation that computes it, its operands, and its function.
         outputs: the tensors that it returns.
         weights: see the port.
         unsteady: see the port.
@@ -146,9 +146,11 @@ class FakeProgram:
         open_dimensions: see the port.
         others: the programs that `exports` yields.
         branches: the return values of `condition_of`, by tensor.
-        again: the return value of `export_again` for the data; it raises ValueError without that.
+        again: the return value of `export_again` for the data; without it, `export_again` raises
+            ValueError.
         decided: the return value of `decisions` for the data.
-        otherwise: the return values of `export_again` if a statement decides otherwise, by outcome.
+        otherwise: the return values of `export_again` by outcome, if a statement decides
+            differently.
         release: the version of its exporter.
         host: the return value of `on_host`: the program on the CPU.
     """
@@ -215,7 +217,7 @@ class FakeProgram:
         return self.branches.get(name, "")
 
     def line_of_number(self, name: str) -> str:
-        """Return no line: the operations read no numbers of Python."""
+        """Return an empty text: the operations read no numbers of Python."""
         return ""
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:

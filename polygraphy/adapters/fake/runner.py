@@ -28,10 +28,9 @@ class FakeRunner(BaseRunner):
 
     Attributes:
         events: the events, in order, as ``(runner name, what)`` with ``activate``, ``infer``
-            and ``deactivate``; runners that are given the same list show in which order they took
-            turns.
+            and ``deactivate``; runners that share a list record their common order.
         feeds: a copy of the data of every inference, in order; empty with ``keep_feeds=False``.
-        outputs_are_fresh: whether the arrays of one inference are left alone by the next.
+        outputs_are_fresh: whether the arrays of an inference are not overwritten by the next one.
     """
 
     leaves_inputs_alone = True
@@ -52,8 +51,8 @@ class FakeRunner(BaseRunner):
         """Set the outputs, the inputs, and when the runner fails.
 
         Args:
-            outputs: the outputs of an inference: the arrays, or a function of the data that makes
-                them. The arrays are copied.
+            outputs: the outputs of an inference: the arrays, or a function that computes them from
+                the data. The arrays are copied.
             inputs: the inputs of the model (default: nothing).
             name: name of the runner.
             runtime: the duration in seconds that every inference reports; None for a runner that
@@ -164,9 +163,9 @@ _UNWRITTEN = 0xA5
 class HostMemory:
     """Stands in for device memory, and rejects errors that a real device might not report.
 
-    Addresses are made up, so that none can be followed by mistake, and are never used twice, so
-    that one that was freed is noticed. As on a device, an address may point into the middle of an
-    allocation, and new memory holds garbage: the byte 0xA5 throughout.
+    Addresses are invented, so that they cannot be dereferenced by mistake, and never reused, so
+    that the use of freed memory is noticed. As on a device, an address may point into the middle of
+    an allocation, and new memory holds garbage: the byte 0xA5 throughout.
     """
 
     def __init__(self, capacity: int | None = None) -> None:
@@ -337,7 +336,7 @@ class MeanDistance:
         """Raise MissingDependencyError unless the metric is available.
 
         Raises:
-            BackendError: it cannot.
+            BackendError: the metric is not available.
         """
         if not self._is_available:
             raise BackendError("The perceptual distance is not available.")

@@ -1,4 +1,4 @@
-"""Results and inputs in JSON files: `FileResultStore`, and what it is made of.
+"""Results and inputs in JSON files: `FileResultStore` and its parts.
 
 From the bottom up: `base64_text` and `npy` turn arrays into text and back; `json_codec` knows which
 type is saved by which fields, and the ``*_codec`` modules tell it; `json_writer` and

@@ -3,9 +3,9 @@
 How arrays are saved: as the base64 text of an ``.npy`` file.
 
 NumPy's own data types are part of that format. Those of `ml_dtypes` (bfloat16, float8, int4, ...)
-are not: their bytes are saved as unsigned integers, and their name in a further field, ``dtype``,
-which readers that do not know it pass over. Nor do NumPy's texts hold NULs at the end: a field
-``trailing_nuls`` says where they belong.
+are not: their bytes are saved as unsigned integers, and their name in an additional field,
+``dtype``, which other readers ignore. NumPy's strings lose NULs at the end: the field
+``trailing_nuls`` records them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.domain.tensors.parts import Layout
 
 _AGGREGATIONS = ("per_sample", "average")
-"""Every iteration is judged by itself, or the average of all."""
+"""Whether each iteration is judged, or the average of all iterations."""
 
 
 @Encoder.register(Tolerance, marker="SimpleThreshold")
@@ -111,7 +111,7 @@ def _encode_result(result: AccuracyResult) -> dict[str, Any]:
     entries = [(pair, list(iterations)) for pair, iterations in result.read()]
     fields: dict[str, Any] = {"lst": entries, "aggregation": result.aggregation}
     outputs = [table.rows() for table in AccuracyTable.of(result)]
-    # Of verdicts that were loaded no more is known than their file says, and it stays as it was.
+    # The contents of loaded verdicts are saved unchanged.
     if any(output.dtypes for of_pair in outputs for output in of_pair):
         fields["summary"] = [
             _summary(pair, first_failure(result.deciding_results(position)), of_pair, result)

@@ -114,7 +114,7 @@ class SessionProfiler:
             self._run(self._names, feed)
 
     def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
-        """Return the profiles in the trace; see the port."""
+        """Return the profile of each group of runs, from the trace; see the port."""
         assert self._session is not None
         path = self._session.end_profiling()
         self._session = None

@@ -31,5 +31,5 @@ print("names", json.dumps(names))
 
 
 def open_environment(path: str) -> OtherEnvironment:
-    """Return an environment with its version of OpenVINO; see the port."""
+    """Return an installation of OpenVINO in another Python environment; see the port."""
     return OtherEnvironment(path, "openvino", "OpenVINO", _RUN)

@@ -75,7 +75,7 @@ class CompiledModelProfiler:
             yield NodeEvent(count.node_name, op, time, kernel=kernel)
 
     def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
-        """Return the profiles; see the port."""
+        """Return the profile of each group of runs; see the port."""
         version = str(getattr(openvino, "__version__", "")).partition("-")[0]
         profiles = []
         for group in groups:

@@ -117,7 +117,9 @@ class WarmProcess:
 
     @contextmanager
     def limit_calls(self, timeout: float | None = None, is_silent: bool = False) -> Iterator[None]:
-        """Limit each call of the block; see the port."""
+        """Limit the time of each call in the block, and discard its output if `is_silent`; see the
+        port.
+        """
         before, self._limits = self._limits, (timeout, is_silent)
         try:
             yield
@@ -286,7 +288,7 @@ _warm: dict[str, WarmProcess] = {}
 
 
 def warm_process(what: str, key: str) -> WarmProcess:
-    """Return the process for a setting; see the port."""
+    """Return the process for a setting, such as a backend with its options; see the port."""
     if not (hasattr(socket, "send_fds") and hasattr(os, "fork")):
         raise UsageError("Warm subprocesses require sockets that can pass file descriptors.")
     process = _warm.pop(key, None) or WarmProcess(what)

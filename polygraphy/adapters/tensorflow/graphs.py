@@ -169,7 +169,7 @@ class ModifyGraphOutputs(BaseLoader):
         """Set the graph and its new outputs.
 
         Args:
-            graph: a graph and the names of its outputs, or a loader that makes them.
+            graph: a graph and the names of its outputs, or a loader that returns them.
             outputs: names of tensors, such as ``relu:0``, of operations, which stand for their
                 first tensor, or patterns, as of `fnmatch`; `constants.MARK_ALL` for every tensor
                 that can be fetched, but for inputs and constants (default: its own outputs).

@@ -92,7 +92,7 @@ class SessionFromGraph(BaseLoader):
         """Create a loader of a session for a graph, with an optional configuration.
 
         Args:
-            graph: a graph and the names of its outputs, or a loader that makes them.
+            graph: a graph and the names of its outputs, or a loader that returns them.
             config: a `tf.compat.v1.ConfigProto`, or a loader that makes one, such as
                 `CreateConfig`, which is the default.
         """
@@ -133,7 +133,7 @@ class TfRunner(BaseRunner):
         """Create a runner of a session, or of the session that a loader returns on activation.
 
         Args:
-            sess: a session and the names of the outputs, or a loader that makes them when the
+            sess: a session and the names of the outputs, or a loader that returns them when the
                 runner is activated; a session that the runner made is closed with it.
             timeline_dir: the folder for a trace of each inference, which ``chrome://tracing`` and
                 Perfetto show; tracing costs time.

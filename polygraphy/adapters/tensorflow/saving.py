@@ -51,7 +51,7 @@ class UseTfTrt(BaseLoader):
         """Set the options of TensorRT engines in the graph; None means TensorFlow's default.
 
         Args:
-            graph: a graph and the names of its outputs, or a loader that makes them.
+            graph: a graph and the names of its outputs, or a loader that returns them.
             max_workspace_size: bytes that TensorRT may use as scratch memory.
             fp16: whether engines may compute in float16.
             int8: whether engines may compute in int8, in place of `fp16`.
@@ -126,7 +126,7 @@ class OnnxFromTfGraph(BaseLoader):
         """Set the graph, and the options of the conversion.
 
         Args:
-            graph: a graph and the names of its outputs, or a loader that makes them.
+            graph: a graph and the names of its outputs, or a loader that returns them.
             opset: the version of the standard's operators (default: 11).
             optimize: whether tf2onnx simplifies the model (default: it does).
         """
@@ -202,7 +202,7 @@ class SaveGraph(BaseLoader):
         """Set the graph and the paths to write.
 
         Args:
-            graph: a graph and the names of its outputs, or a loader that makes them.
+            graph: a graph and the names of its outputs, or a loader that returns them.
             path: the file for the frozen graph, a `GraphDef`.
             tensorboard_dir: the folder for TensorBoard.
             engine_dir: the folder for the serialized TensorRT engines in the graph, a file each.

@@ -298,7 +298,9 @@ class OpenedTorch:
             return None
 
     def condition_of(self, name: str) -> str:
-        """Return which Python `if` decides whether an operation is done; see the port."""
+        """Return a phrase for the Python `if` that decides whether an operation runs; see the
+        port.
+        """
         trace = self._graph[name].meta.get("stack_trace") if name in self._graph else None
         place = Origin.of(frames_in(trace or ""), "")
         if place is None or getline(place.path, place.line).strip() not in str(trace):
@@ -306,7 +308,7 @@ class OpenedTorch:
         return describe_condition(place.path, place.line)
 
     def line_of_number(self, name: str) -> str:
-        """Return the line that computes a number which an operation reads; see the port."""
+        """Return the source line that computes a number which an operation reads; see the port."""
         node = next((node for node in self.nodes if node.name == name), None)
         if node is None or node.origin is None:
             return ""

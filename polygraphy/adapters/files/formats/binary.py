@@ -1,9 +1,9 @@
 """Files that hold arrays as they are, not as text: ``.safetensors``, ``.npz`` and ``.npy``.
 
-What is in them is described by the same tree that a JSON file would parse to, in which arrays that
-are still in the file take the place of their text.
+Their contents are described by the same tree as those of a JSON file, with unread arrays in place
+of the text of arrays.
 
-The safetensors format: a header in JSON that says where each tensor lies, then the tensors.
+The safetensors format: a JSON header with the position of each tensor, then the tensors.
 
 Everything that a header claims is checked when a file is opened, so nothing outside of the file is
 ever read, and no memory is taken for more than the file holds. The elements stay in the file until
@@ -81,7 +81,7 @@ class MappedTensor:
         shape: of the tensor.
         start: its offset in the file.
         nbytes: size in bytes.
-        checksum: CRC-32 of its bytes; None when the file has none.
+        checksum: CRC-32 of its bytes; None if the file has none.
     """
 
     name: str
@@ -97,7 +97,7 @@ class MappedTensor:
         """Return the tensor, read-only and mapped, so that only used parts are in memory.
 
         Raises:
-            ContentError: its checksum is wrong, or what is said about its texts.
+            ContentError: its checksum or the description of its strings is wrong.
         """
         raw = np.frombuffer(self._mapped, np.uint8, self.nbytes, self.start)
         if self.checksum is not None and crc32(raw.data) != self.checksum:
@@ -111,7 +111,7 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: 
     Args:
         stream: a file that is open for writing.
         tensors: arrays by name.
-        description: anything that has a form in JSON; `open_tensors` returns it.
+        description: any JSON value; `open_tensors` returns it.
 
     Raises:
         ContentError: an array holds Python objects, or the format cannot take a name.
@@ -302,7 +302,7 @@ def parse_binary(path: Path) -> Any:
     """Return the structure of a file without reading its arrays.
 
     Raises:
-        ContentError: it is truncated, damaged, or not what its extension says.
+        ContentError: it is truncated, damaged, or of a different format than its extension.
         OSError: it cannot be read.
     """
     suffix = path.suffix.lower()

@@ -1,4 +1,4 @@
-"""Bare bytes of tensors, in files of their own."""
+"""Files of raw tensor bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dictionaries of arrays that are in a file, each of which is read when it is first asked for."""
+"""Dictionaries of arrays in a file; each array is read on first access."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def npy_pieces(array: Array) -> Iterator[Piece]:
     """Yield the bytes that `numpy.save` would write; contiguous arrays are not copied.
 
     Raises:
-        ContentError: at the call, when the array holds Python objects that are no texts.
+        ContentError: at the call, if the array holds Python objects other than strings.
     """
     array = np.asarray(without_objects(array))
     in_fortran_order = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -105,7 +105,7 @@ def with_trailing_nuls(array: Array, nuls: Any) -> Array:
     """Return texts as Python objects with the recorded NULs restored.
 
     Raises:
-        ContentError: there is no room for the NULs in the array, which they were taken from.
+        ContentError: the NULs do not belong to the array.
     """
     if not nuls:
         return array
@@ -159,7 +159,7 @@ def array_from_npy(text: SlicedText) -> Array:
         head = b"".join(decode_pieces(text[: -(-data_start // 3) * 4]))
     shape, in_fortran_order, dtype = _parse_header(head[:data_start])
     nbytes = prod(shape) * dtype.itemsize
-    if nbytes != total - data_start:  # Asked before memory for what the header claims is taken.
+    if nbytes != total - data_start:  # Checked before memory is allocated.
         raise ContentError(
             f"an array is damaged: expected {nbytes} bytes according to its header, found"
             f" {total - data_start}"
@@ -211,7 +211,7 @@ def check_unpacked(archive: ZipFile, packed: int) -> None:
         packed: size in bytes.
 
     Raises:
-        ContentError: it does.
+        ContentError: the archive unpacks to too many bytes.
     """
     limit = config.EXPANSION_LIMIT_MB
     if limit < 0:

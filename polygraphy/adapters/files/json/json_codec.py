@@ -111,13 +111,12 @@ class Encoder:
         """Return a decorator for the function that encodes objects of a type and its subclasses.
 
         The function takes an object and returns a dictionary of fields, to which the marker is
-        added. Fields may hold anything that can be saved. If the function returns anything but a
-        dictionary, that is saved in the object's place.
+        added. Fields may contain anything that can be saved. If the function returns another type
+        than a dictionary, that value is saved instead.
 
         Args:
-            typ: the type; or for one of a module that may not be there its full name, such as
-                "torch.Tensor".
-            alias: another name under which such objects are read; only the Decoder has use for it.
+            typ: the type; or its full name, such as "torch.Tensor", if its module may be missing.
+            alias: another name of the type in files; only the Decoder uses it.
             marker: name of the type in files (default: its name).
         """
         name = marker or (typ if isinstance(typ, str) else typ.__name__)
@@ -159,8 +158,8 @@ class Decoder:
 
         Args:
             typ: the type, whose name is the marker; or the marker.
-            alias: another marker that is read in the same way.
-            takes_deferred_text: whether the function can do with a `DeferredText` for a string.
+            alias: another marker for the same function.
+            takes_deferred_text: whether the function accepts a `DeferredText` as a string.
         """
         name = typ if isinstance(typ, str) else typ.__name__
 
@@ -223,7 +222,7 @@ def decode_tree(tree: Any) -> Any:
     """Return the objects that a tree of dictionaries, lists and scalars describes.
 
     Raises:
-        ContentError: it holds an object that is not known or damaged; it says where.
+        ContentError: an object is unknown or damaged; the error gives its location.
     """
     if isinstance(tree, dict):
         key = marker_key(tree)
@@ -299,7 +298,7 @@ def metric_in(fields: Mapping[str, Any], name: str) -> float | None:
     """Return the number in a field of a JSON object; None if it is missing.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the field is not a number.
     """
     value = fields.get(name)
     if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):

@@ -1,4 +1,4 @@
-"""JSON text, written as it comes into being.
+"""JSON text, written piece by piece.
 
 It is ASCII, indented by four spaces, with NaN and the infinities as bare words.
 """
@@ -116,11 +116,11 @@ def write_json(value: Any, write: Write, depth: int = 0) -> None:
 
     Args:
         value: the value to write.
-        write: takes the text, piece by piece; arrays are never in memory as text.
+        write: receives the text, piece by piece; arrays are never in memory as text.
         depth: the nesting depth of the value in the document.
 
     Raises:
-        ContentError: the value, or something in it, has no form in JSON; it says where.
+        ContentError: JSON cannot represent the value or a part of it; the error gives its location.
     """
     try:
         _write_value(value, write, depth)
@@ -132,7 +132,7 @@ class JsonList:
     """A list in a JSON document, written one element at a time.
 
     Args:
-        write: takes the text.
+        write: receives the text.
         depth: the nesting depth of the list in the document.
     """
 

@@ -1,5 +1,5 @@
-"""Goldens: the outputs of a model that a test holds later ones to. A file is results of one
-iteration, as ``--load-outputs`` reads them, and says besides how they were made.
+"""Golden files: saved outputs with which tests compare. A file contains the results of one
+iteration, as ``--load-outputs`` reads them, and a description of the run.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Golden:
 
     Attributes:
         model: SHA-256 of the file of the model.
-        inputs: the same of the input data.
+        inputs: SHA-256 of the input data.
         versions: of packages, by name.
         rtol: the relative tolerance: see `SimpleCompareFunc`.
         atol: the same.
         shapes: of all outputs.
-        sampled: the number of elements kept of outputs that are not kept whole.
+        sampled: the number of elements saved of large outputs.
     """
 
     model: str
@@ -107,7 +107,7 @@ def golden_in(path: Path) -> Golden:
     """Return the description of a golden file.
 
     Raises:
-        FileError: it is damaged, or no golden.
+        FileError: it is damaged, or not a golden file.
     """
     with translate_content_errors(f"load {path}", path), translate_os_errors(path, "read"):
         _, description = open_tensors(path)

@@ -29,7 +29,7 @@ def read_matches(path: str) -> list[PluginMatch]:
     """Return the plugin matches in a file.
 
     Raises:
-        FileError: it does not exist, is no YAML, or a document lacks something.
+        FileError: it does not exist, is not YAML, or a document is incomplete.
     """
     file = Path(path)
     if not file.exists():

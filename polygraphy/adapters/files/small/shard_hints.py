@@ -39,7 +39,7 @@ def read_shard_hints(path: str) -> ShardHints:
     """Return the sharding hints in a file.
 
     Raises:
-        FileError: it does not exist, is no JSON, or holds something else.
+        FileError: it does not exist, is not JSON, or contains something else.
     """
     file = readable_file(path)
     with translate_os_errors(path, "read"):

@@ -1,4 +1,4 @@
-"""Keeps bytes in a temporary file, which has no name and goes when it is not needed any more."""
+"""Keeps bytes in a temporary file, which has no name and is deleted automatically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a sweep: models by patterns, hashes of contents, and records of what was run."""
+"""The files of a sweep: models by patterns, hashes of contents, and records of finished cells."""
 
 from __future__ import annotations
 

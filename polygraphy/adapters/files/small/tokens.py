@@ -18,7 +18,7 @@ _NUMBER = re.compile(rb"[+-]?\d+")
 _SEPARATORS = re.compile(rb"[\s,;\[\]]*")
 _NEXT_LIST = re.compile(rb"\][\s,]*\[")
 _LARGEST = 1 << 26
-"""Bytes of a file of tokens; more is another file."""
+"""Largest size of a file of tokens, in bytes."""
 
 
 def read_config(model: str) -> Any:

@@ -1,4 +1,4 @@
-"""Files that come and go, and files of text, on disk."""
+"""Temporary files and text files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polygraphy.adapters.os.paths import (
 from polygraphy.domain.errors import DamagedFileError, FileError
 
 _STARTED = time.localtime()
-"""When this was first needed: once for all files of a search."""
+"""The time of the first use, which all files of a search share."""
 
 
 def path_exists(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Saving and loading whatever has a form in JSON: to files, to open files, and as text.
+"""Saving and loading JSON values: to files, to open files, and as text.
 
 Almost all of a saved file is the base64 text of arrays, of which the `json` module would make
 strings, larger than the arrays themselves. So the text is first searched for arrays: ``"array": "``
@@ -139,7 +139,7 @@ def parse_text(text: str | bytes) -> Any:
 def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
     """Return the tree that the JSON text in a file describes; large arrays are `DeferredText`.
 
-    The file stays open until the tree and all that is taken from it are gone.
+    The file stays open as long as the tree or a part of it is referenced.
 
     Args:
         path: the file.
@@ -310,7 +310,7 @@ def expect(value: Any, kind: type[T], tree: Any) -> T:
         tree: the JSON value it was decoded from.
 
     Raises:
-        ContentError: it is not; the error says what it is, and what to do.
+        ContentError: it is not of the kind; the error names its type and a remedy.
     """
     if type(value) is kind or (kind not in (dict, list) and isinstance(value, kind)):
         return value
@@ -398,7 +398,8 @@ def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None 
 
     Raises:
         FileError: it is missing or empty.
-        ContentError: it is truncated, damaged, not JSON, or not what its extension says.
+        ContentError: it is truncated, damaged, not JSON, or of a different format than its
+            extension.
         OSError: it cannot be read.
     """
     if _is_stream(Path(path)):

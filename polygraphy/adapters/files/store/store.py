@@ -1,4 +1,4 @@
-"""The store of this package: JSON files that other versions of Polygraphy read, and the reverse."""
+"""The store of this package: JSON files, compatible with other versions of Polygraphy."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class StoredData:
 
         Raises:
             FileError: it is missing, empty, damaged, or holds neither inputs nor results nor
-                verdicts; or a folder's files do not go together.
+                verdicts; or the files of a folder contain different kinds of data.
         """
         self._files = files_of(path, _WHAT)
         self._tree: Any = None
@@ -169,8 +169,7 @@ def save_tensors(item: Mapping[str, Any] | RunResults, path: Path) -> None:
 class TensorWriter:
     """Writes one file per iteration to a temporary folder next to the target.
 
-    When all is written, a single file takes the place of the path; several become a folder of that
-    name.
+    At the end, a single file is moved to the path; several files become a folder of that name.
     """
 
     def __init__(self, path: Path, folder: Path) -> None:
@@ -267,7 +266,7 @@ def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
     belongs to the input at its position.
 
     Raises:
-        FileError: a file is damaged, or holds something else than a tensor.
+        FileError: a file is damaged, or does not contain a tensor.
     """
     for folder in folders:
         feed = {}
@@ -315,9 +314,9 @@ T = TypeVar("T")
 class FileResultStore:
     """Saves to and loads from JSON files; implements the port `ResultStore`.
 
-    A path with an extension, or of an empty file that is there, is one file. A path without one,
-    or of a folder that is there, is a folder of files ``0000000000.json``, ``0000000001.json``,
-    ..., one per iteration.
+    A path with an extension, or of an existing empty file, is one file. A path without one, or of
+    an existing folder, is a folder of files ``0000000000.json``, ``0000000001.json``, ..., one per
+    iteration.
 
     Data of a single iteration have a second form, ``.safetensors``, which is written and read
     faster; several iterations become a folder of that name. ``.npz`` and ``.npy`` files are read,
@@ -375,7 +374,7 @@ class FileResultStore:
             kind: `RunResults`, or `dict` for feed dictionaries.
 
         Raises:
-            FileError: at the call, when it cannot be written there.
+            FileError: at the call, if the path cannot be written.
             UsageError: the items are of another kind.
         """
         _check_is_iterable(kind)
@@ -399,8 +398,8 @@ class FileResultStore:
             kind: `RunResults`, or `dict` for feed dictionaries.
 
         Raises:
-            FileError: at the call, when what is there (in a folder the first file) is missing,
-                damaged or something else. While iterating, when a further file or an array is.
+            FileError: at the call, if the file (or the first file of a folder) is missing, damaged
+                or of another kind; during iteration, if a later file or an array is.
             UsageError: the items are of another kind.
         """
         _check_is_iterable(kind)

@@ -1,9 +1,9 @@
 """Writes and reads one item per iteration, in memory that does not grow with their number.
 
-Results as plain JSON values, for readers that know nothing of this package.
+Results as plain JSON values, for readers that do not use this package.
 
-They stand in a file of results beside the arrays, under ``inference_results``: by kind of runner
-and by output the elements of small arrays as nested lists, and statistics of large ones.
+They are saved in a file of results beside the arrays, under ``inference_results``: by kind of
+runner and by output the elements of small arrays as nested lists, and statistics of large ones.
 """
 
 from __future__ import annotations
@@ -209,9 +209,9 @@ class FeedFileWriter(_Writer):
 class ResultsFileWriter(_Writer):
     """Writes results to one file.
 
-    In the file, all iterations of a runner stand together. So only those of the first runner are
-    written where they belong; those of each other one wait in a temporary file beside it. After
-    them the outputs of the first iteration are listed in plain JSON, for other readers.
+    The file contains the iterations runner by runner. Only those of the first runner are written
+    there at once; those of other runners are first written to temporary files beside it. After them
+    the outputs of the first iteration are listed in plain JSON, for other readers.
     """
 
     def __init__(self, path: Path, stream: IO[bytes], resources: ExitStack) -> None:
@@ -241,7 +241,7 @@ class ResultsFileWriter(_Writer):
         """Write the iterations in `item`, whose runners must be those of earlier items.
 
         Raises:
-            UsageError: the runners are others.
+            UsageError: the runners differ from those of earlier items.
             FileError: they cannot be written.
         """
         with self._guard_write():
@@ -361,7 +361,7 @@ Split = Callable[[Any], list[Any]]
 """Takes the tree of a file and returns one tree per iteration."""
 
 Decode = Callable[[Any], T]
-"""Makes an iteration of such a tree."""
+"""Decodes an iteration from such a tree."""
 
 _READABLE = (
     "Supported input data: .json, .safetensors, .npy, .npz, .pb, .pt, .bin, .raw and images. For"
@@ -373,9 +373,8 @@ def iterate_feeds(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the feed dictionaries in a file or a folder.
 
     Raises:
-        FileError: at the call, when what is there is missing, empty, truncated or something else.
-            Of a folder's files only the first is looked at then, the others when it is their turn.
-            While iterating, also when an array is damaged.
+        FileError: at the call, if the file (or the first file of a folder) is missing, empty,
+            truncated or of another kind; during iteration, if a later file or an array is damaged.
     """
     return _read_iterations(path, dict, split_feeds, decode_feed)
 

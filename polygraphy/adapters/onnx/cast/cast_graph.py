@@ -1,8 +1,8 @@
 """Rewrites graphs so that their nodes compute in a narrower floating-point type.
 
-Every float32 tensor of a graph has one or two forms: as it was, and narrow. A node asks for its
-operands in the form that it takes, and the first to ask for a form that does not exist yet gets a
-Cast, which serves everybody after. A weight that is only used in one form is converted instead.
+Every float32 tensor of a graph has one or two forms: as it was, and narrow. A node reads its
+operands in the form that it needs; the first node that needs a missing form gets a Cast, which
+later nodes also read. A weight that is only used in one form is converted instead.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class CastSelection:
     Attributes:
         keep_ops: operator types that stay as they are, with the graphs inside them.
         keep_nodes: names of nodes that stay; see `names_of`.
-        only_ops: operator types that are cast; with `only_nodes`, nothing else is. A call of a
-            function of the model is one operator.
+        only_ops: operator types that are cast; together with `only_nodes`, the only nodes that are
+            cast. A call of a function of the model is one operator.
         only_nodes: names of nodes that are cast.
     """
 
@@ -68,7 +68,7 @@ class CastSelection:
         """Log the requested names that no node of a model has.
 
         Raises:
-            UnknownNameError: there is one, in `keep_nodes`, `only_nodes` or `only_ops`.
+            UnknownNameError: `keep_nodes`, `only_nodes` or `only_ops` has an unknown name.
         """
         present = list(nodes)
         names = {name for node in present for name in names_of(node)}
@@ -95,14 +95,14 @@ KEPT_OPERATORS = frozenset(
     }
 )  # fmt: skip
 """Operators that stay as they are: rounding would change which elements they choose or count, they
-add up many numbers, or the narrow types are declared for them, but backends, or the function that
-the standard defines them by, have none.
+add up many numbers, or backends or their definition in the standard do not support the narrow types
+that they declare.
 """
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 
 Forms = tuple[list[bool | None], list[bool | None]]
-"""Whether each operand and each result is narrow; None where a tensor has no such forms."""
+"""Whether each operand and each result is narrow; None for tensors without such forms."""
 
 
 @frozen(eq=False)
@@ -115,11 +115,11 @@ class CastSettings:
         suffix: the suffix of the names of tensors in that type.
         selection: the nodes to cast.
         functions: the functions of the model that are rewritten.
-        convert: converts a tensor; its arguments are the tensor, where the result goes, what to
-            call the tensor, and the nodes that read it.
+        convert: converts a tensor; its arguments are the tensor, the tensor for the result, its
+            name in messages, and the nodes that read it.
         fixed_inputs: whether an input of the graph that has an initializer cannot be fed, as before
             version 4 of the format.
-        forms: is filled with those of the nodes that are lowered, by their first results.
+        forms: receives the forms of the lowered nodes, by their first results.
     """
 
     elem_type: int
@@ -262,11 +262,11 @@ class _Weight:
     Attributes:
         tensor: its value.
         node: the Constant node that holds it; None for an initializer.
-        narrow_uses: nodes of its graph that take it narrow, and as which operand.
-        inner_name: the name under which outputs and nodes of inner graphs take it narrow; empty for
-            none. (Those nodes are copied before it is known whether it stays wide as well.)
-        is_used_wide: whether a consumer takes it as it was.
-        readers: the nodes that take it narrow, as messages name them.
+        narrow_uses: nodes of its graph that read it narrow, with the position of the operand.
+        inner_name: the name under which outputs and nodes of subgraphs read it narrow; empty for
+            none. (Those nodes are copied before it is known whether a wide form remains.)
+        is_used_wide: whether a consumer reads it in float32.
+        readers: the nodes that read it narrow, by their names in messages.
     """
 
     tensor: TensorProto
@@ -318,8 +318,8 @@ class Scope:
 
         Args:
             graph: the graph.
-            narrow_border: whether its inputs and outputs become narrow, too.
-            is_kept: whether its nodes stay as they are, and only get their operands as they were.
+            narrow_border: whether its inputs and outputs also become narrow.
+            is_kept: whether its nodes are unchanged, and read float32 operands.
         """
         fed = () if self._settings.fixed_inputs else {value.name for value in graph.input}
         self._weights = {
@@ -514,10 +514,10 @@ class Scope:
         the new names.
 
         Args:
-            graph: the graph that they are in; None for a function, which has no initializers.
+            graph: their graph; None for a function, which has no initializers.
 
         Returns:
-            The names of those that are narrow now, by what they were called in that form.
+            The new names of narrow weights, by their earlier names in that form.
         """
         declared = {value.name: value for value in graph.input} if graph else {}
         twins: dict[str, NodeProto] = {}

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 _NAMED = 3
-"""Weights that a warning names, of those that lose something in the same way."""
+"""Largest number of weights with the same kind of loss that a warning names."""
 
 
 def is_placeholder(tensor: TensorProto) -> bool:
@@ -100,7 +100,7 @@ class NarrowedWeights:
             tensor: the weight, or the placeholder of one.
             new_tensor: the tensor that receives the elements.
             name: its name in messages.
-            readers: the nodes that take it in the narrow type.
+            readers: the nodes that read it in the narrow type.
         """
         source = original_weight(tensor, self._weights) if is_placeholder(tensor) else tensor
         in_file = is_stored(source)
@@ -171,7 +171,7 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
 
     Raises:
         UsageError: `dtype` is neither float16 nor bfloat16.
-        UnknownNameError: the selection has a name that nothing goes by.
+        UnknownNameError: the selection has a name that no node has.
         ModelError: the opset of the model has no such type, or its weights are not loaded.
     """
     if dtype.name not in HALF:
@@ -230,13 +230,13 @@ def cast_in_place(
     """Cast a model in place; return which inputs and outputs of each node are narrow.
 
     Args:
-        model: the model, which `check_castable` has nothing against.
+        model: the model, which `check_castable` accepts.
         dtype: the type to compute in.
         selection: the tensors and nodes to cast.
-        weights: those that the placeholders among the model's initializers stand for; see
+        weights: the weights for the placeholders among the model's initializers; see
             `original_weight`.
-        casts_io: whether its float32 inputs and outputs become narrow, too.
-        is_trial: whether nothing is logged about what weights lose.
+        casts_io: whether its float32 inputs and outputs also become narrow.
+        is_trial: whether the loss of weights is not logged.
 
     Returns:
         Which operands and results of the nodes that were lowered are narrow, by their first
@@ -400,13 +400,12 @@ def cast_precision(
     """Return a model in which operators compute in `dtype` if they support it, with Casts at its
     inputs and outputs.
 
-    Nodes of other domains stay as they are, as do those whose tensors are of unknown type, and
-    `cast_rules.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
-    the log tells which.
+    Nodes of other domains, nodes whose tensors have an unknown type, and `KEPT_OPERATORS` are
+    unchanged. Weights beyond the range of `dtype` become its largest value, which is logged.
 
     Raises:
         UsageError: `dtype` is neither float16 nor bfloat16.
-        UnknownNameError: `keep_nodes` has a name that no node goes by.
+        UnknownNameError: `keep_nodes` has a name that no node has.
         ModelError: the opset of the model has no such type, or its weights are not loaded.
     """
     selection = CastSelection(frozenset(keep_ops), frozenset(keep_nodes))
@@ -433,17 +432,17 @@ class _Convert(BaseLoader):
         """Set the model, and the operators and nodes to cast.
 
         Args:
-            model: the model, or a loader that makes it.
+            model: the model, or a loader that returns it.
             copy: False to change a given model in place (default: it is not changed).
-            keep_ops: operator types that stay in float32, besides those whose results depend on
-                the order or the exact value of their operands.
-            keep_nodes: names of nodes that stay in float32; one without a name goes by those of
-                the tensors that it computes. ``CALL/NODE`` is one in the body of a function of the
-                model, which is inlined then.
-            only_ops: operator types that are cast; where there are any, nothing else is, but for
-                `only_nodes`. A call of a function of the model is one operator.
+            keep_ops: operator types that stay in float32, in addition to those whose results depend
+                on the order or the exact value of their operands.
+            keep_nodes: names of nodes that stay in float32; for a node without a name, use a name
+                of its outputs. ``CALL/NODE`` is a node in the body of a function, which is then
+                inlined.
+            only_ops: operator types that are cast; together with `only_nodes`, the only nodes that
+                are cast. A call of a function of the model is one operator.
             only_nodes: names of nodes that are cast, as in `keep_nodes`.
-            cast_io: whether inputs and outputs in float32 become narrow, too.
+            cast_io: whether inputs and outputs in float32 also become narrow.
         """
         self._model = model
         self._copy = copy
@@ -460,7 +459,7 @@ class _Convert(BaseLoader):
         otherwise.
 
         Raises:
-            UnknownNameError: nothing in the model goes by one of the names.
+            UnknownNameError: a name or an operator type does not occur in the model.
             ModelError: the opset of the model has no such type, or its weights are not loaded.
         """
         model = self._inline_functions(evaluate(self._model))

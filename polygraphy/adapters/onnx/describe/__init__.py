@@ -1,4 +1,4 @@
-"""Models for people: outlines, attributes, weights and what they are for.
+"""Descriptions of models: outlines, attributes, weights and facts.
 
 May use `graph` and `storage`.
 """

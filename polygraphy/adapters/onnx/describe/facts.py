@@ -1,17 +1,17 @@
 """Facts about an ONNX model that are known without running it.
 
-In which data types the outputs of an ONNX model are computed.
+The data types in which the outputs of an ONNX model are computed.
 
-Weights and inputs are the same for everybody who runs the model, however coarse they are. What
-counts is what nodes make of them.
+Weights and inputs are the same in every backend, whatever their precision; only the precision of
+nodes matters.
 
-Which values the inputs of an ONNX graph may take that are indices or masks.
+The values that the inputs of an ONNX graph accept if they are indices or masks.
 
-An input that is used as an index may be as large as what it is an index of. One that is used as a
-condition is a mask, and so is one that is taken from one and multiplied with a large number, as in
-``(1 - mask) * -10000``, which is added to scores that are not to count. One that is only compared
-with constants takes values of theirs: with all of a range, as where a one-hot encoding is written
-as ``x == range(n)``, any of them; with one number, as where a sampling rate chooses a branch, that.
+The range of an index follows from the tensor that it selects from. An input that is used as a
+condition is a mask, and so is one that is subtracted from one and multiplied with a large number,
+as in ``(1 - mask) * -10000``, which is added to scores to exclude. An input that is only compared
+with constants accepts these values: all of a range in a one-hot encoding ``x == range(n)``, or one
+number, such as a sampling rate that chooses a branch.
 """
 
 from __future__ import annotations
@@ -228,15 +228,15 @@ _SAME_VALUES = frozenset(
     }
 )
 _SHUTS_OUT = 1000
-"""Least factor that a mask is multiplied by if masked positions do not count."""
+"""Least factor that a mask is multiplied by to exclude masked positions."""
 
 _MANY = 1 << 20
-"""More values than these are no choice that a person wrote down."""
+"""More values than these are not a choice in the source of a model."""
 
 _INDEXING = frozenset({"Gather", "GatherElements", "ScatterElements"})
 _SHAPE_ONLY = frozenset({"Shape", "Size"})
 LIMITING = _INDEXING | {"Cast", "Equal", "OneHot", "Sub", "Where"}
-"""The operators of which one at least is in every graph with a hint."""
+"""Every graph with a hint has at least one of these operators."""
 
 _MASK = InputHint(0, 1, "a mask")
 
@@ -409,7 +409,7 @@ def _is_condition(node: NodeProto, at: int) -> bool:
 shape_inference = mod.lazy_import("onnx.shape_inference")
 
 _LARGEST_BYTES = 1 << 28
-"""Shapes of larger models are not inferred for the sake of a message."""
+"""For a message, shapes of larger models are not inferred."""
 
 
 def describe_node_inputs(
@@ -422,7 +422,7 @@ def describe_node_inputs(
         model: a model, its bytes, or its path.
         op: the operator.
         name: the name of the node; may be empty.
-        shapes: those of the inputs of the model, where they are known.
+        shapes: the shapes of the inputs of the model, if known.
     """
     try:
         loaded = _load_small_model(model)
@@ -430,7 +430,7 @@ def describe_node_inputs(
             return ""
         _fix_input_shapes(loaded.graph, shapes)
         inferred = shape_inference.infer_shapes(loaded, data_prop=True)
-    except Exception as error:  # The backend has said what is wrong; this is an extra.
+    except Exception as error:  # The error is reported without these details.
         G_LOGGER.verbose(f"Shapes could not be inferred: {error}")
         return ""
     graphs = list(all_graphs(inferred.graph))
@@ -561,11 +561,11 @@ _CHOOSES = MOVES | {
     "QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "Resize", "SpaceToDepth", "Split",
     "Tile", "TopK", "ZipMap",
 }  # fmt: skip
-"""Operators whose numbers are within the range of those of their first input; those that quantize
-stand for what their steps stand for.
+"""Operators whose results are within the range of their first input; quantized numbers count as the
+numbers that they represent.
 """
 _JOINS = frozenset({"Concat", "Max", "Mean", "Min", "Mul"})
-"""The same of all their inputs."""
+"""Operators whose results are within the range of all their inputs."""
 _PROBABILITIES = frozenset({"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"})
 _SORTS = frozenset({"NonMaxSuppression", "TopK"})
 
@@ -574,9 +574,9 @@ class OutputKinds:
     """The bounded outputs of a model, and those sorted by a score.
 
     Attributes:
-        bounded: those whose elements lie between -1 and 1 by nature, such as probabilities.
-        all_bounded: all tensors of which that is so.
-        ordered: those that are made of what was sorted by a score.
+        bounded: outputs whose elements always lie between -1 and 1, such as probabilities.
+        all_bounded: all tensors with this property.
+        ordered: outputs computed from tensors that were sorted by a score.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -672,7 +672,7 @@ def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
 def _read_facts(model: Any, lowered: ComputePrecision | None) -> ModelFacts:
     """Return the facts about a model; empty, with a line in the log, if that fails."""
     source = model
-    # Of a model that is too large to be read on the side, the worst is assumed.
+    # For a model that is too large to read, assume the worst case.
     unread = ModelFacts() if lowered is None else ModelFacts({"": lowered.dtype}, lowered=lowered)
     try:
         if isinstance(model, Path):
@@ -684,7 +684,7 @@ def _read_facts(model: Any, lowered: ComputePrecision | None) -> ModelFacts:
                 return unread
             model = onnx.load_model_from_string(bytes(model))
         return facts_of(model, source, lowered)
-    except Exception as error:  # Facts are an extra: running the model says what is wrong.
+    except Exception as error:  # Facts are optional: running the model reports the error.
         G_LOGGER.verbose(f"The model could not be analyzed: {error}")
         return ModelFacts()
 

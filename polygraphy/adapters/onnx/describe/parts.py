@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 
 _SMALL = 4096
-"""Constants of more elements are no axes, sizes, scales or numbers that fill."""
+"""Constants with more elements are not axes, sizes, scales or fill values."""
 _CONSTANT_OF_CONSTANTS = frozenset({"Cast", "ConstantOfShape", "Expand", "Identity", "Unsqueeze"})
 
 
@@ -31,7 +31,7 @@ def layouts_of(model: ModelProto, bounded: Collection[str]) -> dict[str, Layout]
 
     Args:
         model: the model.
-        bounded: the tensors whose elements lie between -1 and 1 by nature.
+        bounded: the tensors whose elements always lie between -1 and 1.
     """
     graph = _Graph(model, bounded)
     return {value.name: layout_of(value.name, graph) for value in model.graph.output}

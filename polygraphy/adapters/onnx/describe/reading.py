@@ -1,4 +1,4 @@
-"""Describes ONNX models, without loading what was not asked for."""
+"""Describes ONNX models, and loads only the requested parts."""
 
 from __future__ import annotations
 
@@ -167,9 +167,9 @@ def describe_file(source: ModelSource, detail: Detail) -> Model:
     """Return a description of an ONNX file.
 
     Raises:
-        FileError: the file, or one with weights that are asked for, is missing, or the latter
-            lies outside the model's folder.
-        ModelError: the file is no ONNX model, or a truncated one.
+        FileError: the file, or a file with requested weights, is missing, or a weight file is
+            outside the model's folder.
+        ModelError: the file is not an ONNX model, or is truncated.
     """
     model = load_structure(source.path)
     if source.infer_shapes:
@@ -196,8 +196,8 @@ def describe_model(
         model: the model; large weights may be in files.
         path: the source of the model.
         detail: the level of detail.
-        arrays: gives the elements of weights; None to leave them out.
-        skips_files: whether those in other files are left out all the same.
+        arrays: reads the elements of weights; None to omit them.
+        skips_files: whether elements in other files are omitted.
     """
     opsets = versions_of(model.opset_import)
     describing = _ModelDescriber(detail, arrays, Path(path).name, opsets, skips_files=skips_files)
@@ -248,7 +248,7 @@ def graph_with_weights(model: ModelProto, nodes: tuple[Node, ...] | None = None)
 
 
 _LARGE = 1 << 16
-"""Bytes of a weight that is read each time anew."""
+"""Weights with more bytes are not cached."""
 
 
 class _LazyArrays(WeightArrays):

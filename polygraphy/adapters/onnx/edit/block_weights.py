@@ -66,7 +66,7 @@ def block_weight(
     Args:
         region: the nodes that compute the operator.
         constant: returns a weight by name; None if there is none.
-        operands: the inputs of the operator in floating point; None for those that are no weights.
+        operands: the inputs of the operator in floating point; None for those that are not weights.
     """
     exact = next((array for array in operands[:2] if array is not None), None)
     for node in region:

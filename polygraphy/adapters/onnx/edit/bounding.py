@@ -1,4 +1,4 @@
-"""Gives the inputs of an ONNX model other shapes, and limits tensors whose size depends on data."""
+"""Changes the input shapes of an ONNX model, and limits the size of tensors that depend on data."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class OverrideInputShapes(BaseLoader):
         """Set the model and the new shapes.
 
         Args:
-            model: the model, which is changed in place, or a loader that makes it.
+            model: the model, which is changed in place, or a loader that returns it.
             shapes: the shapes by the names of inputs, which may be patterns; a dimension may be a
-                name, or any where it is None or negative.
+                name, and None or a negative number makes it dynamic.
         """
         self._model = model
         self._shapes = shapes
@@ -48,8 +48,8 @@ class OverrideInputShapes(BaseLoader):
         """Return the model with new input shapes; shapes of other tensors are inferred again.
 
         Raises:
-            UnknownNameError: the model has no input of a name.
-            UsageError: an input is no tensor.
+            UnknownNameError: a name matches no input of the model.
+            UsageError: an input is not a tensor.
         """
         return edit_model(self._model, self._edit)
 
@@ -105,11 +105,11 @@ class SetUpperBound(BaseLoadOnnxCopy):
         """Set the model and the upper bounds.
 
         Args:
-            model: the model, or a loader that makes it. It should have been folded, because a
-                constant needs no limit.
-            upper_bounds: the limit of each element of the operand that decides about the size, for
-                all tensors, or by name, where the empty name stands for all others. The name is
-                that of the tensor that becomes large, or of the operand.
+            model: the model, or a loader that returns it. Fold constants first, because constants
+                need no limit.
+            upper_bounds: the limit for each element of the operand that determines a size: one
+                limit for all tensors, or limits by name of the large tensor or of the operand; an
+                empty name stands for all others.
             copy: False to change a given model in place (default: it is not changed).
         """
         super().__init__(model, copy)
@@ -119,9 +119,9 @@ class SetUpperBound(BaseLoadOnnxCopy):
         """Return the model with the bounds.
 
         Raises:
-            UnknownNameError: the model has no tensor of a name.
-            UsageError: a limit is not positive, or the size of a tensor that is named does not
-                depend on an operand.
+            UnknownNameError: a name matches no tensor of the model.
+            UsageError: a limit is not positive, or the size of a named tensor does not depend on an
+                operand.
         """
         return edit_model(self.load, self._edit)
 

@@ -1,4 +1,6 @@
-"""The tensors of codes in a quantized model: marked, or given to the nodes behind them."""
+"""The tensors of codes in a quantized model, as outputs or as inputs of the nodes that read
+them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class CodeTensors:
     """The tensors of quantized integers (codes) in a model; implements the port `CodeTensors`.
 
     Attributes:
-        tensors: these, in the order of their nodes.
+        tensors: the tensors of codes, in the order of their nodes.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -101,7 +103,7 @@ class CodeTensors:
         return copy
 
     def float_nodes(self, name: str) -> Sequence[FloatNode]:
-        """Return the nodes in floating point before a QuantizeLinear; see the port."""
+        """Return the floating-point nodes whose result a QuantizeLinear reads; see the port."""
         makers = {output: node for node in self._model.graph.node for output in node.output}
         maker = makers.get(name)
         pending = [*maker.input][:1] if maker is not None and maker.op_type == _QUANTIZE else []

@@ -196,11 +196,11 @@ class CopyNodes(BaseLoader):
         """Set the model, the reference, and the nodes to copy.
 
         Args:
-            model: the model, which is not changed, or a loader that makes it.
+            model: the model, which is not changed, or a loader that returns it.
             reference: the correct model: its path, an ``onnx.ModelProto``, or a loader.
-            nodes: the names of nodes of `model`, an unnamed one by its first output, whose
-                differences go away (default: all differences do). Those in the body of a function
-                of the model are called ``CALL/NODE``; it is inlined then.
+            nodes: the names of the nodes to copy (for unnamed nodes, of their first output;
+                default: all that differ). A node in the body of a function is called ``CALL/NODE``;
+                the function is then inlined.
         """
         self._model = model
         self._reference = reference
@@ -210,9 +210,9 @@ class CopyNodes(BaseLoader):
         """Return a copy of the model with the nodes copied from the reference.
 
         Raises:
-            UnknownNameError: the model has no node of a name.
-            UsageError: a node, or without names the whole model, does not differ; or the reference
-                is another model.
+            UnknownNameError: the model has no node with a name.
+            UsageError: a node (without names, the whole model) does not differ, or the reference is
+                a different model.
         """
         return edit_model(self._model, self._edit)
 

@@ -61,12 +61,13 @@ class ExtractSubgraph(BaseLoader):
 
         Args:
             model: the model, as an `onnx.ModelProto` or an `onnx_graphsurgeon.Graph`, or a loader
-                that makes it.
+                that returns it.
             input_metadata: the tensors that become inputs, in order, with data types and shapes;
-                what is None is taken from the model (default: the inputs of the model).
-            output_metadata: the tensors that become outputs; shapes may be left out.
-            check_meta: whether data types and shapes of inputs and data types of outputs have to be
-                known, as they have unless this is False.
+                None is replaced by the type or shape in the model (default: the inputs of the
+                model).
+            output_metadata: the tensors that become outputs; shapes may be omitted.
+            check_meta: whether data types and shapes of inputs, and data types of outputs, must be
+                known (default: True).
         """
         self._model = model
         self._inputs = input_metadata
@@ -80,7 +81,7 @@ class ExtractSubgraph(BaseLoader):
         Raises:
             UnknownNameError: the model has no tensor of a name.
             UsageError: an output depends on an input of the model that is not among the inputs, or
-                something is not known about an input or an output.
+                a data type or shape is unknown.
         """
         impl = evaluate(self._model)
         model = as_onnx(impl)
@@ -139,7 +140,7 @@ def complete_metadata(
 
     Raises:
         UnknownNameError: the model has no tensor of a name.
-        UsageError: there is no output, or a data type is not that which the model states.
+        UsageError: there is no output, or a data type contradicts the model.
     """
     if inputs is None:
         inputs = input_metadata(model)
@@ -192,7 +193,7 @@ def incomplete_tensors(
     Args:
         inputs: the tensors that become inputs.
         outputs: the tensors that become outputs.
-        with_rank: whether the rank of outputs has to be known, too.
+        with_rank: whether the rank of outputs must also be known.
     """
 
     def is_incomplete(meta: MetadataTuple, *, shape: bool) -> bool:
@@ -287,13 +288,12 @@ class Extract(BaseLoader):
         """Set the model, and the tensors at which to cut.
 
         Args:
-            model: the model, which is changed in place, or a loader that makes it.
+            model: the model, which is changed in place, or a loader that returns it.
             inputs: the tensors that become inputs, with data types and shapes, which may be None
                 (default: the inputs of the model).
             outputs: the tensors that become outputs.
-            data_loader: source of the data with which the model is run once if a data type or
-                the number of dimensions is neither given nor stated nor inferred (default:
-                generated).
+            data_loader: source of the data for one run of the model, if a data type or rank is
+                neither given, declared nor inferred (default: generated).
         """
         self._model = model
         self._inputs = inputs
@@ -306,7 +306,7 @@ class Extract(BaseLoader):
         Raises:
             UnknownNameError: the model has no tensor of a name.
             UsageError: an output depends on an input of the model that is not among the inputs.
-            BackendError: the model has to be run for what an input is, and cannot be.
+            BackendError: the model must be run to determine an input, and running it fails.
         """
         return edit_model(self._model, self._edit)
 

@@ -28,7 +28,7 @@ numpy = mod.lazy_import("numpy")
 _SMALL = 4096
 """Constants with at most this number of elements are decoded once: scales and zero points."""
 _UNQUANTIZED = "//unquantized"
-"""Suffix of a tensor that nodes read without the pair that replaces its Relu or Clip."""
+"""Suffix of a tensor before a restored Relu or Clip."""
 _SHAPE_ONLY = ("Shape", "Size")
 """Operators that read no elements."""
 REMOVABLE = ("Relu", "Clip")
@@ -39,7 +39,7 @@ class FloatGraph:
     """The graph that a model was quantized from.
 
     Args:
-        graph: that graph.
+        graph: the graph in floating point.
     """
 
     def __init__(self, graph: GraphProto) -> None:
@@ -73,7 +73,7 @@ class FloatGraph:
 
         Args:
             name: the tensor.
-            makers: the nodes of the quantized model by what they make.
+            makers: the nodes of the quantized model by their outputs.
         """
         twin = self.makers.get(name)
         if twin is None or makers[name].op_type in REMOVABLE:
@@ -126,7 +126,7 @@ class MissingPair(NamedTuple):
 
     Attributes:
         tensor: the result of the Relu or Clip.
-        node: gives these nodes what they read instead.
+        node: the node whose result they read instead.
     """
 
     tensor: str

@@ -1,4 +1,4 @@
-"""Nodes that come and go: inserting one, removing some, and leaving out what is not needed."""
+"""Inserts nodes into a model, and removes nodes from it."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class InsertNode(BaseLoader):
         """Set the model, and describe the node.
 
         Args:
-            model: the model, which is changed in place, or a loader that makes it.
+            model: the model, which is changed in place, or a loader that returns it.
             op: the type of its operator.
-            inputs: the tensors that it takes, in order.
-            outputs: the tensors that it makes, in order. It replaces what made them so far. A
-                tensor that it takes as well gets another name behind the node, unless it is an
-                output of the model: then it gets another name before the node.
+            inputs: the tensors that it reads, in order.
+            outputs: the tensors that it computes, in order. It replaces the nodes that computed
+                them. If a tensor is both input and output, it gets a new name after the node; if it
+                is an output of the model, it gets a new name before the node.
             name: its name.
             attrs: its attributes.
             domain: the domain of its operator (default: the standard's).
@@ -79,8 +79,8 @@ class InsertNode(BaseLoader):
 
         Raises:
             UnknownNameError: the model has no tensor of a name.
-            UsageError: the node would replace an input of the model or a weight, or what it takes
-                would depend on what it makes.
+            UsageError: the node would replace an input or a weight of the model, or an input of the
+                node would depend on its output.
         """
         return edit_model(self._model, self._edit)
 
@@ -172,8 +172,8 @@ class RemoveNodes(BaseLoader):
         """Return the model without the nodes, and without nodes and weights that only they needed.
 
         Raises:
-            UnknownNameError: the model has no node of a type.
-            UsageError: a node has no operand, or a further result of it is used.
+            UnknownNameError: the model has no node of one of the types.
+            UsageError: a node has no input, or its second or a later output is used.
         """
         return edit_model(self._model, self._edit)
 

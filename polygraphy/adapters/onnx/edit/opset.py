@@ -44,7 +44,7 @@ class ConvertOpset(BaseLoader):
         """Set the model and the opset.
 
         Args:
-            model: the model, which is not changed, or a loader that makes it.
+            model: the model, which is not changed, or a loader that returns it.
             opset: the version of the standard's operators; other domains keep theirs.
         """
         self._model = model

@@ -1,4 +1,4 @@
-"""Chooses which tensors of an ONNX model are its outputs."""
+"""Selects the outputs of an ONNX model."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class ModifyOutputs(BaseLoader):
         """Set the tensors that become outputs; names may be patterns of `fnmatch`.
 
         Args:
-            model: the model, or a loader that makes it.
-            outputs: the tensors that become outputs in place of the present ones, or
-                `constants.MARK_ALL` for every tensor that the graph computes; constants are none.
-            exclude_outputs: tensors that are no outputs, whatever the others say.
-            copy: whether the given model stays as it is; else it is changed in place.
-            mark_types: types of operators, in any case; what nodes of these types compute become
-                outputs, in place of the present ones, or besides `outputs` where both are given.
+            model: the model, or a loader that returns it.
+            outputs: the tensors that replace the present outputs, or `constants.MARK_ALL` for every
+                tensor that the graph computes, without constants.
+            exclude_outputs: tensors that never become outputs.
+            copy: whether a copy is changed instead of the model itself.
+            mark_types: types of operators, in upper or lower case; the results of such nodes become
+                outputs, in place of the present ones, or in addition to `outputs`.
         """
         self._model = model
         self._outputs = outputs
@@ -82,9 +82,9 @@ class ModifyOutputs(BaseLoader):
         """Return the model; its outputs are in the order in which the graph computes them.
 
         Raises:
-            UnknownNameError: a name, a pattern or a type matches nothing in the model.
-            UsageError: a name is that of a constant or of a tensor in a sub-graph, or no output is
-                left.
+            UnknownNameError: a name, pattern or type matches nothing in the model.
+            UsageError: a name is that of a constant or of a tensor in a subgraph, or no output
+                remains.
         """
         model = own_model(self._model) if self._copy else evaluate(self._model)
         tensors = GraphTensors(model.graph, model.functions)
@@ -270,7 +270,7 @@ def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, A
     operator for a data type.
 
     Raises:
-        BackendError: neither can compute them.
+        BackendError: no available backend can compute them.
     """
     try:
         return evaluate_constants(model, names)
@@ -289,9 +289,9 @@ def one_feed(
 
     Args:
         model: the model.
-        data_loader: the source of the input data: an iterable of feed dictionaries, or one that
-            gets in `input_metadata` what is asked for (default: generated).
-        only_first: whether no other iteration is used elsewhere, which is said where there is one.
+        data_loader: the source of the input data: an iterable of feed dictionaries, or a loader
+            that reads its attribute `input_metadata` (default: generated).
+        only_first: whether the command uses no other iteration; if there is one, a warning says so.
 
     Raises:
         InputError: there is none, or it lacks an input.
@@ -354,7 +354,7 @@ class ObserveShapes(BaseLoader):
         """Set the model and the data.
 
         Args:
-            model: the model, which is changed in place, or a loader that makes it.
+            model: the model, which is changed in place, or a loader that returns it.
             data_loader: source of the input data (default: generated).
         """
         self._model = model

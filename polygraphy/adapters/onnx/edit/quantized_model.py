@@ -76,9 +76,9 @@ onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
 SWITCHES = "polygraphy//switches"
-"""The input that says of each site whether it is on."""
+"""The input that switches each site on or off."""
 _AGAIN = "//again"
-"""Suffix of the name of a weight that the backend quantizes again."""
+"""Suffix of a weight that the backend quantizes again."""
 _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")
 """Operators whose bias is their third input: a first or second one is not a bias."""
 _KEEP_BIASES = ("modelopt", "static", "dynamic", "nbits")

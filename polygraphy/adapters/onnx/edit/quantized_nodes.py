@@ -1,4 +1,4 @@
-"""The nodes with which a model is quantized: what they say, and how they are changed."""
+"""The quantizing nodes of a model: reading and changing them."""
 
 from __future__ import annotations
 

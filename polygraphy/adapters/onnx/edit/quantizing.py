@@ -1,5 +1,5 @@
-"""Takes the quantizing of tensors out of models in which QuantizeLinear and DequantizeLinear stand
-before what computes, and puts it into others.
+"""Removes the QuantizeLinear and DequantizeLinear nodes before operators from models, or copies
+them into other models.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ class _Sites:
     """The quantized tensors of a graph.
 
     Attributes:
-        pairs: by what a DequantizeLinear makes, that node, if it reads what is quantized here or a
-            weight.
-        before: by the same, what it was before; not for weights.
+        pairs: the DequantizeLinear nodes that read a tensor quantized in the graph or a weight, by
+            their outputs.
+        before: the tensors before quantization, by the same outputs; not for weights.
     """
 
     def __init__(self, graph: GraphProto) -> None:

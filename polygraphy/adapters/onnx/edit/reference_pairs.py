@@ -39,7 +39,7 @@ _OPS = {
     "MatMulIntegerToFloat": "MatMul",
     "DynamicQuantizeLSTM": "LSTM",
 }
-"""Operators that read few bits, and those that they replace."""
+"""Operators that read weights in few bits, and the operators that they replace."""
 _SKIPPED = frozenset({"BatchNormalization", "Cast", "Clip", "Dropout", "Identity", "Relu"})
 """Operators that quantizers or optimizers remove, so that readers read the tensor before them."""
 

@@ -1,7 +1,6 @@
-"""Takes the weights out of an ONNX model, and puts others in their place.
+"""Removes the weights from an ONNX model, and replaces them.
 
-A model without its weights is small, and all that it takes to build an engine that is given its
-weights later.
+A model without weights is small, and sufficient to build an engine that is refitted later.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def _used_weights(
 
 def _weight_origin(name: str, makers: Mapping[str, NodeProto]) -> str:
     """Return the tensor that an operand comes from, before nodes that only reorder or cast it."""
-    for _ in makers:  # There may be a circle.
+    for _ in makers:  # There may be a cycle.
         node = makers.get(name)
         if node is None or node.op_type not in _PASSED_THROUGH or not node.input:
             break
@@ -167,8 +166,8 @@ class StripWeights(BaseLoader):
         """Set the model and the weights to keep.
 
         Args:
-            model: the model, which is changed in place, or a loader that makes it.
-            exclude: names of weights that stay: initializers, or tensors that Constants make.
+            model: the model, which is changed in place, or a loader that returns it.
+            exclude: names of weights to keep: initializers, or outputs of Constant nodes.
             exclude_list: the path of a text file with further such names, one per line.
         """
         self._model = model
@@ -180,7 +179,7 @@ class StripWeights(BaseLoader):
         documentation marks them and whether they were sparse.
 
         Raises:
-            UnknownNameError: no weight has a name that is excluded.
+            UnknownNameError: no weight has an excluded name.
             FileError: the file with names cannot be read.
         """
         return edit_model(self._model, self._edit)
@@ -248,7 +247,7 @@ class RestoreWeights(BaseLoader):
         """Return a new model with all weights.
 
         Raises:
-            UnknownNameError: the original has no weight of a name.
+            UnknownNameError: the original lacks a weight.
         """
         restored: ModelProto = copy_of(evaluate(self._model))
         original = evaluate(self._original)
@@ -275,9 +274,9 @@ class ReconstructWeights(BaseLoader):
         file.
 
         Args:
-            model: the model, which is changed in place, or a loader that makes it.
-            map_weights: whether large weights go to a temporary file as soon as they are made, and
-                stay there until something needs their elements: see `OnnxFromPath`.
+            model: the model, which is changed in place, or a loader that returns it.
+            map_weights: whether large weights are written to a temporary file, and mapped until
+                their elements are needed; see `OnnxFromPath`.
         """
         self._model = model
         self._map_weights = bool(map_weights)

@@ -1,5 +1,5 @@
-"""Folds constants: replaces what depends on no input by its value. Removes steps of a model that
-cannot change a value.
+"""Folds constants: replaces tensors that depend on no input by their values. Removes nodes that do
+not change values.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def fold_functions(model: ModelProto, fold: Callable[[ModelProto], None]) -> Non
         fold: folds the constants of a model.
 
     Raises:
-        ModelError: nodes of a function depend on each other in a circle.
+        ModelError: nodes of a function depend on each other in a cycle.
     """
     for function in model.functions:
         body = _as_model(function, model.ir_version)
@@ -136,24 +136,23 @@ class FoldConstants(BaseLoadOnnxCopy):
         """Set the model, and what to fold.
 
         Args:
-            model: the model, or a loader that makes it.
-            num_passes: the number of passes of shape inference and folding (default:
-                one walk over the nodes, in which each node's shape is inferred from what its
-                operands have become, so that nothing more can be folded).
-            do_shape_inference: whether shapes are inferred, as they are unless this is False, so
-                that what is computed from them can be folded.
-            partitioning: the reaction if a constant cannot be computed: None gives up folding,
-                ``basic`` goes on with each of the others on its own, ``recursive`` also folds what
-                the one that failed is computed from.
-            fold_shapes: whether shapes of tensors that are not constant are folded, where they are
-                known, as they are unless this is False.
+            model: the model, or a loader that returns it.
+            num_passes: the number of passes of shape inference and folding (default: one walk over
+                the nodes that infers and folds node by node, after which nothing more can be
+                folded).
+            do_shape_inference: whether shapes are inferred, so that computations on shapes can be
+                folded (default: True).
+            partitioning: the reaction if a constant cannot be computed: None stops folding,
+                ``basic`` computes every other constant separately, ``recursive`` also folds the
+                operands of the failed one.
+            fold_shapes: whether known shapes of tensors that are not constant are folded (default:
+                True).
             copy: False to change a given model in place (default: it is not changed).
-            error_ok: whether a model that cannot be folded further is passed on with a warning, as
-                it is unless this is False.
-            size_threshold: values of more bytes than this are not put into the model.
-            allow_onnxruntime_shape_inference: True to ask ONNX Runtime's symbolic shape inference,
-                too, where there are shapes that are not known in the end (default: it is not, as
-                it takes seconds and rarely finds any).
+            error_ok: whether a failure to fold is only a warning (default: True).
+            size_threshold: larger values, in bytes, are not folded.
+            allow_onnxruntime_shape_inference: whether ONNX Runtime's symbolic shape inference also
+                runs for shapes that remain unknown (default: False, because it takes seconds and
+                rarely helps).
         """
         if partitioning not in _PARTITIONINGS:
             raise UsageError(
@@ -167,14 +166,14 @@ class FoldConstants(BaseLoadOnnxCopy):
         self._folds_shapes = fold_shapes is not False
         self._size_threshold = size_threshold
         self._error_ok = error_ok is not False
-        self._said: set[str] = set()  # The nodes of which was logged that they are not folded.
+        self._said: set[str] = set()  # The nodes that were already logged as not folded.
         self._symbolic = allow_onnxruntime_shape_inference is True
 
     def call_impl(self) -> ModelProto:
         """Return the model with folded constants.
 
         Raises:
-            ModelError: nodes depend on each other in a circle.
+            ModelError: nodes depend on each other in a cycle.
             BackendError: a constant cannot be computed, and `error_ok` is False.
         """
         self._said.clear()
@@ -273,11 +272,11 @@ def walk_over(
 
     Args:
         model: the model, whose nodes are in order.
-        shapes: the shapes of its tensors, as far as they are known before (default: inferred).
+        shapes: the known shapes of its tensors (default: inferred).
         room: size limit of constants in bytes (default: what the limit for models allows).
-        folds_shapes: whether shapes of tensors that are not constant are constants.
+        folds_shapes: whether shapes of tensors that are not constant are folded.
         infers: whether shapes are inferred on the way.
-        opens_branches: whether branches that are known to be taken take the place of their nodes.
+        opens_branches: whether an If with a known condition is replaced by its branch.
     """
     inference = None
     if infers:
@@ -320,7 +319,7 @@ class Simplify(BaseLoadOnnxCopy):
     """Removes nodes of an ONNX model that return one of their inputs unchanged, and nodes that
     repeat a computation.
 
-    No rule computes in another order or rounds otherwise: outputs stay the same to the bit.
+    No rule changes the order of computation or rounding: outputs are identical to the bit.
     """
 
     makes_new_model = True

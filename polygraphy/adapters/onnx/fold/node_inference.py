@@ -1,4 +1,4 @@
-"""Infers the shapes of what one node makes, from what its operands have become."""
+"""Infers the output shapes of a single node from the known facts about its operands."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Operands(Protocol):
 class NodeInference:
     """Shape inference of the onnx package for single nodes.
 
-    The node is put into a model of its own, whose inputs are its operands. An operand that is known
-    is a weight there, and one that is known in part the shape of a further input.
+    The node becomes a model of its own with its operands as inputs. A known operand becomes a
+    weight, and a partly known one the shape of an additional input.
     """
 
     def __init__(self, model: ModelProto) -> None:

@@ -108,7 +108,7 @@ class Elements:
     """A tensor of at most one dimension, some of whose elements are known.
 
     Attributes:
-        values: the elements: numbers, names of dimensions, or None for what is not known.
+        values: the elements: numbers, names of dimensions, or None for unknown ones.
         is_scalar: whether the tensor has no dimension at all.
         elem_type: the number of its data type in the standard.
     """
@@ -151,8 +151,8 @@ def output_elements(
 
     Args:
         node: the node.
-        shape: returns the shape of an operand, None where not even its rank is known.
-        look_up: returns what is known of an operand.
+        shape: returns the shape of an operand; None if even its rank is unknown.
+        look_up: returns the known elements of an operand.
     """
     rule = _RULES.get(node.op_type)
     if rule is None or domain_of(node.domain) or len(node.output) != 1:
@@ -459,7 +459,7 @@ _RULES: dict[str, Callable[[_Call], Elements | None]] = {
 
 
 _OPERAND = 256
-"""Elements of an operand that says how large a result is: a shape, or a number."""
+"""Largest number of elements of an operand that determines the size of a result."""
 _NOT_LARGER = frozenset(
     {
         "Abs", "Cast", "Ceil", "Clip", "Compress", "Cos", "CumSum", "Exp", "Flatten", "Floor",
@@ -512,8 +512,8 @@ class Sizes:
         Args:
             kind: returns the type of a tensor.
             shape: returns its shape.
-            small: returns a small constant that is at hand, None for another.
-            compute: computes a constant; None where that fails.
+            small: returns a small known constant; None for other tensors.
+            compute: returns a computed constant; None if that fails.
         """
         self._kind = kind
         self._shape_of = shape

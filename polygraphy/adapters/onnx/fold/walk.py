@@ -1,8 +1,7 @@
-"""One walk over the nodes of a model, in which shapes and constants are found out together.
+"""One walk over the nodes of a model, which infers shapes and finds constants together.
 
-Each node is seen once, when everything is known of its operands that is going to be: so what is
-computed from the shape of a tensor is known before the shapes of whatever depends on it are asked
-for, however long that chain is.
+Each node is visited once, after its operands. So computations on shapes are known before the shapes
+that depend on them are needed, however long the chain is.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ def open_branch(
     Args:
         graph: the graph around.
         branch: the branch, which is changed.
-        outputs: the tensors that the If node makes.
-        used_names: the names that are taken in the graph; those of the branch are added.
-        called: the names of its nodes; those of the branch are added.
+        outputs: the outputs of the If node.
+        used_names: the names in use in the graph; those of the branch are added.
+        called: the node names in use in the graph; those of the branch are added.
 
     Returns:
-        The names of the tensors of the branch by those that they had there.
+        The new names of the tensors of the branch, by their old names.
     """
     results = [value.name for value in branch.output]
     makers = {name for node in branch.node for name in node.output if name}
@@ -160,7 +159,7 @@ def shapes_from_bodies(
     Args:
         node: the node.
         shape: returns the shape of an operand.
-        results: the shapes of what each of the graphs returns.
+        results: the shapes of the outputs of each subgraph.
     """
     common_shapes: list[Shape | None] = []
     if node.op_type == "If" and len(results) == 2:
@@ -206,10 +205,10 @@ class Walk:
         model: the model.
         room: size limit of constants in bytes.
         folds_shapes: whether shapes of tensors that are not constant are folded.
-        inference: infers shapes; None to make do with those that are known before.
+        inference: infers shapes; None to use only known ones.
         opens_branches: whether branches that are known to be taken take the place of their nodes.
         graphs: the graphs that were walked over, from the outside to the inside.
-        has_opened: whether a branch has taken the place of its node.
+        has_opened: whether an If was replaced by its branch.
     """
 
     model: ModelProto
@@ -234,7 +233,7 @@ class Walk:
 
         Args:
             types: the types of the tensors of the main graph.
-            shapes: their shapes, as far as they are known before.
+            shapes: their known shapes.
         """
         GraphWalk(self, self.model.graph, types, shapes, None).run()
 
@@ -247,7 +246,7 @@ class GraphWalk:
     """The walk over the nodes of one graph, with the known facts about its tensors.
 
     Attributes:
-        nodes: those of them that compute constants.
+        nodes: the nodes of the graph that compute constants.
     """
 
     def __init__(
@@ -504,13 +503,13 @@ class GraphWalk:
 
         Args:
             partitioning: see `FoldConstants`.
-            size_threshold: values of more bytes are not put into the model.
+            size_threshold: larger values, in bytes, are not folded.
 
         Returns:
-            How many nodes were removed.
+            The number of removed nodes.
 
         Raises:
-            BackendError: a constant cannot be computed, and there is not a partitioning mode.
+            BackendError: a constant cannot be computed, and there is no partitioning mode.
         """
         nodes = self.nodes
 

@@ -58,11 +58,11 @@ class CheckModel(BaseLoader):
         """Return the model, which is valid. If the checker rejects it, nodes are sorted, unnamed
         graphs get a name, and weights become inputs if the format version requires that.
 
-        What the checker has against operators of plugins and outputs of unknown rank is only logged
-        in the log.
+        Complaints of the checker about plugin operators and outputs of unknown rank are only
+        logged.
 
         Raises:
-            ModelError: the model is against the standard.
+            ModelError: the model violates the standard.
         """
         model = evaluate(self._model)
         problem = checker_error(model)
@@ -96,7 +96,7 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
     """Raise if a graph or a subgraph reads a tensor before it is computed.
 
     Raises:
-        ModelError: one does.
+        ModelError: a graph does.
     """
     child = outer.new_child(dict.fromkeys(value.name for value in graph.input))
     child.update(dict.fromkeys(tensor.name for tensor in graph.initializer))
@@ -201,7 +201,7 @@ def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelPr
     """Return a model after an edit function was applied to it.
 
     Raises:
-        ModelError: the model is against the standard, so that it cannot be edited.
+        ModelError: the model violates the standard, so it cannot be edited.
     """
     edited = evaluate(model)
     with translate_model_faults(edited):

@@ -1,7 +1,7 @@
 """The element types of all tensors of a graph, from the schemas of its operators.
 
-Unlike shape inference, this needs no weights, looks into sub-graphs and functions, and also follows
-types backwards: when one operand of an addition is known, so is the other. A type is written as in
+Unlike shape inference, this needs no weights, includes subgraphs and functions, and also infers
+types backwards: if one operand of an addition is known, so is the other. A type is written as in
 the standard: ``tensor(float)``, ``seq(tensor(int64))``.
 """
 
@@ -159,7 +159,7 @@ class GraphTypes:
     """The types of the tensors that are visible in a graph.
 
     Attributes:
-        parent: those of the graph around it.
+        parent: the types of the outer graph.
     """
 
     def __init__(self, parent: GraphTypes | None = None) -> None:
@@ -196,8 +196,7 @@ class TypeInference:
     """Infers the element types of a model.
 
     Attributes:
-        calls: the types of the inputs of every call of a function that was found, by
-            ``(domain, name, overload)``.
+        calls: the input types of every call of a function, by ``(domain, name, overload)``.
     """
 
     def __init__(self, model: ModelProto) -> None:

@@ -1,12 +1,12 @@
 """Walking and trimming the graph of an ONNX model in place.
 
 Elements of a repeated field are deleted by slices, and nodes are reordered by sorting: neither
-copies what stays, so weights are not touched. Lists of names are copied to be gone through, which
-is several times quicker than asking the message for each.
+copies the remaining elements, so weights are not touched. Lists of names are copied before
+iterating, which is several times faster than reading them from the message.
 
-Where the weights of an ONNX graph are: initializers, and the values of Constant nodes.
+The weights of an ONNX graph: initializers, and the values of Constant nodes.
 
-Exporters write either; a model computes alike with both, so whatever looks for weights asks here.
+Exporters write either, with the same result, so all code finds weights through this module.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
-"""The version of the format from which on initializers need not be inputs as well."""
+"""The first version of the format in which initializers need not be inputs."""
 
 
 def producers(graph: GraphProto) -> dict[str, int]:
     """Return the index of the node that computes each tensor, by name.
 
     Raises:
-        ModelError: several nodes make the same: which one is meant?
+        ModelError: several nodes compute the same tensor.
     """
     makers = {name: i for i, node in enumerate(graph.node) for name in node.output[:] if name}
     # An empty name that is counted, too, only costs the time to look again.
@@ -100,7 +100,7 @@ def clean(graph: GraphProto, other_names: Collection[str] = ()) -> int:
 
     Args:
         graph: the graph.
-        other_names: tensors that stay as if they were outputs.
+        other_names: additional tensors to keep, like outputs.
 
     Returns:
         The number of removed nodes, not counting nodes inside removed ones.
@@ -133,7 +133,7 @@ def dependencies_of(
     Args:
         graph: the graph.
         names: the tensors.
-        ends: tensors behind which nothing is looked for.
+        ends: tensors at which the search stops.
     """
     makers, nodes = producers(graph), list(graph.node)
     positions: set[int] = set()
@@ -153,8 +153,8 @@ def drop_unused(graph: GraphProto, used: set[str]) -> None:
     """Remove weights that are not in `used`, and declarations of tensors that do not exist.
     Quantization parameters stay with their tensor.
 
-    A weight that is listed among the inputs, too, as old versions of the format ask for, goes with
-    its input, which otherwise would have to be fed.
+    A weight that is also listed among the inputs, as old versions of the format require, is removed
+    with its input, which would otherwise need data.
     """
     names = {name for node in graph.node for name in node.output[:]}
     names.update(value.name for value in graph.input)
@@ -181,7 +181,7 @@ def sort(graph: GraphProto) -> bool:
         Whether the order has changed.
 
     Raises:
-        ModelError: nodes depend on each other in a circle, or make the same tensor.
+        ModelError: nodes depend on each other in a cycle, or compute the same tensor.
     """
     nodes = list(graph.node)
     inner_graphs = [graphs_of(node) for node in nodes]
@@ -288,7 +288,7 @@ _NUMBERS = {
     "value_string": ("STRING", "s"),
     "value_strings": ("STRING", "strings"),
 }
-"""Attributes that hold a constant: its type, and the field that it is in."""
+"""Attributes with a constant: its type, and its field."""
 
 
 def is_constant(node: NodeProto) -> bool:
@@ -301,8 +301,8 @@ def constant_tensor(node: NodeProto, *, in_place: bool = False) -> TensorProto |
 
     Args:
         node: a node for which `is_constant` holds.
-        in_place: whether the node comes to hold a tensor where it holds numbers, so that a change
-            of what is returned is one of the node.
+        in_place: whether numbers in the node are replaced by a tensor, so that changes of the
+            returned tensor change the node.
     """
     for attribute in node.attribute:
         if attribute.ref_attr_name:
@@ -344,7 +344,7 @@ def constants_of(
 
     Args:
         nodes: the nodes.
-        changed: those whose tensors are going to be changed; see `constant_tensor`.
+        changed: the nodes whose tensors will be changed; see `constant_tensor`.
     """
     tensors: dict[str, TensorProto] = {}
     for node in nodes:
@@ -363,8 +363,8 @@ def graph_weights(
 
     Args:
         graph: the graph.
-        changed: the weights to return, so that their tensors can be changed; all, to be looked
-            at only, by default.
+        changed: the weights to return, whose tensors may be changed (default: all weights, for
+            reading only).
     """
     constants = constants_of(graph.node, changed or ())
     constants.update((tensor.name, tensor) for tensor in graph.initializer)
@@ -407,7 +407,7 @@ def to_initializers(model: ModelProto, graph: GraphProto, names: Collection[str]
     """Convert the Constant nodes of some weights to initializers, which can be stored in files or
     stripped.
 
-    Before version 4 of the format, graphs inside others can have none: their Constants stay.
+    Before version 4 of the format, subgraphs cannot have initializers: their Constant nodes stay.
     """
     is_old = model.ir_version < IR_WITHOUT_WEIGHTS_AS_INPUTS
     if is_old and graph is not model.graph:

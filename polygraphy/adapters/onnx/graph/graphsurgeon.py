@@ -1,4 +1,4 @@
-"""The border to onnx-graphsurgeon, whose graphs some scripts work with."""
+"""Conversion from and to graphs of onnx-graphsurgeon, which some scripts use."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class GsFromOnnx(BaseLoader):
 def import_graph(model: ModelProto) -> Any:
     """Return an ONNX model as an onnx-graphsurgeon graph.
 
-    Stored weights stay in their files: who asks a constant for its values gets them mapped from
-    there, and changes to them go to memory. Those of graphs in nodes are loaded.
+    Stored weights stay in their files: the values of a constant are mapped from there, and changes
+    to them stay in memory. Weights of subgraphs are loaded.
     """
     graph = gs.import_onnx(model)
     stored = {tensor.name: tensor for tensor in model.graph.initializer if is_stored(tensor)}

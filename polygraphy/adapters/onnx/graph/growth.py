@@ -1,5 +1,5 @@
-"""How large a model becomes when it is computed or its functions are inlined: a file of a kilobyte
-may ask for terabytes. Sizes are estimated before anything is computed.
+"""The size of a model when it runs or its functions are inlined: a file of a kilobyte may need
+terabytes. Sizes are estimated before anything is computed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIFTED_BY = "Set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for 
 _BYTES_OF_NODE = 1024  # In a graph that was inlined and has inferred shapes.
 _PER_BYTE = 8  # What is made of large weights: transposed, wider, repeated.
 LONGEST_VECTOR = 1 << 16
-"""More elements than any shape has dimensions: so long vectors are not propagated."""
+"""More elements than any shape has dimensions: longer vectors are not propagated."""
 _LONGEST_COPY = 1 << 20
 """Longest list of other types, whose elements take about 150 bytes each. Weights for the entries
 of a vocabulary are shorter."""
@@ -92,7 +92,7 @@ def check_expansion(model: ModelProto) -> None:
     inference and ONNX Runtime do, or functions that cannot be inlined.
 
     Raises:
-        ModelError: it has too many nodes then, or functions that cannot be inlined.
+        ModelError: it would have too many nodes, or has functions that cannot be inlined.
     """
     if not model.functions:
         return
@@ -110,7 +110,7 @@ def has_long_vectors(model: ModelProto) -> bool:
     turn each element into a dimension.
 
     Args:
-        model: a model that `check_expansion` has nothing against.
+        model: a model that `check_expansion` accepts.
     """
     if max(vector_lengths(model).values(), default=0) > LONGEST_VECTOR:
         return True
@@ -127,8 +127,8 @@ def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str,
     to the first one longer than any shape; a list inside a node counts as its output.
 
     Args:
-        model: a model that `check_expansion` has nothing against.
-        with_weights: whether weights are such lists, or only what comes from shapes.
+        model: a model that `check_expansion` accepts.
+        with_weights: whether weights count as lists, in addition to computed shapes.
     """
     weights_of = _with_lists if with_weights else lambda _, known_value: dict(known_value)
     return _lengths(model, weights_of, _length)
@@ -144,8 +144,9 @@ def _lengths(
 
     Args:
         model: the model.
-        weights_of: adds the lists among a graph's weights to those that are known outside it.
-        length_of: returns the length of what a node makes of lists of these lengths, 0 for none.
+        weights_of: returns the known lengths together with those of a graph's weights.
+        length_of: returns the length of the list that a node computes from lists of these lengths;
+            0 for other results.
         most: the longest allowed size.
     """
     bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
@@ -239,7 +240,7 @@ def element_count(node: NodeProto, value: Callable[[str], Any], size: Callable[[
 
     Args:
         node: the node.
-        value: returns the elements of a tensor as an array, None where they are not known.
+        value: returns the elements of a tensor as an array; None if they are unknown.
         size: returns the shape of a tensor.
     """
     rule = None if domain_of(node.domain) else _RULES.get(node.op_type)
@@ -249,7 +250,7 @@ def element_count(node: NodeProto, value: Callable[[str], Any], size: Callable[[
     try:
         return rule(node, operands, [size(name) for name in node.input])
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
-        return None  # Not known, or against the standard, which others say better.
+        return None  # Unknown, or invalid, which other checks report better.
 
 
 def _range_size(_: NodeProto, values: Sequence[Any], __: Sequence[Any]) -> int:
@@ -304,4 +305,4 @@ _RULES: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], int]] = {
     ),
     "Upsample": _resize_size,
 }
-"""Operators whose operands say how large the result is: these are asked before shape inference."""
+"""Operators whose operands determine the size of the result; checked before shape inference."""

@@ -1,4 +1,4 @@
-"""Puts the bodies of functions in place of their calls, and branches in place of If nodes."""
+"""Replaces calls by the bodies of their functions, and If nodes by their branches."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelPro
 
     Args:
         model: a model.
-        conditions: by tensor what is known of it.
+        conditions: the known values of conditions, by tensor.
     """
     if not any(_select_branch(node, conditions) for node in model.graph.node):
         return model

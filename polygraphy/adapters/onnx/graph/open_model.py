@@ -1,7 +1,7 @@
-"""A model that is opened once: who makes and takes each tensor, what is known of it, and parts of
-the graph as models of their own.
+"""A model that is indexed once: producer, readers and facts of each tensor, and parts of the graph
+as separate models.
 
-Everything is looked up when it is first asked for, and once.
+Everything is computed on first use, and once.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ numpy = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 
 Values = Callable[[Sequence[str]], Mapping[str, Any]]
-"""Returns what tensors of the graph hold."""
+"""Returns the values of tensors of the graph."""
 
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 _COPIED = 1 << 20
-"""Bytes of weights from which on a model is copied without them."""
+"""Models with more bytes of weights are copied without them."""
 _MADE = "//made"
 
 _HANDED_OVER = range(1, 14)
-"""Data types, by their numbers in ONNX, that every release of every backend takes and gives: those
-of NumPy itself, without bfloat16 and narrower ones.
+"""Data types, by their numbers in ONNX, that every release of every backend accepts and returns:
+those of NumPy itself, without bfloat16 and narrower types.
 """
 
 
@@ -166,8 +166,8 @@ class OpenModel(OpenGraph):
 
     Attributes:
         proto: the model.
-        load_weights: reads the weights of a part that refers to them in files; None where they are
-            at hand.
+        load_weights: reads the weights of a part that refers to them in files; None if they are in
+            memory.
     """
 
     def __init__(
@@ -298,12 +298,12 @@ class OpenModel(OpenGraph):
         """Return a model of some of the nodes, in their order, with the weights that they read.
 
         Args:
-            nodes: their positions; Constant nodes that they read come along.
-            infos: the descriptions of tensors that become inputs; those without one here
-                are described as they are known.
+            nodes: their positions; Constant nodes that they read are added.
+            infos: the descriptions of tensors that become inputs; for others, the known types are
+                used.
             outputs: the tensors that become outputs.
             weights: the tensors that become weights, not inputs.
-            keeps_types: whether what the graph says of tensors in between is said there, too.
+            keeps_types: whether the declared types of inner tensors are copied.
         """
         outputs, weights, chosen = list(outputs), list(weights), set(nodes)
         read = dict.fromkeys(name for index in sorted(chosen) for name in self.reads[index])
@@ -386,7 +386,7 @@ class OpenModel(OpenGraph):
 
         Args:
             index: the position of the node.
-            values: returns what tensors of the graph hold.
+            values: returns the values of tensors of the graph.
         """
         node = self.protos[index]
         graphs = {attribute.name: attribute.g for attribute in node.attribute}
@@ -420,7 +420,7 @@ class OpenModel(OpenGraph):
             self.proto,
             [*(self.protos[index] for index in constants), *body.node],
             inputs=[
-                # Bodies say little about their inputs; what is known is what they hold.
+                # Bodies rarely declare their inputs; the values are known.
                 value_info(
                     name,
                     MetadataTuple(
@@ -441,9 +441,7 @@ class OpenModel(OpenGraph):
         )
         inner.graph.name = body.name or inner.graph.name
         inner.graph.value_info.extend(body.value_info)
-        if any(
-            describe_value(value).shape is None for value in outputs
-        ):  # Bodies may leave them out.
+        if any(describe_value(value).shape is None for value in outputs):  # Bodies may omit them.
             inferred = infer_value_infos(inner)
             for value in inner.graph.output:
                 value.CopyFrom(inferred.get(value.name) or value_without_type(value.name))

@@ -1,13 +1,12 @@
 """Infers data types and shapes of a model's tensors.
 
-What may be stated about the shapes of a model: what holds for every input that it takes.
+The shapes that may be declared in a model: those that hold for every input.
 
-Names of dimensions are equations: two tensors with a dimension of one name are of the same length
-there, and backends let them share memory. So only names that the model itself has are stated, and
-those that it uses for lengths that may differ (``?``) stand for nothing. ONNX Runtime's symbolic
-inference assumes more than it knows: that dimensions are equal where they are broadcast, that a
-slice is as long as it was asked to be. So of what it finds, numbers are taken that also come out
-where the dimensions are numbers.
+Names of dimensions are equations: dimensions with the same name have the same length, and backends
+share memory because of that. So only names from the model are used, without ambiguous ones (``?``).
+ONNX Runtime's symbolic inference assumes too much, for example that broadcast dimensions are equal,
+or that a slice has its full length. So its numbers are only used if they also follow with numbers
+as dimensions.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ _SAMPLES: tuple[Callable[[int], int], ...] = (
 )
 """Lengths of the dimensions of inputs, by number, that are tried instead of names."""
 _LEAST_SAMPLES = 2
-"""Input lengths that must give the same number; models do not accept every length."""
+"""Number of input lengths that must lead to the same result; models do not accept every length."""
 
 
 def is_made_up(dim: Any) -> bool:
@@ -208,7 +207,7 @@ def confirm_shapes(
     dimensions; None for all other dimensions.
 
     Args:
-        model: the model, whose inputs have at least one dimension that is no number.
+        model: the model, whose inputs have at least one dimension that is not a number.
         shapes: the shapes that were inferred in another way.
         infer: infers the shapes of a model.
     """
@@ -286,17 +285,16 @@ class InferShapes(BaseLoader):
         """Set the model, and the method of inference.
 
         Args:
-            model: the model, its path, or a loader that makes either.
-            error_ok: whether a model that cannot be inferred is passed on as it is, with a
-                warning, as it is unless this is False.
+            model: the model, its path, or a loader that returns either.
+            error_ok: whether a failed inference is only a warning, and the model is returned
+                unchanged (default: True).
             external_data_dir: the folder of the weight files, for a path.
-            save_to_disk_threshold_bytes: with weights of at least this many bytes, the large ones
-                are not handed to the inference, which would copy them (default: 32 MiB). Nothing
-                is saved for that.
-            allow_onnxruntime: whether ONNX Runtime's symbolic shape inference is tried, too, which
-                takes `sympy` and seconds: True for wherever the onnx package does not find out
-                every dimension, False for never (default: where it does not find out the type or
-                the rank of a tensor; of dimensions it rarely misses any).
+            save_to_disk_threshold_bytes: if the weights have at least this many bytes, large ones
+                are not passed to the inference, which would copy them (default: 32 MiB). Nothing is
+                saved to disk.
+            allow_onnxruntime: whether ONNX Runtime's symbolic shape inference also runs, which
+                needs `sympy` and takes seconds: True if the onnx package leaves any dimension
+                unknown, False for never (default: if it leaves a type or rank unknown).
         """
         self._model = model
         self._error_ok = error_ok
@@ -418,7 +416,7 @@ def _is_known(value: ValueInfoProto) -> bool:
 def _infer_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     """Return a model with the shapes that the onnx package infers."""
     check_expansion(model)
-    # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
+    # The types of tensors are nested deeper than the tensors, and may be too deep for protobuf.
     with translate_onnx_errors("The shapes of the model cannot be inferred"):
         return inference.infer_shapes(
             model, strict_mode=strict, data_prop=not has_endless_vectors(model)
@@ -499,8 +497,8 @@ def infer_value_infos(
 
     Args:
         model: the model.
-        symbolic: whether ONNX Runtime's symbolic shape inference is asked first, if it is there.
-        keeps_names: whether names that inference invented are left in, for who writes none down.
+        symbolic: whether ONNX Runtime's symbolic shape inference is tried first, if installed.
+        keeps_names: whether names that inference invented are kept, for callers that save none.
     """
     state = value_infos if keeps_names else _certain_types
     light = without_large_weights(model) if weights_size(model) >= _COPIED else model

@@ -1,12 +1,11 @@
-"""Checks ONNX models: each node by itself, and all of them together.
+"""Checks ONNX models: each node separately, and the whole model.
 
 Tries every node of a model in a backend, in few runs.
 
-The nodes are taken in segments, each a small model of its own whose inputs are what the segments
-before it computed. A segment that works clears all its nodes at once; one that fails is halved
-until the node stands alone that fails. A node of which something is wrong already is tried alone at
-once. So 2000 nodes with a few defects take some hundred runs at most, and what the defects hide -
-all that needs what they would compute - is all that is not tried.
+Nodes run in segments: each is a small model whose inputs are the results of earlier segments. If a
+segment works, all its nodes do; if it fails, it is halved until a single node fails. A node with a
+known problem runs alone at once. So 2000 nodes with a few defects take a few hundred runs, and only
+nodes that depend on a defect are not tried.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
 
 _ITEMSIZE = 4  # Of most tensors.
 _MOST_ROUNDS = 1 << 31
-"""More iterations than any backend finishes in minutes, however little each computes."""
+"""More iterations than any backend finishes in minutes, even of the smallest body."""
 _LOOP_INPUTS = 2  # The body of a Loop takes the number of the round and the condition.
 _RUN = 2
 """Largest memory of a run, as a multiple of the largest file: activations are released again."""
@@ -161,8 +160,8 @@ def _bind_feed_shapes(model: ModelProto, feed: Mapping[str, Any]) -> ModelProto:
 onnx = mod.lazy_import("onnx")
 
 _MOST_OPERANDS = 10_000
-"""The most tensors that a node may read to be tried: ONNX Runtime takes time with the square of
-their number, minutes for ten times as many.
+"""Largest number of inputs of a node that is tried: ONNX Runtime's time grows with the square of
+their number, to minutes for ten times as many.
 """
 _SEGMENT = 64
 _TRIAL_IR = 8
@@ -187,7 +186,7 @@ class NodeTrials:
 
     Attributes:
         failures: the exceptions of nodes that fail alone, by the index of the node.
-        skipped: indices of nodes that were not tried, because what they need was not computed, or
+        skipped: indices of nodes that were not tried, because their inputs were not computed, or
             because they read too many tensors.
     """
 
@@ -246,7 +245,7 @@ class NodeTrials:
             self.failures[runnable[0]] = error
             self._lose(runnable[0])
         else:
-            # A node that was lost on the way takes its followers in the second half with it.
+            # If a node fails, nodes of the second half that depend on it are not available either.
             middle = len(runnable) // 2
             self._try_segment(runnable[:middle])
             self._try_segment(runnable[middle:])
@@ -279,7 +278,7 @@ class NodeTrials:
         model = assemble(self._frame, nodes, outputs=map(value_without_type, wanted))
         imported = {opset.domain for opset in model.opset_import}
         for domain in {node.domain for node in nodes} - imported:
-            if is_foreign(domain):  # An operator of a plugin is no defect.
+            if is_foreign(domain):  # An operator of a plugin is not a defect.
                 model.opset_import.add(domain=domain, version=1)
         known_produced = set(produced)
         needed = dict.fromkeys(
@@ -368,7 +367,7 @@ _UNREGISTERED = "is not a registered function/op"
 
 
 def open_to_lint(source: ModelSource) -> Lint:
-    """Return a model that is read and prepared for checks of its nodes; see the port."""
+    """Return a model whose nodes can be checked; see the port."""
     return OnnxLintedModel(source).lint
 
 

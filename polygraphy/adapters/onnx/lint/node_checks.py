@@ -58,7 +58,7 @@ onnx_shapes = mod.lazy_import("onnx.shape_inference")
 _INDEX_TYPES = (6, 7)
 """The data types of indices, by their numbers in ONNX."""
 _LARGEST_INDICES = 64 << 20
-"""Bytes of indices that are looked at."""
+"""Largest number of bytes of indices that are checked."""
 _INDEXED = frozenset(
     {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
 )
@@ -179,7 +179,7 @@ class NodeChecks:
             where = f"{function.domain}.{function.name}"
             for index, node in enumerate(function.node):
                 if any(attribute.ref_attr_name for attribute in node.attribute):
-                    continue  # What it refers to is only known where the function is used.
+                    continue  # Its references are only known at the calls of the function.
                 if (message := _check_node(node, inner)) is not None:
                     label = f"{where}/{node.name or f'{node.op_type}_{index}'}"
                     yield LintEntry(
@@ -245,7 +245,7 @@ class NodeChecks:
                         text, source = str(error), Source.SHAPES
                         yield LintEntry(EXCEPTION, source, text, (label,), node.op_type), None
                 else:
-                    if not broken:  # Else later nodes would be blamed for what it makes.
+                    if not broken:  # Otherwise, its errors would be reported for later nodes.
                         types.update(output_types)
                     for text in _disagreements(output_types, stated):
                         yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type), None
@@ -333,7 +333,7 @@ class NodeChecks:
         }
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output), bodies)
-        if bodies:  # Of other nodes, the checker says that.
+        if bodies:  # For other nodes, the checker reports this.
             yield from _missing_parts(call, node, schema)
         if not domain_of(node.domain):
             yield from _type_conflicts(call, schema)
@@ -389,7 +389,7 @@ class NodeChecks:
             )
         except onnx_shapes.InferenceError as error:
             raise _Contradiction(one_line(error)) from error
-        except Exception:  # Its other errors are about what it does not know, not about the node.
+        except Exception:  # Its other errors are about unknown facts, not about the node.
             return {}
         return node_outputs
 
@@ -411,7 +411,7 @@ class _Contradiction(Exception):
 
 
 _HIGHEST = 2**31 - 1
-"""The highest opset that the checker takes; a model may claim any."""
+"""The highest opset that the checker supports; a model may declare any."""
 
 
 def _opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
@@ -493,7 +493,7 @@ def _forbidden_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
 
 
 _MOST_TYPES = 4
-"""Data types that are listed in a message."""
+"""Largest number of data types in a message."""
 _CHOSEN_TYPES = ("dtype", "output_datatype", "output_dtype", "to")
 """Attributes that choose the data type of the first output; 0 is the default."""
 
@@ -588,7 +588,7 @@ def _array_type(array: Any) -> TypeProto:
 def _dims(described: TypeProto) -> list[int | str] | None:
     """Return the dimensions of a tensor, with strings for unknown ones; None for no shape.
 
-    Some exporters write -1 for a dimension that they do not know.
+    Some exporters write -1 for an unknown dimension.
     """
     shape = shape_of(described.tensor_type)
     return shape and [

@@ -1,4 +1,4 @@
-"""Puts plugins in place of the parts of ONNX models that they can compute."""
+"""Replaces parts of ONNX models with plugins that can compute them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Plugin:
     """A plugin that a script defines.
 
     Attributes:
-        folder: the name of its folder, by which it is chosen.
+        folder: the name of its folder, which options refer to.
         path: its script.
         names: the objects that the script defines, by name.
     """
@@ -88,7 +88,7 @@ class Plugin:
         """Return the name that the plugin reports, and the type of its operator.
 
         Raises:
-            BackendError: the script fails, or says neither.
+            BackendError: the script fails, or reports neither.
         """
         metadata = self._call("get_plugin_metadata")
         try:
@@ -142,12 +142,12 @@ def plugins_in(
 
     Args:
         folder: the folder.
-        include: names of the folders of those that are wanted (default: all).
-        exclude: names of those that are not.
+        include: names of the folders of the plugins to load (default: all).
+        exclude: names of the folders of the plugins to skip.
 
     Raises:
         FileError: there is no such folder, or no plugin in it.
-        UnknownNameError: there is no plugin of a name.
+        UnknownNameError: there is no plugin with a name.
         PolygraphyException: a script cannot be run.
     """
     scripts = {path.parent.name: path for path in sorted(Path(folder).glob(f"*/{_SCRIPT}"))}
@@ -195,21 +195,21 @@ def match_plugins(
 ) -> list[PluginMatch]:
     """Return the parts of an ONNX model that the plugins in a folder can replace.
 
-    The model is imported into onnx-graphsurgeon once, for all plugins. Weights that were left in
-    their files stay there, unless a script looks at them.
+    The model is imported into onnx-graphsurgeon once, for all plugins. Weights in files stay there,
+    unless a script reads them.
 
     Args:
-        model: the model, or a loader that makes it.
+        model: the model, or a loader that returns it.
         plugin_dir: a folder with a folder per plugin, each of which has a script ``pattern.py``.
         include: names of the folders of the plugins to try (default: all).
-        exclude: names of those that are not tried.
+        exclude: names of the folders of the plugins to skip.
 
     Returns:
         The plugins that match, in the order of their folders' names.
 
     Raises:
         FileError: there is no such folder, or no plugin in it.
-        UnknownNameError: there is no plugin of a name.
+        UnknownNameError: there is no plugin with a name.
         BackendError: a script fails.
         UsageError: both `include` and `exclude` are given.
     """
@@ -235,7 +235,7 @@ class ReplacePlugins(BaseLoader):
         """Set the model, the plugins, and the parts to replace.
 
         Args:
-            model: the model, which is changed in place, or a loader that makes it.
+            model: the model, which is changed in place, or a loader that returns it.
             plugin_dir: the folder of the plugins.
             matches: the parts that they replace.
         """
@@ -247,9 +247,9 @@ class ReplacePlugins(BaseLoader):
         """Return the model with plugin nodes in place of the parts they replace.
 
         Raises:
-            UnknownNameError: the model has no tensor of a name, or the folder no such plugin.
+            UnknownNameError: the model lacks a tensor, or the folder lacks a plugin.
             UsageError: a plugin would replace an input of the model or a weight.
-            ModelError: a plugin would depend on what it makes.
+            ModelError: a plugin would depend on its own output.
             BackendError: a script fails.
         """
         return edit_model(self._model, self._edit)

@@ -26,7 +26,7 @@ _SHOWN = 32
 
 
 def write_failure(folder: str, failure: Failure) -> None:
-    """Write the files; see the port."""
+    """Write the failing part, its inputs and its outputs into a folder; see the port."""
     data = Path(folder) / DATA_FOLDER
     with translate_os_errors(data, "write the folder"):
         data.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def write_failure(folder: str, failure: Failure) -> None:
 
 
 def failure_text(failure: Failure) -> str:
-    """Return the failing part as text; see the port."""
+    """Return the failing part of a model as text for a bug report; see the port."""
     model = copy_of(_add_output_types(failure))
     del model.graph.value_info[:]
     for tensor in list(model.graph.initializer):

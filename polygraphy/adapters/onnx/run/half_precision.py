@@ -1,12 +1,10 @@
-"""Computes ONNX models as hardware would that rounds at every operator, and turns those that
-compute in float16 or bfloat16 into float32 models: implements
-`polygraphy.ports.diagnosing.NarrowModels`.
+"""Computes ONNX models as hardware that rounds after every operator, and converts float16 and
+bfloat16 models to float32: implements `polygraphy.ports.diagnosing.NarrowModels`.
 
 Each node is computed in float32 on the narrow values of its operands, and its results are rounded.
-So sums within a convolution or a product of matrices are wide, as everywhere in practice; those of
-a reduction have to fit the narrow type themselves, as they do in the reference evaluator. What
-takes long there is computed in ONNX Runtime, node by node, if that is installed: large
-convolutions, in a hundredth of the time, and operators that only it has.
+So sums within a convolution or a matrix product are in float32, as on all hardware; sums of a
+reduction must fit the narrow type, as in the reference evaluator. If ONNX Runtime is installed, it
+computes slow nodes: large convolutions, in a hundredth of the time, and its own operators.
 """
 
 from __future__ import annotations
@@ -143,7 +141,7 @@ class OnnxNarrowModels:
             wide = model if nodes is None else widen_model(model)
             return self.open(wide, *(nodes or (DataType[dtype],))).run_perturbed
         opened = _WrappedEvaluator(inline_functions(model))
-        # In TF32, what products make is as coarse; everything else is float32.
+        # In TF32, results of products have this precision; everything else is float32.
         coarse = dict.fromkeys(TF32_OPERATORS, dtype) if dtype == TF32 else {}
         computing = cache(
             lambda seed: opened.with_nodes(partial(_function_with_noise, seed=seed, coarse=coarse))
@@ -194,8 +192,9 @@ class _WrappedEvaluator:
         """Return a function that computes the outputs; `watched` wraps the function of each node.
 
         Args:
-            watched: called with a node, the version of its operator, and what computes it.
-            model: a form of the model with the same outputs, in its place.
+            watched: called with a node, the version of its operator, and the function that computes
+                it.
+            model: a model with the same outputs to evaluate instead.
         """
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
@@ -316,7 +315,8 @@ class OnnxNarrowModel:
 
         Args:
             feed: the data.
-            step: by how many steps of the type weights are moved that have its digits already.
+            step: the distance, in steps of the type, by which weights that the type represents
+                exactly are moved.
         """
         spacing = self._range.spacing
         arrays: dict[str, Array] = {}
@@ -354,7 +354,7 @@ class OnnxNarrowModel:
         return self._evaluated.with_nodes(round_node)(feed)
 
     def _is_cast(self, node: NodeProto) -> bool:
-        # What is in the graphs inside a node is computed node by node.
+        # Subgraphs of a node are computed node by node.
         """Return whether a node is computed in the narrow type."""
         return bool(node.output) and node.output[0] in self._forms and not graphs_of(node)
 

@@ -22,14 +22,14 @@ _OPSET, _IR = 17, 8
 """Opset and IR version of a model with a node of another domain; every ONNX Runtime supports them.
 """
 _LARGE = 1 << 22
-"""Multiplications from which a convolution runs in a session."""
+"""Convolutions with at least this many multiplications run in a session."""
 
 
 class NodeKernels:
     """Sessions of single nodes; equal nodes share one.
 
     Args:
-        weights: the names of weights: operators of ONNX Runtime take some operands from them alone.
+        weights: the names of weights: some operands of ONNX Runtime's operators must be weights.
     """
 
     def __init__(self, weights: Collection[str] = ()) -> None:
@@ -58,7 +58,7 @@ class NodeKernels:
                 computed_values = compute(
                     {f"x{index}": value for index, value in enumerate(values)}
                 )
-            except PolygraphyException:  # The evaluator says what is wrong with the operands.
+            except PolygraphyException:  # The evaluator reports what is wrong with the operands.
                 return run(*inputs, **options)
             return (numpy.array(computed_values["y"]),)
 
@@ -68,7 +68,7 @@ class NodeKernels:
         """Return a function that computes a node for which the evaluator has no operator.
 
         Raises:
-            BackendError: ONNX Runtime does not have it either; when it is called.
+            BackendError: at the call, if ONNX Runtime lacks it too.
         """
         loaded: dict[tuple[Any, ...], Compute] = {}
 

@@ -112,7 +112,7 @@ def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel
 
 
 def open_reducible(model: ModelProto, data_loader: Any = None) -> ReducibleOnnxModel:
-    """Return a model prepared for a search; see the port."""
+    """Return a model prepared for reducing it to a failing part; see the port."""
     return ReducibleOnnxModel(model, data_loader)
 
 
@@ -208,8 +208,8 @@ class LayeredOnnxModel(OnnxOpenModel):
 
         Args:
             structure: the model without its large weights.
-            exclude_outputs: the outputs to leave out.
-            load: loads the whole model as it was given, to be changed in place.
+            exclude_outputs: the outputs to omit.
+            load: loads the whole original model, which may be changed in place.
             load_weights: reads the weights of a model that refers to them in files.
             source: a graph of the same nodes that has the weights; else they are in files.
             resident_weights: bytes of weights in memory.
@@ -248,7 +248,7 @@ def _mark_outputs(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelPro
 class ReducibleOnnxModel:
     """The computing nodes of an ONNX graph, for reducing it.
 
-    What nodes inside of nodes take from the graph counts as taken by the node around them.
+    Tensors that a subgraph reads count as inputs of its node.
     """
 
     def __init__(self, model: ModelProto, data_loader: Any) -> None:
@@ -405,8 +405,8 @@ class ReducibleOnnxModel:
 _MOST_NODES = 64
 _DRAWS = 3
 _SCALES = {"Sigmoid": 1.0}
-"""Operators that kernels compute as a sum with a constant, so that what they make is off by an
-epsilon of that, however small it is: 1/2 + tanh(x/2) / 2.
+"""Operators that kernels compute as a sum with a constant, such as 1/2 + tanh(x/2) / 2, so that
+small results have an error of an epsilon of the constant.
 """
 
 

@@ -1,5 +1,5 @@
-"""Runs ONNX models in the reference evaluator that the `onnx` package carries: slow, in NumPy, and
-true to the standard.
+"""Runs ONNX models in the reference evaluator of the `onnx` package: slow, in NumPy, and faithful
+to the standard.
 """
 
 from __future__ import annotations

@@ -160,12 +160,12 @@ def _constant_number(tensor: TensorProto | None) -> float | None:
 def split_context(model: ModelProto, hints: ShardHints) -> None:
     """Split a model in place along the sequence; all devices get the same model.
 
-    Its inputs and outputs keep their names and shapes: each device takes its part of the inputs,
-    which all of them get whole, and all of them make the whole outputs.
+    Inputs and outputs keep their names and shapes: each device gets the whole inputs and uses its
+    part, and returns the whole outputs.
 
     Raises:
         UnknownNameError: the model lacks an input, an output or an attention layer.
-        ModelError: it is not known how many axes a tensor has, or it has no such axis.
+        ModelError: the rank of a tensor is unknown, or it has no such axis.
     """
     graph = model.graph
     splitting = _SplitGraph(graph, hints)
@@ -187,7 +187,7 @@ def split_context(model: ModelProto, hints: ShardHints) -> None:
         splitting.scatter_input(tensor)
     for tensor in hints.outputs:
         splitting.gather_output(tensor)
-    del graph.value_info[:]  # What was known about shapes holds no more.
+    del graph.value_info[:]  # The known shapes are no longer valid.
     sort(graph)
     clean(graph)
 
@@ -206,7 +206,7 @@ class _SplitGraph:
         """Gather the inputs of an attention layer, so that it sees all positions."""
         hints = self._hints
         first, last = attention.nodes[0], attention.nodes[-1]
-        # The standard's Attention takes K as it takes V, and not transposed.
+        # The standard's Attention reads K untransposed, like V.
         k_axis = hints.v_seq_len_idx if attention.is_single else hints.k_seq_len_idx
         if gathers_q:
             first.input[0] = self._gather(attention.q, hints.v_seq_len_idx)
@@ -316,32 +316,32 @@ def find_shard_hints(
     """Return hints for splitting an ONNX model over devices.
 
     Args:
-        model: the model, or a loader that makes it.
+        model: the model, or a loader that returns it.
         parallelism: ``CP`` to split the sequence, ``TP`` to split the weights.
         nb_rank: number of devices.
-        root: the device that results go to which go to one.
+        root: the device that receives results of reduce and gather operations.
         gpus: number of participating devices; 0 for all.
-        groups: the groups of devices that take part; empty for all.
+        groups: the groups of participating devices; empty for all.
         cp_type: ``native`` to gather K and V, ``fused`` to make each attention layer one node.
-        suggest_io: whether the inputs that Q, K and V depend on are split, and the outputs that
-            depend on attention are put together; otherwise none are.
+        suggest_io: whether to split the inputs that Q, K and V depend on, and to assemble the
+            outputs that depend on attention.
         i_idx: the axis of the sequence in inputs.
         o_idx: the axis of the sequence in outputs.
         k_idx: the axis of the sequence in K, as it is multiplied.
         v_idx: the axis of the sequence in V.
-        i_rank: the rank of inputs whose shape the model does not state.
-        o_rank: the same for outputs.
-        kv_rank: the same for K and V.
+        i_rank: the rank of inputs with unknown shape.
+        o_rank: the rank of outputs with unknown shape.
+        kv_rank: the rank of K and V if their shapes are unknown.
         reduce_op: the operation that combines the copies of an input on the devices.
-        attention_pattern: 0 for attention whose scale and mask are weights or inputs, 1 where they
-            may be computed.
+        attention_pattern: 0 for attention whose scale and mask are weights or inputs, 1 if they may
+            be computed.
         q_shuffle: a permutation of the axes of Q, for `cp_type` ``fused``.
         k_shuffle: the same for K.
         v_shuffle: the same for V.
         is_causal: whether a position only attends to those before it.
 
     Raises:
-        UnknownNameError: a choice that does not exist.
+        UnknownNameError: a choice does not exist.
     """
     _check("Parallelism", parallelism, (CONTEXT, TENSOR))
     _check("Type", cp_type, (_NATIVE, _FUSED))
@@ -396,7 +396,7 @@ def _inputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
     """Return the inputs that Q, K or V of some layers depend on, in graph order."""
     makers = producers(graph)
     pending = [name for layer in layers for name in (layer.q, layer.k, layer.v)]
-    # What scales and masks is not split: it is not looked for behind the scores of other layers.
+    # Scales and masks are not split, so the search ignores the scores of other layers.
     inside = {name for layer in layers for name in layer.scores}
     visited = set(pending)
     while pending:
@@ -436,7 +436,7 @@ class ShardModel(BaseLoader):
         """Set the model, and the way to split it.
 
         Args:
-            model: the model, or a loader that makes it.
+            model: the model, or a loader that returns it.
             hints: the sharding hints.
         """
         self._model = model

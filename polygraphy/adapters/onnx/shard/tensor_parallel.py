@@ -1,11 +1,11 @@
 """Splits the weights of an ONNX model over devices, as Megatron-LM does.
 
 A product with a weight can be split by the rows of the weight if each device has its part of the
-other operand's last axis; the sums of the parts are then added up between the devices. So from each
-such product it is asked backwards what would have to be split, and along which axis: through
-elementwise operators, transpositions, the reshapes that split heads off, and the products and
-Softmax inside attention, up to products whose weights are split by columns. Nothing needs to be
-exchanged between the two. What cannot be split stays whole on every device.
+other operand's last axis; the partial sums are then added up across devices. So from each such
+product, this module determines backwards the tensors to split, and their axes: through elementwise
+operators, transpositions, the reshapes that split heads off, and the products and Softmax inside
+attention, up to products whose weights are split by columns. Between the two, devices exchange
+nothing. All other weights stay whole on every device.
 
 Source: Shoeybi et al., "Megatron-LM: Training multi-billion parameter language models using model
 parallelism", arXiv:1909.08053, 2019.
@@ -94,8 +94,8 @@ def attention_layers(graph: GraphProto, *, scale_is_computed: bool = False) -> I
 
     Args:
         graph: the graph.
-        scale_is_computed: whether what scales and masks may be computed by nodes; otherwise it has
-            to be a weight, a constant or an input.
+        scale_is_computed: whether nodes may compute the scale and the mask; otherwise, these must
+            be weights, constants or inputs.
     """
     opened = OpenGraph(graph)
     for node in graph.node:
@@ -171,16 +171,16 @@ def collective(
 
     Args:
         operation: `ALL_GATHER`, `ALL_REDUCE` or `REDUCE_SCATTER`.
-        source: the tensor that they read.
-        target: their outputs.
+        source: the tensor that the nodes read.
+        target: the tensor that they compute.
         settings: the settings, such as the participating devices.
-        used_names: names that are taken already; those that are made are added.
+        used_names: names in use; new ones are added.
         axis: the axis along which the tensor is split or joined.
         rank: number of its axes; only needed for an axis other than the first.
         reduce_op: the operation that combines the values of an element on all devices.
 
     Raises:
-        ModelError: the number of axes is needed, and not known or too small.
+        ModelError: the required rank is unknown or too small.
     """
     permutation = _swap_with_first(axis, rank, source)
     before, after = source, target
@@ -264,7 +264,7 @@ class Slice:
     Attributes:
         name: the weight.
         axis: the axis along which it is split; None for a bias that only the first device adds.
-        places: the operands of the block that it is.
+        places: the operands of the block that read it.
     """
 
     name: str
@@ -289,7 +289,7 @@ class Block:
     Attributes:
         output: the result of the last product: a sum over all devices.
         slices: the weights that are split.
-        shapes: the shapes that change.
+        shapes: the target shapes of Reshape nodes that change.
     """
 
     output: str
@@ -514,8 +514,8 @@ def _matching_axis(before: tuple[Any, ...], after: tuple[Any, ...], axis: int) -
     """Return the axis of a tensor with the same consecutive pieces as an axis after a reshape; None
     if there is none.
 
-    The elements before the axis have to be as many, and the axis has to be the outermost of those
-    that it is split into or joined with: heads, and not what is inside a head.
+    The numbers of elements before both axes must be equal, and the axis must be the outermost of
+    those that it is split into or joined with: the heads, not the axis inside a head.
     """
     for matching_axis in range(len(before)):
         if _same_size(before[:matching_axis], after[:axis]) and isinstance(

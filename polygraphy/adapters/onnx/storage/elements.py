@@ -1,8 +1,7 @@
 """The elements of a tensor in memory, and of weights as arrays, mapped from their file: the model's
 own, or one beside it.
 
-A model names the files beside it itself, so what it names is not trusted: a file outside the
-model's folder is not read.
+File names in a model are not trusted: a file outside the model's folder is not read.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Pat
     Args:
         model: the model; its weights are filled in.
         folder: the folder of the files.
-        trusted: further folders in which a file may really lie when `folder` holds a link to it.
+        trusted: additional folders that links in `folder` may point to.
 
     Raises:
         FileError: a file is missing, cannot be read, or lies outside the folder.
-        ModelError: a file ends before a weight does, or holds another number of bytes than the
-            shape of the weight asks for.
+        ModelError: a file ends before a weight does, or the number of bytes contradicts the shape
+            of the weight.
     """
     named = _weights_by_location(model)
     files = _paths_of_files(named, folder, list(trusted))
@@ -77,7 +76,7 @@ def store_external_data(
     Args:
         model: the structure of a model; weights in its own file refer to that by name.
         path: the file of the model.
-        folder: the folder of the other files; None leaves their content alone.
+        folder: the folder of the other files; None to leave them unread.
         trusted: as for `load_external_data`.
 
     Raises:
@@ -219,7 +218,7 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
     type allows it.
 
     Raises:
-        ModelError: they are of no known type, or not as many as its shape asks for.
+        ModelError: their type is unknown, or their number contradicts the shape.
         FileError: the file of a stored weight has changed, or cannot be read any more.
     """
     array = _elements_in_message(tensor)
@@ -268,11 +267,10 @@ def replace_elements(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_fil
     Args:
         tensor: the tensor.
         array: the elements, which take whole bytes.
-        in_file: whether they are kept in a temporary file, as they should be where those of the
-            tensor were stored.
+        in_file: whether they are kept in a temporary file, like those of a stored tensor.
 
     Raises:
-        FileError: there is no room in the temporary folder.
+        FileError: the temporary folder is full.
     """
     for field in DATA_FIELDS:
         tensor.ClearField(field)
@@ -313,7 +311,7 @@ class WeightArrays:
         """
         self._path = Path(path)
         self._folder = Path(external_data_dir or self._path.parent)
-        # A model in a cache may be a link, as its weights are, to where both really lie.
+        # A model in a cache may be a link, like its weights, to another folder.
         self._trusted = () if external_data_dir else (self._path.resolve().parent,)
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:

@@ -2,10 +2,10 @@
 
 Reads the structure of a model file and leaves its weights where they are.
 
-Nearly all of a model file is the bytes of its weights. This goes through the file as it is mapped
-into memory, and puts together the same model without them: each large weight then refers to its
-place in the file, as the format has it for weights in other files. So a model of any size, even
-above the 2 GiB at which protobuf ends, is read in the time that its structure takes.
+Nearly all of a model file is the bytes of its weights. This module maps the file into memory and
+builds the same model without them: each large weight refers to its position in the file, in the
+form that the format has for external weights. So a model of any size, even above protobuf's limit
+of 2 GiB, is read in the time that its structure takes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ onnx = mod.lazy_import("onnx")
 
 _SMALL_FILE = 8 << 20
 _SMALL = 4096
-"""Parts up to this many bytes are taken as they are."""
+"""Parts of at most this many bytes are copied unchanged."""
 
 
 def load_structure(path: str | Path) -> ModelProto:
@@ -57,7 +57,7 @@ def load_structure(path: str | Path) -> ModelProto:
 
     Raises:
         FileError: the file is missing, a folder, empty or cannot be read.
-        ModelError: the file is no ONNX model, or a truncated one.
+        ModelError: the file is not an ONNX model, or is truncated.
     """
     path = readable_file(path, "Model")
     with translate_os_errors(path, "read"), path.open("rb") as stream:
@@ -149,10 +149,10 @@ class OnnxFromPath(BaseLoader):
         Args:
             path: the model.
             external_data_dir: folder of its external weights, if not beside it.
-            ignore_external_data: whether weights in other files are left out.
-            map_weights: whether large weights stay in the files that they are in, which must not
-                change, until something needs their elements. Only what this package offers to
-                change, check and save models can handle such a model, which takes far less memory.
+            ignore_external_data: whether weights in other files are not loaded.
+            map_weights: whether large weights stay in their files, which must not change, until
+                their elements are needed. This takes far less memory, but only this package can
+                edit, check and save such a model.
         """
         self._path = path
         self._external_data_dir = external_data_dir
@@ -165,11 +165,11 @@ class OnnxFromPath(BaseLoader):
         Raises:
             FileError: the file, or a file with its weights, is missing, or the latter lies outside
                 the folder.
-            ModelError: the file is no ONNX model, or a truncated one.
+            ModelError: the file is not an ONNX model, or is truncated.
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.progress(f"Loading model: {path.absolute()}")
-        # A model in a cache may be a link, as its weights are, to where both really lie.
+        # A model in a cache may be a link, like its weights, to another folder.
         trusted = [] if self._external_data_dir else [path.resolve().parent]
         folder = Path(self._external_data_dir or path.parent)
         if self._map_weights and _is_binary(path):
@@ -259,7 +259,7 @@ def sketch_onnx(
     inputs: dict[str, tuple[Any, tuple[int, ...]]],
     outputs: dict[str, tuple[Any, tuple[int, ...]]],
 ) -> ModelProto:
-    """Return a model for viewing; see the port."""
+    """Return a model that a viewer can show but no backend can run; see the port."""
     nodes = [
         helper.make_node(op_type, list(takes), list(gives), name=node_name, **attributes)
         for node_name, op_type, attributes, takes, gives in layers

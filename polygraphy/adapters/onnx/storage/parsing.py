@@ -1,6 +1,6 @@
 """Checks of every ONNX model when it is read, such as invalid text and sizes.
 
-The bytes of protobuf messages: going through the fields of one, and making fields.
+The bytes of protobuf messages: reading and writing fields.
 
 The numbers of `PARTS` are those of the fields in onnx.proto.
 """
@@ -73,8 +73,8 @@ def check_graph(model: ModelProto, source: object) -> None:
     """Raise ModelError if a newly read model is invalid.
 
     Raises:
-        ModelError: it has no graph - nearly every file is a model to protobuf - or a name in it is
-            no text, which protobuf does not ask for.
+        ModelError: it has no graph (protobuf accepts nearly every file), or a name in it is not
+            valid text, which protobuf does not check.
     """
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"ONNX model is invalid: {source} contains no graph.", path=source)
@@ -124,7 +124,7 @@ def check_texts(values: tuple[str | bytes, ...]) -> None:
     """Raise ModelError if a string of a message is invalid.
 
     Raises:
-        ModelError: one is none.
+        ModelError: a string is invalid.
     """
     try:
         "".join(values)  # type: ignore[arg-type]
@@ -235,10 +235,11 @@ def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
 
     Args:
         path: the file.
-        named: a text in the bytes of a node, such as its type; nodes without it are skipped.
+        named: a pattern for the bytes of a node, such as its type; nodes without a match are
+            skipped.
 
     Raises:
-        MalformedError, IndexError: the file is no message.
+        MalformedError, IndexError: the file is not a message.
         OSError: the file cannot be read.
     """
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
@@ -273,7 +274,7 @@ def has_integer_matrices(path: Path) -> bool:
         path: the file of the model.
 
     Raises:
-        MalformedError, IndexError: the file is no message.
+        MalformedError, IndexError: the file is not a message.
         OSError: the file cannot be read.
     """
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:

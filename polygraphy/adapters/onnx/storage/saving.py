@@ -1,13 +1,12 @@
 """Writes ONNX models, with large weights in files beside them.
 
-Puts a model and the files of its weights in place of others, so that a process killed in
-between leaves a whole pair.
+Replaces a model and its weight files by new ones, so that a killed process leaves a consistent
+pair.
 
-Several files cannot be renamed at once. Where a file of weights is there already, the new weights
-are first put beside it under a second name, and a model that reads them there takes the place of
-the old one: from then on the pair is the new one, whatever becomes of the old weights. Then these
-are replaced, and then the model by the one that names them. The second name is removed; if a kill
-keeps it, the next save does that.
+Several files cannot be renamed at once. If a weight file exists, the new weights are first written
+beside it under a second name, and a model that reads them there replaces the old one: from then on,
+the new pair is complete. Then the old weights are replaced, and then the model by one that refers
+to their final name. The second name is removed; after a kill, the next save removes it.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 
 _LARGEST = (1 << 31) - 1
-"""Bytes of the largest message that protobuf reads."""
+"""The size of the largest message that protobuf reads, in bytes."""
 
 
 def write_model(model: ModelProto, stream: IO[bytes]) -> None:
@@ -187,12 +186,12 @@ def replace_together(
     Args:
         path: the file of the model.
         bare: the unmodified model written there.
-        model: the file that takes that place.
-        weights: the files of its weights, by what the model calls them.
-        former: the files in which the model that is replaced keeps its weights.
+        model: the staged file of the model.
+        weights: the staged files of its weights, by their names in the model.
+        former: the weight files of the replaced model.
 
     Raises:
-        OSError: a file cannot be put in its place; the model that is there then is whole.
+        OSError: a file cannot be moved; the model at the path is then consistent.
     """
     for staged in (*weights.values(), model):
         staged.finish()
@@ -233,8 +232,8 @@ def replace_together(
 def _stage_beside(place: Path, staged: StagedFile) -> Path:
     """Copy weights to a file beside their final path, and return its path.
 
-    It is no link unless there is no room for a copy: readers refuse weights with several links. It
-    is not synced, since it is needed for no longer than two renames take.
+    It is a copy, or a link if there is no room for one: readers refuse weights with several links.
+    It is not synced, because it is only needed between two renames.
     """
     assert staged.part is not None
     prefix = f"{short_name(place)}."
@@ -317,14 +316,14 @@ class SaveOnnx(BaseLoader):
         """Set the model and the paths to write.
 
         Args:
-            model: the model, or a loader that makes it.
+            model: the model, or a loader that returns it.
             path: the file.
-            external_data_path: the file for weights, relative to the model's folder; the empty
-                text stands for the model's file name with ``.data`` appended. Weights stay in the
-                model unless this is given, or they take 2 GB.
-            size_threshold: weights of more bytes than this go to that file (default: 1024).
-            all_tensors_to_one_file: whether all go to one file, as they do unless this is False;
-                otherwise each gets one of its own, with the name of the weight appended.
+            external_data_path: the file for weights, relative to the model's folder; an empty text
+                means the model's file name with ``.data`` appended. Weights stay in the model
+                unless this is given, or they take 2 GB.
+            size_threshold: weights with more bytes are written to that file (default: 1024).
+            all_tensors_to_one_file: whether all weights are written to one file (default: True);
+                otherwise each gets its own file, with the name of the weight appended.
         """
         self._model = model
         self._path = path
@@ -337,9 +336,9 @@ class SaveOnnx(BaseLoader):
 
         Raises:
             FileError: a file cannot be written.
-            UsageError: the file for weights is the model itself, lies outside its folder, holds
-                weights that the model still needs, or exists and may be another model's.
-            ModelError: the model is too large although its weights are elsewhere.
+            UsageError: the file for weights is the model itself, is outside its folder, contains
+                weights that the model still needs, or exists and may belong to another model.
+            ModelError: the model is too large even without its weights.
         """
         model = evaluate(self._model)
         path = Path(self._path)
@@ -382,8 +381,8 @@ class _WeightFiles:
     """The weight files of a saved model; each is opened when its first weight is written.
 
     Attributes:
-        staged: the files, as the model names them.
-        replaceable: the files in which the model that is replaced keeps its weights.
+        staged: the files, by their names in the model.
+        replaceable: the weight files of the replaced model.
     """
 
     def __init__(self, model: Path, location: str, files: ExitStack, *, one_file: bool) -> None:

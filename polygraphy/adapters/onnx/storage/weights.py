@@ -1,20 +1,18 @@
 """The weights of an ONNX model: finding them, sizing them, and models without them; and weights
 that stay where they are stored while a model is edited.
 
-A protobuf message ends at 2 GiB, and every access to the bytes of a weight copies them. So sizes
-are computed from shapes, and a model without its large weights is put together again instead of
-being copied whole.
+A protobuf message is limited to 2 GiB, and every access to the bytes of a weight copies them. So
+sizes are computed from shapes, and a model without its large weights is rebuilt instead of copied.
 
-A weight that no edit looks at need not be read at all: its tensor says where its bytes are, in the
-form that the standard has for weights in other files, and saving the model copies them
-from file to file. What an edit computes from such weights goes to a temporary file, so that it
-takes no memory either.
+A weight that no edit reads is never loaded: its tensor refers to its file, in the form of the
+standard for external weights, and saving copies the bytes from file to file. New elements of such
+weights are written to a temporary file, so that they need no memory either.
 
-A reference names its file by a word that is made up in each process, so that no model that was
-read from somewhere can hold one: those are only made here, for files that may be read.
+The name of the file in a reference is a word chosen at random in each process, so that a model from
+elsewhere cannot contain one: only this module creates references, for files that may be read.
 
-Who else has a model: one that other code has is copied before it is changed. A comparison of a
-model with what was made of it would otherwise compare the latter with itself.
+Ownership: a model that other code also has is copied before it is changed. Otherwise, comparing a
+model with its edited version would compare the latter with itself.
 """
 
 from __future__ import annotations
@@ -161,7 +159,7 @@ def replace_weight(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
         array: elements that take whole bytes.
 
     Raises:
-        FileError: there is no room in the temporary folder.
+        FileError: the temporary folder is full.
     """
     if not _temporary:
         with translate_os_errors(tempfile.gettempdir(), "write to the temporary folder"):
@@ -185,7 +183,7 @@ def map_weight_bytes(tensor: TensorProto, *, is_writable: bool = False) -> np.nd
 
     Args:
         tensor: the weight.
-        is_writable: whether the array may be written to; the file stays as it is.
+        is_writable: whether the array may be written to; the file does not change.
 
     Raises:
         FileError: the file has changed, or cannot be read any more.
@@ -255,8 +253,8 @@ _OWN_PACKAGE = f"{__name__.partition('.')[0]}."
 def makes_new_model(source: Any) -> bool:
     """Return whether only the caller has the model that `source` returns.
 
-    That is known of this package's loaders, by their attribute `makes_new_model`. Any other
-    callable, a subclass of one of them included, may return a model that it keeps.
+    Loaders of this package state it in their attribute `makes_new_model`. Any other callable,
+    including a subclass of them, may return a model that it keeps.
     """
     is_ours = type(source).__module__.startswith(_OWN_PACKAGE)
     return is_ours and bool(getattr(source, "makes_new_model", False))
@@ -266,9 +264,9 @@ def own_model(source: Deferred[ModelProto], copy: bool | None = None) -> ModelPr
     """Return a model that may be changed.
 
     Args:
-        source: the model, or a loader that makes it.
-        copy: False to change the model in place, shared or not (default: a model that no other code
-            has is not copied, any other is).
+        source: the model, or a loader that returns it.
+        copy: False to change the model in place, even if it is shared (default: copy it if other
+            code may have it).
     """
     model = evaluate(source)
     if copy is False or makes_new_model(source):
@@ -283,7 +281,7 @@ class BaseLoadOnnxCopy(BaseLoader):
         """Set the model, and whether to copy it.
 
         Args:
-            model: the model, or a loader that makes it.
+            model: the model, or a loader that returns it.
             copy: False to change a given model in place (default: it is not changed).
         """
         self._model = model
@@ -445,8 +443,8 @@ def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) ->
 
     Args:
         model: the model.
-        place: says of an initializer where its elements are, or None to keep them in the model.
-            Initializers whose elements have been left in another file are not asked about.
+        place: returns file name, offset and length for the elements of an initializer, or None to
+            keep them in the model. It is not called for initializers in other files.
     """
     new_model: ModelProto = onnx.ModelProto()
     copy_fields(model, new_model, "graph")
@@ -489,7 +487,7 @@ def copy_fields(source: Any, target: Any, *but: str) -> None:
     copied too.
 
     Raises:
-        ModelError: a text is no UTF-8.
+        ModelError: a text is not UTF-8.
     """
     try:
         _copy_known_fields(source, target, but)

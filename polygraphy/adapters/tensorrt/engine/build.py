@@ -275,7 +275,8 @@ class EngineBytesFromNetwork(BaseLoader):
         """Set the network, the configuration and the timing cache.
 
         Args:
-            network: builder, network and, where there is one, parser; or a loader that makes them.
+            network: builder, network and, where there is one, parser; or a loader that returns
+                them.
             config: the `IBuilderConfig`, or something that takes a builder and a network and
                 returns one (default: ``CreateConfig()``).
             save_timing_cache: the file to which what the build measured is added.
@@ -419,7 +420,8 @@ class EngineFromNetwork(BaseLoader):
         """Set the network, the configuration and the timing cache.
 
         Args:
-            network: builder, network and, where there is one, parser; or a loader that makes them.
+            network: builder, network and, where there is one, parser; or a loader that returns
+                them.
             config: the `IBuilderConfig`, or something that takes a builder and a network and
                 returns one (default: ``CreateConfig()``).
             save_timing_cache: the file to which what the build measured is added.
@@ -456,7 +458,7 @@ def network_for_request(network: Deferred[NetworkParts], request: PrecisionReque
     known.
 
     Args:
-        network: builder, network and, where there is one, parser; or a loader that makes them.
+        network: builder, network and, where there is one, parser; or a loader that returns them.
         request: the requested precisions; none if TensorRT has flags for them.
 
     Raises:

@@ -213,7 +213,7 @@ def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
     """Return the names of layers whose precision can be raised, in order and without repetition.
 
     Args:
-        network: builder, network and, where there is one, parser; or a loader that makes them.
+        network: builder, network and, where there is one, parser; or a loader that returns them.
             Where networks are strongly typed, it must parse an ONNX model: layers then are those
             that are called after nodes of it.
     """

@@ -270,11 +270,12 @@ class ModifyNetworkOutputs(EditingLoader):
         """Set the tensors that become outputs; names may be patterns of `fnmatch`.
 
         Args:
-            network: builder, network and, where there is one, parser; or a loader that makes them.
+            network: builder, network and, where there is one, parser; or a loader that returns
+                them.
             outputs: the tensors that become outputs in place of the present ones; `MARK_ALL` or
                 ``["*"]`` stands for all tensors except those that only hold constants, shapes or
                 truth values, and those inside of loops.
-            exclude_outputs: tensors that are no outputs, whatever the others say.
+            exclude_outputs: tensors that never become outputs.
             mark_layer_types: types of layers (names in `tensorrt.LayerType`, in any case); what
                 layers of these types compute become outputs, in place of the present ones, or
                 besides `outputs` where both are given.

@@ -47,7 +47,7 @@ class EngineProfiler:
         self._times.append((total or 0.0) * _MICROSECONDS)
 
     def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
-        """Return the profiles; see the port."""
+        """Return the profile of each group of runs; see the port."""
         profiles = []
         for group in groups:
             runs = [self._runs[number] for number in group]
