@@ -153,14 +153,15 @@ def _single_sizes(
     *,
     is_known: bool,
 ) -> Sizes | None:
-    """Return the sizes of an output whose parts no graph shows.
+    """Return the parts of an output, with their magnitudes, if no graph shows them; None for a
+    single part without fill values.
 
     Args:
         name: the output.
         arrays: the output and its reference.
-        leaf: the one part that it has.
+        leaf: the layout of its only part.
         limits: the error that is explained, relative to an element, and the epsilon of its type.
-        is_known: whether a graph says so.
+        is_known: whether a graph shows that it has only one part.
     """
     value, reference = arrays
     rtol, epsilon = limits
@@ -191,7 +192,8 @@ def _single_sizes(
 
 
 def _with_steps(sizes: Sizes | None, reference: Array, epsilon: float) -> Sizes | None:
-    """Return sizes with parts that may have the steps of the largest element."""
+    """Return parts whose limits allow the rounding step of the largest element; None without
+    parts."""
     if sizes is None:
         return None
     step = epsilon * _peak(reference)

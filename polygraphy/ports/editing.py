@@ -62,19 +62,19 @@ def quantize(
     cache: CalibrationCache = None,
     keep_nodes: Collection[str] = (),
 ) -> Any:
-    """Return a quantized model.
+    """Return a copy of a model that computes in a quantized data type, with ranges from calibration
+    data.
 
     Args:
         model: an `onnx.ModelProto`; it is not changed.
-        calibration: feed dictionaries from which value ranges are taken, or a function that
-            returns such; nothing is asked of it where the cache suffices.
+        calibration: feed dictionaries from which value ranges are determined, or a function that
+            returns them; it is not called if the cache has all ranges.
         dtype: the type to quantize to, such as `DataType.INT8`.
         method: the method that chooses a range from the observed values: ``entropy``, ``minmax`` or
             ``percentile``.
-        cache: the file from which the ranges are read if it exists, and else to which they are
-            written.
-        keep_nodes: names of nodes whose inputs are not quantized; one without a name goes by
-            those of the tensors that it computes.
+        cache: the file from which the ranges are read if it exists; else they are written to it.
+        keep_nodes: names of nodes whose inputs are not quantized; a node without a name is
+            identified by the tensors that it computes.
 
     Returns:
         Another `onnx.ModelProto`.

@@ -216,8 +216,8 @@ class WarmProcess(Protocol):
         """
 
     def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
-        """Return a handle like `keep` without waiting; the next call raises the function's error,
-        if any."""
+        """Return a handle like `keep`, but without waiting for the result; the next call raises the
+        function's error, if any."""
 
     def limit_calls(
         self, timeout: float | None = None, is_silent: bool = False

@@ -140,7 +140,7 @@ def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
 
 @port
 def load_tactic_replays(path: str) -> list[TacticReplay]:
-    """Return one replay file, or all those in a folder and its subfolders, in the order of their
+    """Return the tactic replays in a file, or in a folder and its subfolders, in the order of their
     paths.
 
     Raises:

@@ -167,7 +167,7 @@ def _data_answer(report: DataReport) -> str:
     tensors = [tensor for run in runs for step in run.reports for tensor in step.tensors]
     odd = sum(bool(tensor.peculiarities) for tensor in tensors)
     counts = [count_text(runs[0].iterations, "iteration")]
-    if not report.is_of_inputs:
+    if not report.is_about_inputs:
         counts.insert(0, count_text(len(runs), "runner"))
     if runs[0].iterations > 1:
         counts.append("the first is shown (-a shows all)")
@@ -210,7 +210,7 @@ Texts = Callable[[Any], str]
 
 def _data_lines(report: DataReport, values: Texts) -> Iterator[str]:
     """Yield the lines about input data or results of runners."""
-    if report.is_of_inputs:
+    if report.is_about_inputs:
         [run] = report.runs
         yield f"==== Data ({run.iterations} iterations) ===="
         yield ""

@@ -139,8 +139,9 @@ class Comparator:
         save_input_blob_path: str | None = None,
         unmarked: bool | None = None,
     ) -> Iterator[RunResults]:
-        """Run an ONNX model with every tensor as an output, as many layers at a time as fit into
-        memory. Every layer is loaded and computed once, however small the budget is.
+        """Yield the results of an ONNX model with every tensor as an output, run as many layers at
+        a time as fit into memory. Every layer is loaded and computed once, however small the budget
+        is.
 
         Args:
             make_runners: one function per runner that returns the runner of an `onnx.ModelProto`,

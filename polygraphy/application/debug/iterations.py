@@ -323,9 +323,9 @@ class Iterations:
         """Return the first failure as plain values; None if unknown."""
         return None if self._command is None else self._command.first_failure()
 
-    def place_file(self, path: str) -> str:
+    def current_path(self, path: str) -> str:
         """Return the current path of a file that each check has a copy of."""
-        return self._jobs.place_file(path)
+        return self._jobs.current_path(path)
 
     def hold_to_first_failure(self) -> None:
         """Make the check count only failures like the first, if it can."""

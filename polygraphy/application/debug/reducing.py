@@ -138,7 +138,7 @@ class PartChecks:
 
     def save_feed(self, feed: Mapping[str, Any]) -> None:
         """Save the inputs of a part where its check expects them."""
-        path = self.iterations.place_file(self.save_inputs or "")
+        path = self.iterations.current_path(self.save_inputs or "")
         with G_LOGGER.verbosity(G_LOGGER.WARNING):  # It happens for each part.
             resolve(ResultStore).save([dict(feed)], path)
 

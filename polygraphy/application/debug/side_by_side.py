@@ -150,7 +150,7 @@ class Jobs:
         self._folders: CheckFolders | None = None
         self._ahead: dict[Hashable, StartedCheck] = {}
 
-    def place_file(self, path: str) -> str:
+    def current_path(self, path: str) -> str:
         """Return the current path of a file that each check has a copy of."""
         if path not in self._own:
             assert self._folders is None

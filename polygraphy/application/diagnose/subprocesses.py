@@ -232,7 +232,7 @@ def _plain_attribute(party: Any, name: str) -> Any:
 
 
 def _call_method(party: Any, name: str, how: Mapping[str, Any], *arguments: Any) -> Any:
-    """Return the result of a method of a party."""
+    """Return the result of calling a method of a party by its name."""
     return _as_dict(getattr(party, name)(*arguments, **how))
 
 

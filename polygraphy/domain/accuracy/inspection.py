@@ -120,7 +120,7 @@ class DataReport:
         return self.all_iterations or self.detail != Detail()
 
     @property
-    def is_of_inputs(self) -> bool:
+    def is_about_inputs(self) -> bool:
         """Whether the report is about input data."""
         return any(run.runner is None for run in self.runs)
 

@@ -260,7 +260,7 @@ def _trace_folded(
         biased = [node for node in model.nodes if node.op == "Conv" and len(node.inputs) > 2]
         # Where other convolutions have a bias, the one that has none has lost it.
         has_lost_bias = bare and len(biased) > sum(node.op == "Conv" for node in model.nodes) / 2
-        if has_lost_bias and not _is_of_norm(suspect, pairing, model, norms[0]):
+        if has_lost_bias and not _is_explained_by_norm(suspect, pairing, model, norms[0]):
             return evolve(suspect, nodes=bare, cause="structure")
         scaled = tuple(i for i in indexes if _is_own_bias(suspect, pairing, model, i, norms[0]))
         own_biases = [index for index in indexes if len(model.nodes[index].inputs) > 2]
@@ -275,7 +275,7 @@ def _trace_folded(
     return evolve(suspect, nodes=norms)
 
 
-def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> bool:
+def _is_explained_by_norm(suspect: Suspect, pairing: Pairing, model: Graph, norm: int) -> bool:
     """Return whether a bias difference is explained by its normalization: it affects some channels,
     or scales the normalization's offset.
     """

@@ -201,7 +201,8 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
 
 
 def _excess(scheme: Scheme, loss: SiteLoss) -> float:
-    """Return the largest multiple of an end of the range that the data reach."""
+    """Return how far the data reach, as a multiple of the range, at the end that they exceed
+    more."""
     ends = (float(np.ravel(each)[0]) for each in scheme.limits())
     return max((at / end for at, end in zip(loss.spread, ends) if end), default=0.0)
 

@@ -265,7 +265,8 @@ class IterationResult(dict[str, Any]):
         return self.part is not None and self.part.index > 0
 
     def known_names(self) -> Collection[str]:
-        """Return the names of all outputs of the iteration, including its other parts."""
+        """Return the names of all outputs of the iteration, including those in its other parts (see
+        `Part`)."""
         return self.keys() if self.part is None else self.part.names
 
     def compute_dtype(self, name: str) -> str | None:

@@ -68,11 +68,11 @@ class Roles:
         return [name for name, own_name in self.by_input.items() if own_name == role]
 
     def __str__(self) -> str:
-        """Return one line about them."""
+        """Return one line about the inputs and their roles."""
         return self.in_words("Inputs")
 
     def in_words(self, title: str) -> str:
-        """Return one line about them, which begins with a title."""
+        """Return one line about the inputs and their roles, which begins with a title."""
         parts = [f"{name} ({_SHOWN.get(role, role)})" for name, role in self.by_input.items()]
         return f"{title}: {', '.join(parts)}." if parts else f"{title}: states only."
 

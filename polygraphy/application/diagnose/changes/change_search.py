@@ -124,7 +124,8 @@ class ChangeSearch:
         return try_in_subprocess(function, self.runners[-1], self._time_unchanged_part, runs)
 
     def find_usual_variants(self, position: int) -> Iterator[Variant]:
-        """Yield variants of a node by common mistakes."""
+        """Yield the variants of a node by common mistakes with which the part computes the expected
+        values."""
         return self.select_matching(usual_variants(self.graph, position))
 
     def find_borrowed_variants(
@@ -345,9 +346,8 @@ class ChangeSearch:
         return number if np.isfinite(error(number)) else None
 
     def _load_with_number(self, variant: Variant) -> Callable[[Variant], Values]:
-        """Return a function that computes the part with a variant; it is loaded only once if the
-        number is a weight that can be an input.
-        """
+        """Return a function that computes the part with a variant in which one number differs; if
+        the number can be passed as an input, the part is loaded only once."""
         if variant.weights:
             try:
                 part = self.part.change(output_name(variant), variant, asks=True)

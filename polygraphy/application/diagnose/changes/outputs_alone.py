@@ -148,7 +148,7 @@ class _Guesses:
             candidates = [evolve(culprit, remedy=Remedy()) for culprit in changed]
             return Found(DiagnosisResult(INCONCLUSIVE, candidates, reason=reason), case)
         why: str = (
-            reasons.model_or_data_changed(self._is_of_these_data())
+            reasons.model_or_data_changed(self._are_from_data())
             if self._comparable_outputs()
             else self._describe_mismatch(next(iter(self._found)))
         )
@@ -178,7 +178,7 @@ class _Guesses:
         culprit = Culprit([], next(iter(self._found)), "data", "data", facts=[fact])
         return DiagnosisResult(FAULT, [culprit])
 
-    def _is_of_these_data(self) -> bool:
+    def _are_from_data(self) -> bool:
         """Return whether saved outputs correlate more with outputs of the given data than of
         shuffled data; True if they are too small to decide."""
         saved, values = self._saved, self._values

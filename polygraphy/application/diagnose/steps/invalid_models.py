@@ -82,12 +82,12 @@ class _ModelViolation:
 
     Attributes:
         node: the node.
-        is_of_data: whether the data do, and not the model.
-        is_known: whether that does not depend on data that were generated.
+        is_in_data: whether the data are at fault, rather than the model.
+        is_known: whether it does not depend on generated data.
     """
 
     node: InvalidNode
-    is_of_data: bool
+    is_in_data: bool
     is_known: bool
 
 
@@ -271,8 +271,8 @@ def _describe(
         for fact in facts
         if fact.kind in kept
     ]
-    remedy = Remedy() if broken.is_of_data else find_remedy()
-    if broken.is_of_data:
+    remedy = Remedy() if broken.is_in_data else find_remedy()
+    if broken.is_in_data:
         party, cause = DATA, DATA
     else:
         is_attribute = broken.node.kind == ATTRIBUTE
@@ -334,15 +334,15 @@ def _find_broken(
     for index in sorted({*stated, *on_data}):
         node = on_data.get(index) or stated[index]
         is_stated = index in stated
-        is_of_data = not is_stated and _is_of_data(case, nodes, node)
+        is_in_data = not is_stated and _is_input_data(case, nodes, node)
         depends = (
             not is_stated
             and node.kind in (VALUE, SHAPE, UNDEFINED)
             and _depends_on_data(case, nodes, node)
         )
         is_open = node.kind == SHAPE and case.are_shapes_open and _has_open_inputs(case)
-        is_known = not (depends and (is_open or (is_of_data and case.is_made_up)))
-        broken.append(_ModelViolation(node, is_of_data, is_known))
+        is_known = not (depends and (is_open or (is_in_data and case.is_made_up)))
+        broken.append(_ModelViolation(node, is_in_data, is_known))
     return broken
 
 
@@ -362,7 +362,7 @@ def _depends_on_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> 
     return broken.kind == SHAPE or any(name in case.model.inputs for name in read)
 
 
-def _is_of_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
+def _is_input_data(case: Case, nodes: Sequence[Node], broken: InvalidNode) -> bool:
     """Return whether the tensor that violates a rule is a model input, or a copy of one."""
     makers = {name: node for node in nodes for name in node.makes}
     name, inputs = broken.tensor, case.model.inputs

@@ -617,7 +617,8 @@ class Pair:
         return self._kept
 
     def small_kernel(self) -> Kernel | None:
-        """Return the kernel of `whole_kernel` if the arrays are real; else None."""
+        """Return the kernel with all differences if the arrays are small, real and not empty; else
+        None."""
         is_real = self.value.kind in _REAL and self.reference.kind in _REAL
         return self.whole_kernel() if is_real else None
 

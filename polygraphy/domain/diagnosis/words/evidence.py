@@ -260,14 +260,16 @@ def also_copied(changes: Sequence[Fact]) -> str:
 
 @fact
 def match_with_reference_tensors(tensors: Sequence[str]) -> str:
-    """Return the fact that all outputs match with only these reference tensors."""
+    """Return the fact that all outputs match if only these tensors are replaced by the
+    reference's."""
     value = "value" if len(tensors) == 1 else "values"
     return f"With only the reference's {value} for {quote_all(tensors)}, all outputs match."
 
 
 @fact
 def match_with_program_tensors(count: int) -> str:
-    """Return the fact that all outputs match with only these program tensors."""
+    """Return the fact that all outputs match if only this number of tensors is replaced by the
+    program's."""
     text = "this tensor" if count == 1 else f"these {count} tensors"
     return f"With only {text} replaced by the program's, all outputs match."
 
@@ -283,7 +285,7 @@ def still_differ(count: int, outputs: Sequence[str]) -> str:
 
 @fact
 def weights_restored() -> str:
-    """Return the fact that all outputs match if only this weight is the program's."""
+    """Return the fact that all outputs match if only this weight is replaced by the program's."""
     return "With only the program's value for this weight, all outputs match."
 
 
