@@ -200,7 +200,7 @@ def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None
 
 
 def _dtype_of(array: Any) -> Any:
-    """Return the data type of an array, or its own type if there is no such data type."""
+    """Return our data type for that of an array; its own data type if we have none."""
     try:
         return DataType.from_dtype(array.dtype)
     except DataTypeConversionException:

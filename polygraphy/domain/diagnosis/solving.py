@@ -416,7 +416,7 @@ def _split_sizes(
     expected: Sequence[int],
     outputs: Mapping[str, Sequence[int]],
 ) -> Iterator[list[int]]:
-    """Yield the sizes of the outputs of a Split that have the expected shapes; a single unknown one
+    """Yield possible sizes of the outputs of a Split for the expected shapes; a single unknown size
     follows from the others."""
     places = [[outputs[name][axis] if name in outputs else None for name in node.outputs]]
     if not any(places[0]):

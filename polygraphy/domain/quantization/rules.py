@@ -192,7 +192,8 @@ def _modelopt_asks(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[s
 
 
 def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[FloatNode]:
-    """Return nodes that read quantized tensors directly, past nodes that only move elements."""
+    """Return copies of nodes that read quantized tensors directly, rather than through nodes that
+    only move elements."""
     moves = {node.makes[0]: node.reads[0] for node in nodes if node.op in _MOVES and node.reads}
 
     def original_name(name: str) -> str:
@@ -206,7 +207,8 @@ def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[F
 
 
 def _biases(nodes: Sequence[FloatNode], asks: dict[str, Asks]) -> dict[str, str]:
-    """Return, by corrected bias, the node it is added to."""
+    """Return, by node, the corrected bias that an Add after it adds; these Add nodes are removed
+    from `asks`."""
     makers = {name: node.name for node in nodes for name in node.makes}
     biases = {}
     for node in nodes:

@@ -172,7 +172,7 @@ class Failure:
 
 @frozen
 class CheckResult:
-    """The result of a check.
+    """The outcome of a check, with the reason and the output of its command.
 
     Attributes:
         outcome: the answer.

@@ -17,7 +17,7 @@ _SUCCESS = {Outcome.GOOD: True, Outcome.BAD: False, Outcome.UNRESOLVED: None}
 
 @frozen
 class IterationRecord:
-    """The record of one iteration.
+    """The outcome and the checked state of one iteration, as a replay stores them.
 
     Attributes:
         outcome: the outcome of its check.

@@ -39,7 +39,7 @@ class Cost:
 
 @frozen
 class SearchResult:
-    """The result of a search.
+    """The best choice of replacements that a search found, with its cost.
 
     Attributes:
         chosen: the best choice; empty where nothing is better than to replace nothing.

@@ -98,7 +98,7 @@ class Plan:
 
 @frozen
 class KnownFailure:
-    """A known failure.
+    """Cells of a sweep that are known to fail, with the reason.
 
     Attributes:
         cell: a pattern of names of cells.
