@@ -18,6 +18,7 @@ than that:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -53,6 +54,9 @@ _RESOLVED = 1 / 16
 """Elements below this multiple of the epsilon of the whole are too small to be a difference of its
 terms. Chosen, not measured."""
 _DEEPEST = 4
+_MANY_APART = 8
+"""Elements on either side of a gap that are two tensors, rather than chance. Chosen, not
+measured."""
 _BLOCK = 1 << 16
 
 
@@ -393,13 +397,18 @@ def _levels(reference: Array, rtol: float) -> Array | None:
     array, last = reference, 0
     for _ in range(_DEEPEST):
         covered_slices = _slices_below_tolerance(array, rtol)
-        if covered_slices is None:
-            break
-        axis, small = covered_slices
+        if covered_slices is not None:
+            axis, small = covered_slices
+            shape = [1] * reference.ndim
+            shape[axis] = reference.shape[axis]
+            small = small.reshape(shape)
+        else:
+            below = _elements_below_gap(array, rtol)
+            if below is None:
+                break
+            small = below
         last += 1
-        shape = [1] * reference.ndim
-        shape[axis] = reference.shape[axis]
-        below = np.broadcast_to(small.reshape(shape), np.broadcast_shapes(labels.shape, shape))
+        below = np.broadcast_to(small, np.broadcast_shapes(labels.shape, small.shape))
         labels = np.where(below & (labels == last - 1), np.uint8(last), labels)
         mask = np.broadcast_to(labels == last, reference.shape)
         array = np.where(mask, np.asarray(reference, np.float64), np.nan)
@@ -418,6 +427,29 @@ def _slices_below_tolerance(array: Array, rtol: float) -> tuple[int, Array] | No
         if small.any():
             return axis, small
     return None
+
+
+def _elements_below_gap(array: Array, rtol: float) -> Array | None:
+    """Return a mask of the elements that are so small that the tolerance of the others covers them,
+    if no element lies between: Where and Scatter take them from another tensor. Return None if
+    there are none, or too few of either."""
+    counts: dict[int, int] = {}
+    for (block,) in _blocks(array):
+        counted = block[np.isfinite(block) & (block != 0)]
+        exponents, numbers = np.unique(np.frexp(counted)[1], return_counts=True)
+        for exponent, count in zip(exponents.tolist(), numbers.tolist()):
+            counts[exponent] = counts.get(exponent, 0) + count
+    levels = sorted(counts)
+    gaps = [(b - a, a) for a, b in itertools.pairwise(levels)]
+    width, last = max(gaps, default=(0, 0))
+    below = sum(count for exponent, count in counts.items() if exponent <= last)
+    if 2.0 ** (width - 1) < FAR or min(below, sum(counts.values()) - below) < _MANY_APART:
+        return None
+    limit = 2.0**last
+    wide = np.abs(np.asarray(array, np.float64))
+    small = (wide < limit) & (wide > 0)
+    large = root_mean_square(np.where(small, np.nan, wide))
+    return small if limit <= rtol * large else None
 
 
 def _peaks(array: Array, axis: int) -> Array:

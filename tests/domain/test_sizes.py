@@ -199,6 +199,9 @@ def leaf(name: str, **kind: Any) -> Layout:
 JOIN = Layout("join", operands=(leaf("a"), leaf("b")), numbers=(1,), shape=(4, None))
 
 
+TRIPLE = Layout("join", operands=(leaf("p"), leaf("q")), numbers=(1,), shape=(5, 4))
+
+
 def moved(kind: Any, numbers: tuple[int, ...], shape: Any = None, of: Layout = JOIN) -> Layout:
     return Layout(kind, operands=(of,), numbers=numbers, shape=shape)
 
@@ -240,6 +243,18 @@ def moved(kind: Any, numbers: tuple[int, ...], shape: Any = None, of: Layout = J
             (6, 2),
             None,
         ),
+        (moved("repeat", (), (1, 6, 8)), (3, 6, 16), ["y[:, 0:4]", "y[:, 4:6]"]),
+        (moved("repeat", (), (1, 6, 8)), (1, 7, 8), None),
+        (
+            moved("repeat", (), (1, 6)),
+            (2, 2, 18),
+            ["y[:, :, [0, 1, 2, 3 and 8 more]]", "y[:, :, [4, 5, 10, 11 and 2 more]]"],
+        ),
+        (
+            Layout("combine", operands=(JOIN, moved("take", (1, 3, 9, 1), (1, 9), TRIPLE))),
+            (1, 6),
+            ["y[:, 0:2]", "y[:, 2:4]", "y[:, 4:6]"],
+        ),
         (moved("choose", (1,), (1, 6, 8)), (1, 3, 8), None),
         (moved("reshape", (), ("n", None, 8)), (48,), None),
         (moved("transpose", (0, 5)), (2, 2), None),
@@ -256,6 +271,28 @@ def test_where_parts_are_follows_from_the_shape(
     labels, leaves = label_parts(saved, shape)
     assert [index_text("y", labels, at, shape) for at in range(len(leaves))] == where
     assert np.broadcast_to(labels, shape).shape == shape
+
+
+@pytest.mark.parametrize(
+    ("indices", "place"),
+    [([1, 4], "y[:, [1, 4]]"), ([0, 3, 6], "y[:, 0:7:3]"), ([2], "y[:, 2]")],
+)
+def test_parts_of_separate_slices_are_named(indices: list[int], place: str) -> None:
+    labels = np.zeros((1, 9), np.uint8)
+    labels[0, indices] = 1
+    assert place_of("y", labels, 1, (5, 9)) == place
+
+
+@pytest.mark.parametrize("error", [0.0, 0.1])
+def test_elements_that_a_mask_takes_from_another_tensor_are_a_part(error: float) -> None:
+    rng = np.random.default_rng(3)
+    small, large = rng.normal(size=(2, 6, 12)).astype(np.float32)
+    mask = rng.random((6, 12)) < 0.5
+    right = np.where(mask, small, large * np.float32(1e7))
+    wrong = np.where(mask & (small < 0), right + np.float32(error), right)
+    layout = Layout(name="y", is_mixed=True)
+    rounding = rounding_between((wrong, right), ("float32", "float32"), layout=layout)
+    assert deviation(wrong, right, rounding=rounding).is_wrong == bool(error)
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,65 @@ class Joined:
     part: str
 
 
+def _two_sizes(error: float) -> dict[str, Any]:
+    """Return weights of a large and a small operand."""
+    return {"a": _weight(16, 8), "b": _wrong(_weight(16, 4), error), "k": _numbers(1e7)}
+
+
+def _joined_sizes(op: str = "Concat", **attributes: Any) -> list[onnx.NodeProto]:
+    """Return nodes that join a large and a small operand."""
+    return [
+        node("MatMul", ["x", "a"], ["xa"], "large_matmul"),
+        node("Mul", ["xa", "k"], ["large"], "large"),
+        node("MatMul", ["x", "b"], ["small"], "small"),
+        node(op, ["large", "small"], ["joined"], "join", **attributes),
+    ]
+
+
+def repeated(error: float = 0.0) -> onnx.ModelProto:
+    """Large and small columns, repeated along the rows."""
+    weights = {**_two_sizes(error), "times": np.array([2, 1])}
+    nodes = [*_joined_sizes(axis=1), node("Tile", ["joined", "times"], ["output"], "tile")]
+    return _graph(nodes, weights, ["m", 12], 3)
+
+
+def resized(error: float = 0.0) -> onnx.ModelProto:
+    """Large and small channels of an image, whose size is doubled."""
+    weights = {**_two_sizes(error), "scales": _numbers(1, 1, 2)}
+    nodes = [
+        *_joined_sizes(axis=1),
+        node("Unsqueeze", ["joined", "axis"], ["image"], "image"),
+        node("Resize", ["image", "", "scales"], ["output"], "resize", mode="nearest"),
+    ]
+    return _graph(nodes, {**weights, "axis": np.array([2])}, ["m", 12, 2], 3)
+
+
+def from_a_sequence(error: float = 0.0) -> onnx.ModelProto:
+    """Large and small columns that are members of a sequence."""
+    nodes = [
+        *_joined_sizes("SequenceConstruct"),
+        node("ConcatFromSequence", ["joined"], ["output"], "concat", axis=1),
+    ]
+    return _graph(nodes, _two_sizes(error), [3, 12], 3)
+
+
+def added_joins(error: float = 0.0) -> onnx.ModelProto:
+    """Large and small columns, to which others are added."""
+    nodes = [*_joined_sizes(axis=1), node("Add", ["joined", "joined"], ["output"], "add")]
+    return _graph(nodes, _two_sizes(error), [3, 12], 3)
+
+
+def in_a_branch(error: float = 0.0) -> onnx.ModelProto:
+    """Large and small columns that a branch joins."""
+    outer = _joined_sizes(axis=1)[:3]
+    branches = {}
+    for name in ("then_branch", "else_branch"):
+        own = node("Concat", ["large", "small"], [name], f"{name}_join", axis=1)
+        branches[name] = helper.make_graph([own], name, [], [value(name, [3, 12])])
+    nodes = [*outer, node("If", ["flag"], ["output"], "if", **branches)]
+    return _graph(nodes, {**_two_sizes(error), "flag": np.array(True)}, [3, 12], 3)
+
+
 JOINED = (
     Joined(three_operands, "logits (output[:, 8:14])"),
     Joined(along_the_batch, "small (output[3:6])"),
@@ -256,6 +315,11 @@ JOINED = (
     Joined(added_mask, ""),
     Joined(multiplied_columns, "output[:, 4:6]"),
     Joined(split_and_chosen, "confidence (output[:, 4:6])"),
+    Joined(repeated, "small (output[:, 8:12])"),
+    Joined(resized, "small (output[:, 8:12])"),
+    Joined(from_a_sequence, "small (output[:, 8:12])"),
+    Joined(added_joins, "small (output[:, 8:12])"),
+    Joined(in_a_branch, "small (output[:, 8:12])"),
 )
 
 

@@ -24,12 +24,14 @@ class Maker:
         inputs: its inputs; "" for one that is left out.
         outputs: its outputs.
         attributes: numbers, lists of numbers, text and arrays, by name.
+        bodies: the outputs of each of its subgraphs.
     """
 
     op: str
     inputs: Sequence[str]
     outputs: Sequence[str]
     attributes: Mapping[str, Any]
+    bodies: Sequence[Sequence[str]] = ()
 
 
 class PartsGraph(Protocol):
@@ -90,21 +92,29 @@ class _Reader:
         self._graph = graph
         self._rules: Mapping[str, Callable[[str, Maker, int], Layout | None]] = {
             "Clip": self._read_clip,
+            "AveragePool": self._read_windows,
             "Concat": self._read_concat,
+            "ConcatFromSequence": self._read_sequence,
+            "Expand": self._read_repetition,
             "Flatten": self._read_reshape,
             "Gather": self._read_gather,
             "GatherElements": self._read_selection,
+            "If": self._read_branches,
+            "MaxPool": self._read_windows,
             "Pad": self._read_pad,
             "Reshape": self._read_reshape,
+            "Resize": self._read_windows,
             "ScatterElements": self._read_scatter,
             "ScatterND": self._read_scatter,
             "Slice": self._read_slice,
             "Split": self._read_split,
             "Squeeze": self._read_squeeze,
             "TensorScatter": self._read_scatter,
+            "Tile": self._read_repetition,
             "TopK": self._read_selection,
             "Transpose": self._read_transpose,
             "Unsqueeze": self._read_unsqueeze,
+            "Upsample": self._read_windows,
             "Where": self._read_where,
         }
 
@@ -125,6 +135,8 @@ class _Reader:
             return self._read_elementwise(tensor, node, 0, depth)
         if node.op in _WITH_CONSTANT:
             constant = [self._graph.is_constant(name) for name in node.inputs]
+            if len(node.inputs) == 2 and not any(constant):
+                return self._read_combination(tensor, node, depth)
             if len(node.inputs) == 2 and sum(constant) == 1:
                 at = constant.index(False)
                 elementwise = self._read_elementwise(tensor, node, at, depth)
@@ -135,6 +147,17 @@ class _Reader:
                     else elementwise
                 )
         return None
+
+    def _read_combination(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of an elementwise node with two computed inputs; None if
+        it has one part, or the inputs are broadcast."""
+        shapes = [self._graph.shape(name) for name in node.inputs]
+        if None in shapes or shapes[0] != shapes[1] or None in (shapes[0] or ()):
+            return None
+        operands = tuple(self.layout(name, depth) for name in node.inputs)
+        if all(operand.kind == "leaf" for operand in operands):
+            return None
+        return Layout("combine", operands=operands, is_bounded=self._graph.is_bounded(tensor))
 
     def _plain_layout(self, tensor: str, depth: int = 0) -> Layout:
         """Return the layout of a tensor that has one part."""
@@ -427,6 +450,43 @@ class _Reader:
         clip = self.layout(node.inputs[0], depth)
         return clip.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
+    def _read_repetition(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Tile or Expand."""
+        return self._read_move("repeat", node, depth)
+
+    def _read_windows(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Resize or a pool, which compute each element from some
+        of the same channel; None for an index."""
+        shape = self._graph.shape(node.inputs[0])
+        if shape is None or len(shape) < 3 or tensor != node.outputs[0]:
+            return None
+        new_layout = self.layout(node.inputs[0], depth)
+        for axis in range(2, len(shape)):
+            new_layout = Layout("choose", operands=(new_layout,), numbers=(axis,), shape=(*shape,))
+        return new_layout
+
+    def _read_branches(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of an output of If: that of the first branch whose output has parts."""
+        at = list(node.outputs).index(tensor)
+        layouts = [self.layout(names[at], depth) for names in node.bodies if at < len(names)]
+        return next((layout for layout in layouts if not layout.is_plain), None)
+
+    def _read_sequence(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of ConcatFromSequence; None if the tensors of the
+        sequence are unknown."""
+        maker = self._graph.maker(node.inputs[0])
+        axis = node.attributes.get("axis")
+        if maker is None or maker.op != "SequenceConstruct" or axis is None:
+            return None
+        if not node.attributes.get("new_axis"):
+            return self._read_concat(tensor, evolve(node, inputs=maker.inputs), depth)
+        operands = tuple(
+            Layout("unsqueeze", operands=(self.layout(name, depth),), numbers=(int(axis),))
+            for name in maker.inputs
+        )
+        lengths = (1,) * len(operands)
+        return Layout("join", operands=operands, numbers=(int(axis),), shape=lengths)
+
     def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of ScatterElements or ScatterND, which mixes two
         inputs.
@@ -460,6 +520,6 @@ def _is_one(layout: Layout) -> bool:
     """Return whether a layout only moves the elements of a single part."""
     if layout.kind == "leaf":
         return layout.is_plain
-    if layout.kind in ("join", "pad"):
+    if layout.kind in ("join", "pad", "combine"):
         return False
     return layout.operands[0].is_plain

@@ -19,12 +19,15 @@ from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.shapes import Dim
 
 Kind = Literal[
-    "leaf", "join", "transpose", "reshape", "unsqueeze", "squeeze", "take", "choose", "pad"
-]
+    "leaf", "join", "transpose", "reshape", "unsqueeze", "squeeze", "take", "choose", "pad",
+    "repeat", "combine",
+]  # fmt: skip
 Shape = tuple[int, ...]
 
 _MOST_PARTS = 255
 """Most parts, which fit into a byte for each element; an output with more is judged as one."""
+_SHOWN_INDICES = 4
+"""Most indices of slices that are not next to each other, which a part's name lists."""
 
 
 @frozen
@@ -37,7 +40,8 @@ class Layout:
             permutation `numbers`; ``reshape``; ``unsqueeze`` and ``squeeze`` of the axes `numbers`;
             ``take`` of the slice `numbers[1:]` (start, stop, step) of axis `numbers[0]`;
             ``choose`` of elements along axis `numbers[0]`, which only the data tell; ``pad`` by
-            `numbers`, which are those of ONNX.
+            `numbers`, which are those of ONNX; ``repeat`` along each axis, which broadcasts;
+            ``combine`` of each element of the operands, which have one shape.
         name: the tensor of a leaf, or of an operand of a join.
         origin: the tensor that a leaf is a piece of; pieces of one tensor are one part.
         operands: the parts that it consists of.
@@ -318,6 +322,50 @@ def _label_selection(layout: Layout, shape: Shape, number: Callable[[Layout], in
     return labels
 
 
+def _label_repetition(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output that repeats a tensor along its axes."""
+    before = layout.shape
+    if before is None or len(before) > len(shape):
+        raise UnresolvedError
+    added = len(shape) - len(before)
+    lengths = []
+    for length, own in zip(shape[added:], before):
+        if length == 0 or not isinstance(own, int) or own < 1 or length % own:
+            raise UnresolvedError
+        lengths.append(own)
+    labels = _labels(layout.operands[0], tuple(lengths), number)
+    labels = labels.reshape((1,) * added + labels.shape)
+    repeats = [
+        1 if own == 1 else length // own_length
+        for length, own_length, own in zip(shape, [1] * added + lengths, labels.shape)
+    ]
+    return np.tile(labels, repeats)
+
+
+def _label_combination(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output, each of whose elements is computed from those of operands of
+    the same shape: elements with the same parts of all operands are one part."""
+    leaves: list[Layout] = []
+
+    def number_locally(leaf: Layout) -> int:
+        """Return the number of a leaf of an operand."""
+        if leaf not in leaves:
+            leaves.append(leaf)
+        return leaves.index(leaf)
+
+    each = [_labels(operand, shape, number_locally) for operand in layout.operands]
+    wide = np.broadcast_arrays(*each)
+    labels = np.zeros(wide[0].shape, np.uint8)
+    combined = np.stack([array.reshape(-1) for array in wide], axis=1)
+    for members in np.unique(combined, axis=0):
+        own = [leaves[int(member)] for member in members]
+        names = [leaf.name or leaf.origin for leaf in own]
+        part = evolve(own[0], origin="+".join(names), fills=(), step=0.0, is_pure=False)
+        mask = (combined == members).all(axis=1).reshape(labels.shape)
+        labels[mask] = number(evolve(part, is_bounded=layout.is_bounded))
+    return labels
+
+
 def _label_pad(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     """Return the labels of an output that was padded; the padding is a part of its own."""
     inside, padding = layout.operands
@@ -350,12 +398,14 @@ _RULES: Mapping[str, Callable[[Layout, Shape, Callable[[Layout], int]], Array]] 
     "take": _label_slice,
     "choose": _label_selection,
     "pad": _label_pad,
+    "repeat": _label_repetition,
+    "combine": _label_combination,
 }
 
 
 def index_text(output: str, labels: Array, number: int, shape: Sequence[int]) -> str:
-    """Return the index expression of a part of an output, such as ``output[:, 4:6]``; "" if the
-    part is not a box.
+    """Return the index expression of a part of an output, such as ``output[:, 4:6]``; "" if no
+    slices along its axes are the part.
 
     Args:
         output: the name of the output.
@@ -364,20 +414,35 @@ def index_text(output: str, labels: Array, number: int, shape: Sequence[int]) ->
         shape: that of the output.
     """
     mask = labels == number
-    slices, count = [], 1
+    slices, count, lists = [], 1, 0
     for axis, length in enumerate(shape):
         if mask.shape[axis] == 1:
             slices.append(":")
             continue
         other_indices = tuple(index for index in range(mask.ndim) if index != axis)
         at = np.flatnonzero(mask.any(axis=other_indices))
-        if not len(at) or at[-1] - at[0] + 1 != len(at):
+        if not len(at):
             return ""
         count *= len(at)
-        is_whole = len(at) == length
-        slices.append(":" if is_whole else f"{at[0]}:{at[-1] + 1}" if len(at) > 1 else f"{at[0]}")
-    if count != np.count_nonzero(mask):
+        text = ":" if len(at) == length else _indices_in_words([int(index) for index in at])
+        lists += text.startswith("[")
+        slices.append(text)
+    if count != np.count_nonzero(mask) or lists > 1:
         return ""
     while len(slices) > 1 and slices[-1] == ":":
         slices.pop()
     return f"{output}[{', '.join(slices)}]"
+
+
+def _indices_in_words(indices: Sequence[int]) -> str:
+    """Return indices along an axis as a number, a slice, or a list of which the first are shown."""
+    first, last = indices[0], indices[-1]
+    if len(indices) == 1:
+        return f"{first}"
+    step = indices[1] - first
+    is_regular = list(indices) == [*range(first, last + 1, step)]
+    if is_regular and (step == 1 or len(indices) > 2):
+        return f"{first}:{last + 1}" if step == 1 else f"{first}:{last + 1}:{step}"
+    more = len(indices) - _SHOWN_INDICES
+    shown = ", ".join(map(str, indices[:_SHOWN_INDICES]))
+    return f"[{shown}]" if more <= 0 else f"[{shown} and {more} more]"

@@ -11,6 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.shapes import infer_value_infos, shape_of, value_infos
 from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.model.parts import Maker, layout_of
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import Layout
@@ -45,7 +46,7 @@ class _Graph:
         self._model = model
         self._bounded = bounded
         self._nodes: dict[str, NodeProto] = {
-            name: node for node in model.graph.node for name in node.output if name
+            name: node for node in all_nodes(model.graph) for name in node.output if name
         }
         self._shapes: dict[str, list[Dim] | None] = {}
 
@@ -78,7 +79,8 @@ class _Graph:
             name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
             for name, value in attributes.items()
         }
-        return Maker(node.op_type, tuple(node.input), tuple(node.output), values)
+        bodies = [[value.name for value in body.output] for body in graphs_of(node)]
+        return Maker(node.op_type, tuple(node.input), tuple(node.output), values, bodies)
 
     def shape(self, tensor: str) -> Sequence[Dim] | None:
         """Return the shape of a tensor; None if it is unknown."""
