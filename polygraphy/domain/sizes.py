@@ -12,8 +12,9 @@ than that:
 - Zeros do not count, because a sparse part is computed from terms as large as its other elements.
 - A few elements may be small by chance: their size is what it would be in 99 of 100 cases.
 - Slices of unknown origin may be what is left where large terms cancel, if their signs are mixed
-  or many of them are zero. An epsilon of the large elements is explained there; always if they are
-  quantized, because all may have the same steps.
+  or many of them are zero, unless both sides agree on finer digits than large terms have. An
+  epsilon of the large elements is explained there; always if they are quantized, because all may
+  have the same steps.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ share of zeros. Chosen, not measured."""
 _RESOLVED = 1 / 16
 """Elements below this multiple of the epsilon of the whole are too small to be a difference of its
 terms. Chosen, not measured."""
+_FINE = 1 / 64
+"""Share of the last digit of large terms that is not left of them. Chosen, not measured."""
+_ALIKE = 0.25
+"""Error, relative to their size, of elements that two sides agree on. Chosen, not measured."""
+_PEAK = 4.0
+"""Largest element of a slice, relative to its usual ones. Chosen, not measured."""
+_DIGITS = 53
+"""Binary digits of float64."""
 _DEEPEST = 4
 _MANY_APART = 8
 """Elements on either side of a gap that are two tensors, rather than chance. Chosen, not
@@ -171,7 +180,7 @@ def _single_sizes(
     rtol, epsilon = limits
     residual, fill = _without_fills(value, reference, leaf, rtol)
     counted = reference if residual is None else residual
-    labels = _levels(counted, rtol) if leaf.is_mixed else None
+    labels = _levels(counted, rtol, may_be_apart=is_known) if leaf.is_mixed else None
     if labels is None and residual is None:
         return None
     if labels is None:
@@ -189,7 +198,8 @@ def _single_sizes(
         # What a graph joins is not left of terms that are joined to it.
         terms = fill if is_known else larger
         elements = elements_of(_where_finite(value, counted), labels, number) if terms else array
-        floor = _floor(elements, array, terms, epsilon)
+        are_resolved = not fill and _are_resolved(elements, array, epsilon * terms)
+        floor = 0.0 if are_resolved else _floor(elements, array, terms, epsilon)
         parts.append(PartSize("", index_text(name, labels, number, counted.shape), size, floor))
         larger = max(larger, size)
     return Sizes(parts, labels)
@@ -211,6 +221,31 @@ def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> floa
         if _typical_size(array, 0.0) >= _RESOLVED * epsilon * terms and _is_like_noise(array):
             return epsilon * terms
     return 0.0
+
+
+def _are_resolved(value: Array, reference: Array, unit: float) -> bool:
+    """Return whether two sides agree on elements that are finer than a unit: a difference of larger
+    terms is a multiple of their last digit."""
+    fine = _FINE * unit
+    if max(_last_digit(value), _last_digit(reference)) > fine:
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.subtract(value, reference, dtype=np.float64)
+    return root_mean_square(error) <= _ALIKE * root_mean_square(reference)
+
+
+def _last_digit(array: Array) -> float:
+    """Return the median of the smallest powers of two that are still set in elements; infinite if
+    all are zero."""
+    for (block,) in _blocks(array):
+        counted = block[np.isfinite(block) & (block != 0)]
+        if counted.size:
+            mantissas, exponents = np.frexp(counted)
+            bits = np.ldexp(mantissas, _DIGITS).astype(np.int64)
+            return float(
+                np.median(np.ldexp((bits & -bits).astype(np.float64), exponents - _DIGITS))
+            )
+    return math.inf
 
 
 def _extremes(block: Array) -> tuple[float, float]:
@@ -388,9 +423,15 @@ def _fill_of(
     return extreme if rtol * all_size > _MATTERS * size else None
 
 
-def _levels(reference: Array, rtol: float) -> Array | None:
+def _levels(reference: Array, rtol: float, *, may_be_apart: bool) -> Array | None:
     """Return the level number of each slice, from the largest level; None if all slices have the
-    same level."""
+    same level.
+
+    Args:
+        reference: the elements.
+        rtol: the error that is explained, relative to an element.
+        may_be_apart: whether a graph says that any element may be of another tensor.
+    """
     if _peak(reference) <= 1 or reference.ndim == 0:  # They may be probabilities.
         return None
     labels = np.zeros((1,) * reference.ndim, np.uint8)
@@ -403,7 +444,7 @@ def _levels(reference: Array, rtol: float) -> Array | None:
             shape[axis] = reference.shape[axis]
             small = small.reshape(shape)
         else:
-            below = _elements_below_gap(array, rtol)
+            below = _elements_below_gap(array, rtol) if may_be_apart else None
             if below is None:
                 break
             small = below
@@ -417,13 +458,13 @@ def _levels(reference: Array, rtol: float) -> Array | None:
 
 def _slices_below_tolerance(array: Array, rtol: float) -> tuple[int, Array] | None:
     """Return an axis, and a mask of its slices that are so small that the tolerance of the others
-    covers all their elements; None if there is none."""
+    covers their usual elements; None if there is none."""
     size = root_mean_square(array)
     for axis in range(array.ndim):
         if array.shape[axis] < 2:
             continue
         peaks = _peaks(array, axis)
-        small = (peaks > 0) & (peaks <= rtol * size)
+        small = (peaks > 0) & (peaks <= _PEAK * rtol * size)
         if small.any():
             return axis, small
     return None

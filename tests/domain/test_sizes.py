@@ -192,6 +192,20 @@ def test_columns_and_rows_of_arrays_alone_are_parts(dtype: str) -> None:
         ).is_wrong
 
 
+@pytest.mark.parametrize("error", [0.0, 0.05])
+def test_small_rows_with_finer_digits_than_large_terms_leave_are_judged_apart(
+    error: float,
+) -> None:
+    rng = np.random.default_rng(7)
+    right = (rng.normal(size=(6, 40)) * [[1], [1e6], [1], [1e6], [1e6], [1e6]]).astype(np.float32)
+    wrong = right + np.where(np.abs(right) < 100, np.float32(error), right * np.float32(1e-7))
+    for pair in ((wrong, right), (right, wrong)):
+        rounding = rounding_between(pair, name="output", layout=None)
+        found = deviation(*pair, rounding=rounding)
+        assert found.is_wrong == bool(error)
+        assert found.part == ("output[[0, 2]]" if error else found.part)
+
+
 def leaf(name: str, **kind: Any) -> Layout:
     return Layout(name=name, **kind)
 
