@@ -69,6 +69,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "failure_text": "polygraphy.adapters.onnx.run.failure_folders:failure_text",
         "find_code_tensors": "polygraphy.adapters.onnx.edit.code_tensors:find_code_tensors",
         "find_quantized_operands": "polygraphy.adapters.onnx.edit.quantizing:quantized_operands",
+        "find_model_violation": ("polygraphy.adapters.onnx.lint.model_checks:find_model_violation"),
         "find_violations": "polygraphy.adapters.onnx.lint.node_checks:find_violations",
         "NarrowModels": "polygraphy.adapters.onnx.run.half_precision:OnnxNarrowModels",
         "open_environment/onnxrt": "polygraphy.adapters.onnxruntime.environments:open_environment",

@@ -639,6 +639,12 @@ def find_violations(
 
 
 @port
+def find_model_violation(model: Any) -> str:
+    """Return how an ``onnx.ModelProto`` as a whole violates the ONNX specification, such as two
+    tensors of one name; empty if it is valid."""
+
+
+@port
 def sanitize_model(model: Any, *, fold_constants: bool = False) -> Any:
     """Return a copy of an ``onnx.ModelProto`` with inferred types and, if requested, folded
     constants, as ``surgeon sanitize`` saves it."""

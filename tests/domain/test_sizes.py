@@ -294,7 +294,7 @@ def test_where_parts_are_follows_from_the_shape(
 def test_parts_of_separate_slices_are_named(indices: list[int], place: str) -> None:
     labels = np.zeros((1, 9), np.uint8)
     labels[0, indices] = 1
-    assert place_of("y", labels, 1, (5, 9)) == place
+    assert index_text("y", labels, 1, (5, 9)) == place
 
 
 @pytest.mark.parametrize("error", [0.0, 0.1])

@@ -17,6 +17,7 @@ RULES = {
     "graph/unused-weight": "No output depends on an initializer.",
     "model/checker": "The onnx checker rejects a node or the model.",
     "model/lfs-pointer": "The file is a Git LFS pointer file instead of the model.",
+    "model/opset-import": "A node belongs to an operator set that the model does not import.",
     "model/shapes": "The shapes or data types of a node contradict its operator.",
     "model/unreadable": "The file is not an ONNX model, or is too large for other programs.",
     "runtime/fails": "ONNX Runtime cannot run a node or the model.",

@@ -21,6 +21,9 @@ from polygraphy.domain.states.pairs import state_pairs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import count_text
 
+OPSET_IMPORT = "model/opset-import"
+"""The rule that a model imports the operator set of each node, which a node that is run by itself
+does."""
 EXCEPTION, WARNING, INFO = "exception", "warning", "info"
 _SEVERITY = {EXCEPTION: 2, WARNING: 1, INFO: 0}
 
@@ -218,7 +221,7 @@ def _downgrade_entry(entry: LintEntry, findings: Findings) -> LintEntry:
     else:
         by_rule = entry.source in (Source.CHECKER, Source.SHAPES)
         works = by_rule and findings.ran.issuperset(entry.nodes)
-    if entry.level == EXCEPTION and entry.nodes and works:
+    if entry.level == EXCEPTION and entry.nodes and works and entry.rule != OPSET_IMPORT:
         return evolve(entry, level=WARNING)
     return entry
 

@@ -494,3 +494,15 @@ def test_a_signal_has_two_or_three_dimensions(tmp_path: Path, shape: list[int], 
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     entries = lint(_saved(tmp_path, model), OnnxrtTrial()).entries
     assert len(entries) == count
+
+
+def test_a_node_whose_operator_set_is_not_imported_is_an_error_although_it_runs(
+    tmp_path: Path,
+) -> None:
+    model = models.mlp()
+    model.opset_import[0].domain = "of.others"
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    report = lint(ModelSource(str(path)), OnnxrtTrial())
+    assert not report.passed
+    assert "model/opset-import" in {entry.rule for entry in report.entries}

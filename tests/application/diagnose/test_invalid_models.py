@@ -240,3 +240,55 @@ def test_a_refusal_of_the_baseline_shows_that_the_model_is_invalid() -> None:
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"]) == (["y"], "model")
     assert "divisor" in facts_of(culprit)["breaks_specification"]["message"]
+
+
+def _branch_that_shadows() -> onnx.ModelProto:
+    return model_of(
+        "(float[2] x) => (float[2] y) { t = Relu(x) c = Constant<value = bool {1}>() y = If(c)"
+        " <then_branch = a() => (float[2] p) { t = Neg(x) p = Abs(t) },"
+        " else_branch = b() => (float[2] q) { q = Abs(t) }> }"
+    )
+
+
+def _two_inputs_of_one_name() -> onnx.ModelProto:
+    model = model_of("(float[2] x, float[2] z) => (float[2] y) { y = Abs(x) }")
+    model.graph.input[1].name = "x"
+    return model
+
+
+def _function_without_import() -> onnx.ModelProto:
+    return parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = f.foo(x) }'
+        ' <domain: "f", opset_import: ["": 17]> foo (p) => (r) { r = Abs(p) }'
+    )
+
+
+def _output_without_type() -> onnx.ModelProto:
+    model = model_of("(float[2] x) => (float[2] y) { y = Abs(x) }")
+    model.graph.output[0].type.tensor_type.elem_type = 0
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (_branch_that_shadows, "'t'"),
+        (_two_inputs_of_one_name, "'x'"),
+        (_function_without_import, "'f'"),
+        (_output_without_type, "'y'"),
+    ],
+)
+def test_a_model_that_is_invalid_as_a_whole_is_at_fault_for_its_refusal(
+    make: Any, word: str
+) -> None:
+    culprit = blamed(make(), OnnxrtParty(), OnnxParty())
+    assert (culprit["op"], culprit["party"], culprit["cause"]) == ("Model", "model", "refusal")
+    assert word in facts_of(culprit)["breaks_specification"]["message"]
+
+
+def test_an_attribute_that_refers_to_a_function_belongs_into_one() -> None:
+    model = model_of("(float[2] x) => (float[2] y) { y = Softmax <axis = 0> (x) }")
+    model.graph.node[0].attribute[0].ref_attr_name = "axis"
+    culprit = blamed(model, OnnxrtParty(), OnnxParty())
+    assert culprit["party"] == "model"
+    assert "Softmax 'y'" in facts_of(culprit)["breaks_specification"]["message"]

@@ -20,7 +20,6 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.reading import describe_model
-from polygraphy.adapters.onnx.graph.editing import checker_error, is_tolerated
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.growth import (
@@ -34,10 +33,10 @@ from polygraphy.adapters.onnx.graph.growth import (
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, value_without_type
 from polygraphy.adapters.onnx.graph.shapes import infer_value_infos, set_input_shapes, shapes_of
+from polygraphy.adapters.onnx.lint.model_checks import find_model_violation
 from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, is_foreign
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, elements
 from polygraphy.adapters.onnx.storage.model import load_structure
-from polygraphy.adapters.onnx.storage.parsing import without_context
 from polygraphy.adapters.onnx.storage.weights import (
     SMALL,
     OnnxDataTypes,
@@ -410,8 +409,8 @@ def _model_errors(model: ModelProto, known_names: Collection[str]) -> Iterator[L
     """Yield the checker's errors about a model as a whole, except those about known nodes, or with
     which it can still run.
     """
-    message = without_context(checker_error(model))
-    if message and message not in known_names and not is_tolerated(message):
+    message = find_model_violation(model)
+    if message and message not in known_names:
         yield LintEntry(EXCEPTION, Source.CHECKER, message)
 
 

@@ -21,7 +21,7 @@ from polygraphy.adapters.onnx.storage.parsing import one_line
 from polygraphy.adapters.onnx.storage.weights import SMALL, OnnxDataTypes, byte_size, is_external
 from polygraphy.adapters.onnx_common.inference import crashes_without_types
 from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of
-from polygraphy.domain.checks.lint import EXCEPTION, WARNING, LintEntry, Source
+from polygraphy.domain.checks.lint import EXCEPTION, OPSET_IMPORT, WARNING, LintEntry, Source
 from polygraphy.domain.checks.operator_call import (
     ATTRIBUTE,
     SHAPE,
@@ -63,6 +63,8 @@ _INDEXED = frozenset(
     {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
 )
 
+_NO_IMPORT = "No opset import for domain"
+"""What the checker says of a node whose operator set is not imported."""
 _CHECKED_DOMAINS = ("", "ai.onnx.ml")
 """The domains with operators that have rules."""
 
@@ -226,7 +228,9 @@ class NodeChecks:
             broken: list[Violation] = []
             message = _check_node(node, context)
             if message is not None:
-                yield LintEntry(EXCEPTION, Source.CHECKER, message, (label,), node.op_type), None
+                rule = OPSET_IMPORT if message.startswith(_NO_IMPORT) else ""
+                entry = LintEntry(EXCEPTION, Source.CHECKER, message, (label,), node.op_type, rule)
+                yield entry, None
             else:
                 broken = [*self._violations(node, types, data)]
                 for one in broken:
@@ -606,7 +610,7 @@ def _check_node(node: NodeProto, context: Any) -> str | None:
         text = one_line(error)
         if is_only_discouraged(text):
             return None
-        is_import = text.startswith("No opset import for domain")
+        is_import = text.startswith(_NO_IMPORT)
         return None if is_import and is_foreign(node.domain) else text
     return None
 

@@ -44,6 +44,7 @@ from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     SuspectedParty,
+    find_model_violation,
     find_violations,
     sanitize_model,
 )
@@ -108,7 +109,7 @@ def blame_model(found: Found, request: Request) -> Found:
         single_culprit.node.index: single_culprit for single_culprit in _find_broken(case, chosen)
     }
     if not broken:
-        return found
+        return _blame_whole_model(found, suspects)
     culprits: list[Culprit] = []
     find_remedy = _remedy_finder(case, feeds)
     unknown: list[_ModelViolation] = []
@@ -147,9 +148,11 @@ def diagnose_invalid_model(
     if isinstance(error, UnavailableError) or (not case.feed and case.model.inputs):
         return Skip("a backend is unavailable, or there are no data")
     broken = _without_followers(case, [one for one in _find_broken(case, None) if one.is_known])
-    if not broken:
-        return Skip("the model has no known violation of the specification")
     facts = [evidence.refusal(_refusing_backend(case, error), str(error))]
+    if not broken:
+        if message := find_model_violation(case.model.given):
+            return Found(DiagnosisResult(FAULT, [_invalid_model(message, facts)]), case)
+        return Skip("the model has no known violation of the specification")
     culprits, find_remedy = [], _remedy_finder(case, feeds)
     for number, (one, others) in enumerate(_group_by_rule(case, broken)):
         culprit = _describe(case, one, facts if number == 0 else [], find_remedy)
@@ -158,6 +161,25 @@ def diagnose_invalid_model(
             culprit = evolve(culprit, facts=[*culprit.facts, evidence.same_violation(names)])
         culprits.append(culprit)
     return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def _blame_whole_model(found: Found, suspects: Sequence[Culprit]) -> Found:
+    """Return a result that blames the model for refusals, if the model as a whole violates the
+    specification; else the result unchanged."""
+    if any(culprit.cause != "refusal" for culprit in found.result.culprits):
+        return found
+    message = find_model_violation(found.case.model.given)
+    if not message:
+        return found
+    facts = [fact for one in suspects for fact in one.facts if fact.kind == "refusal"]
+    culprits = [_invalid_model(message, facts)]
+    return evolve(found, result=evolve(found.result, culprits=culprits))
+
+
+def _invalid_model(message: str, refusals: Sequence[Fact]) -> Culprit:
+    """Return the culprit for a model that is invalid as a whole."""
+    facts = [evidence.breaks_specification(message), *refusals]
+    return Culprit([], None, MODEL, "refusal", None, facts, Remedy(), "Model")
 
 
 def _group_by_rule(
@@ -221,7 +243,19 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
 
 def _refusing_backend(case: Case, error: PolygraphyException | str) -> str:
     """Return the name of the backend that refused the model."""
-    return str(getattr(error, "backend", "") or case.parties[0].name)
+    if backend := getattr(error, "backend", ""):
+        return str(backend)
+    refusing = (party.name for party in case.parties if not _runs_as_given(case, party))
+    return next(refusing, case.parties[0].name)
+
+
+def _runs_as_given(case: Case, party: SuspectedParty) -> bool:
+    """Return whether a backend runs the model as it was given."""
+    try:
+        CarefulParty(party).load(case.model.given)(case.feed)
+    except REFUSALS:
+        return False
+    return True
 
 
 def _whole_model_error(result: DiagnosisResult) -> str:

@@ -1,0 +1,58 @@
+"""Checks a model as a whole: what no single node shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.editing import checker_error, is_tolerated
+from polygraphy.adapters.onnx.storage.parsing import without_context
+from polygraphy.adapters.onnx_common.messages import all_nodes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+onnx = mod.lazy_import("onnx")
+
+
+def find_model_violation(model: ModelProto) -> str:
+    """Return how a model as a whole violates the ONNX specification; see the port."""
+    message = without_context(checker_error(model))
+    if message and not is_tolerated(message):
+        return message
+    return next(chain(_linked_attributes(model), _unimported(model), _without_type(model)), "")
+
+
+def _linked_attributes(model: ModelProto) -> Iterator[str]:
+    """Yield a sentence on each attribute that refers to one of a function, outside functions."""
+    for node in all_nodes(model.graph):
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                label = node.name or next(iter(node.output), "")
+                yield (
+                    f"The attribute {attribute.name!r} of {node.op_type} {label!r} refers to"
+                    f" the attribute {attribute.ref_attr_name!r} of a function, but the node is"
+                    " not in a function."
+                )
+
+
+def _unimported(model: ModelProto) -> Iterator[str]:
+    """Yield a sentence on each called function whose operator set is not imported, which the
+    checker does not tell from the operators of a plugin."""
+    imported = {each.domain for each in model.opset_import}
+    functions = {(function.domain, function.name) for function in model.functions}
+    for node in all_nodes(model.graph):
+        if node.domain not in imported and (node.domain, node.op_type) in functions:
+            yield f"No opset import for domain {node.domain!r} of the function {node.op_type!r}."
+
+
+def _without_type(model: ModelProto) -> Iterator[str]:
+    """Yield a sentence on each input or output of the model without a known data type."""
+    known_types = set(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
+    for role, values in (("input", model.graph.input), ("output", model.graph.output)):
+        for value in values:
+            tensor = value.type.tensor_type
+            if value.type.HasField("tensor_type") and tensor.elem_type not in known_types:
+                yield f"The {role} {value.name!r} has no known data type: {tensor.elem_type}."
