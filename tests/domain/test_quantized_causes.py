@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from polygraphy.domain.quantization.causes import (
     CLIPPED,
@@ -15,6 +16,7 @@ from polygraphy.domain.quantization.causes import (
     SIGN,
     ZERO_POINT,
     cause_of,
+    cuts_on_purpose,
     is_suspect,
 )
 from polygraphy.domain.quantization.lines import exclusion, halves_another_range
@@ -49,6 +51,25 @@ def test_the_cause_at_an_activation(array: Any, stored: Scheme, cause: str) -> N
     loss = activation_loss(site, array)
     assert cause_of(site, loss) == cause
     assert is_suspect(site, loss) == (cause != CLIPPED)  # Calibration may cut off on purpose.
+
+
+def test_a_single_range_that_cuts_off_elements_is_wrong() -> None:
+    # Heavy tails: 1% of the elements need most of the range.
+    draw = np.random.default_rng(3)
+    tails = np.append(draw.normal(size=4000), draw.normal(size=40) * 12)
+    narrow = Site("narrow", "activation", scheme("int8", 14.0 / 127, 0))
+    whole = Site("whole", "activation", scheme("int8", np.abs(tails).max() / 127, 0))
+    sites = [narrow, *[whole] * 9]
+    losses = {number: activation_loss(site, tails) for number, site in enumerate(sites)}
+    assert 0.05 < losses[0].loss < 0.28
+    assert not cuts_on_purpose(sites, losses)
+    assert is_suspect(narrow, losses[0], cuts=False)
+    assert not is_suspect(whole, losses[1], cuts=False)
+    few = evolve(losses[0], count=500)  # Of so few elements, this may be chance.
+    assert not is_suspect(narrow, few, cuts=False)
+    # If the calibration cuts off elements everywhere, it does so on purpose.
+    assert cuts_on_purpose([narrow] * 3, dict.fromkeys(range(3), losses[0]))
+    assert not is_suspect(narrow, losses[0])
 
 
 def test_a_range_of_few_calibration_samples_is_not_wrong() -> None:

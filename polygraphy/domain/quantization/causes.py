@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
+from attrs import evolve
 
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.schemes import Scheme
@@ -35,10 +38,16 @@ least (seed 5, 47 healthy models); planted ranges that are too narrow begin at 0
 _CERTAIN_LOSS = 0.5
 """No calibration gives up this much of an activation on purpose: twice the most that was measured
 (0.239)."""
-_CLIPPED_LOSS_OF_16_BITS, _FAR = 0.05, 1.5
-"""The same for 16 bits, if the data reach this multiple of an end of the range: calibrations cut
-off nothing on purpose, but may have seen few samples. Healthy ranges lose up to 0.089 (nine models
-of `lab/quantized`, seeds 5120787, 8203341 and 11). The multiple is chosen, not measured.
+_CLIPPED_LOSS_IF_FAR, _FAR = 0.05, 1.5
+"""The same if the data reach this multiple of an end of the range, for 16 bits, or if hardly any
+other range cuts off elements: such calibrations cut off nothing on purpose, but may have seen few
+samples. Healthy ranges of 16 bits lose up to 0.089 (nine models of `lab/quantized`, seeds 5120787,
+8203341 and 11). The multiple is chosen, not measured.
+"""
+_FEW_CUT, _MANY_ELEMENTS = 0.02, 1024
+"""The share of the ranges that cut off elements anyway, beside one that is wrong, and the number of
+elements from which on a single wrong range is no chance: of 60 healthy models by three quantizers,
+a convolution of 512 elements reaches 1.86 times its range.
 """
 _LEAST_LOSS = 0.015
 """A smaller loss is never wrong: with 16 bits, a few elements that the calibration did not see are
@@ -85,14 +94,31 @@ _FEW, _CHANCE = 32, 3
 """Of so few elements over all inputs, such as those of a single score, this number may exceed the
 range by chance: the largest of as many calibration values is below theirs half of the time.
 """
+_PRODUCT = 0.01
+"""The scale of a bias may differ from the product of the scales of its operands by this share, as
+rounding does. Chosen, not measured."""
 _CLOSE = 1.3
 """Two scales differ by less than this factor if only the zero point is wrong (chosen, not
 measured).
 """
 
 
-def is_suspect(site: Site, loss: SiteLoss) -> bool:
-    """Return whether a parameter of a site is wrong."""
+def cuts_on_purpose(sites: Sequence[Site], losses: Mapping[int, SiteLoss]) -> bool:
+    """Return whether a calibration may have chosen ranges that cut off elements: ranges that do are
+    more than a few of all."""
+    numbers = [number for number in losses if sites[number].kind == "activation"]
+    cut = sum(losses[number].cut > _CUT for number in numbers)
+    return cut > max(1.0, _FEW_CUT * len(numbers))
+
+
+def is_suspect(site: Site, loss: SiteLoss, *, cuts: bool = True) -> bool:
+    """Return whether a parameter of a site is wrong.
+
+    Args:
+        site: the site.
+        loss: its loss.
+        cuts: whether the calibration may cut off elements on purpose.
+    """
     if site.scheme is not None and site.scheme.has_invalid_scale:
         return loss.loss > 0  # A weight may be all zeros.
     if site.kind == "bias":
@@ -111,16 +137,17 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
         gap, free = _gap(site.scheme, loss)
         is_moved = gap > _GAP[1] or (gap > _MOVED[0] and gap + free > _MOVED[1])
         return loss.loss > _GAP[0] or is_moved
-    return cause != CLIPPED or loss.loss > _clipped_loss(site, loss)
+    return cause != CLIPPED or loss.loss > _clipped_loss(site, loss, cuts=cuts)
 
 
-def _clipped_loss(site: Site, loss: SiteLoss) -> float:
+def _clipped_loss(site: Site, loss: SiteLoss, *, cuts: bool) -> float:
     """Return the loss that a calibration may accept by clipping on purpose."""
     stored = None if site.scheme is None else site.scheme.stored_type
-    is_wide = stored is not None and stored.minifloat is None and stored.most > 255
-    if site.scheme is None or not is_wide or _excess(site.scheme, loss) < _FAR:
+    if stored is None or site.scheme is None or _excess(site.scheme, loss) < _FAR:
         return _CLIPPED_LOSS
-    return _CLIPPED_LOSS_OF_16_BITS
+    is_wide = stored.minifloat is None and stored.most > 255
+    is_only_one = not cuts and loss.count >= _MANY_ELEMENTS
+    return _CLIPPED_LOSS_IF_FAR if is_wide or is_only_one else _CLIPPED_LOSS
 
 
 def is_certain(site: Site, loss: SiteLoss) -> bool:
@@ -303,6 +330,22 @@ def explains_bias(bias: Site, operand: Site, loss: SiteLoss) -> bool:
         return False
     rescaled = values * (factor[0] if factor.size == 1 else factor.reshape(values.shape))
     return _error(rescaled, exact) < _SHARE * _error(values, exact)
+
+
+def bias_for_products(bias: Site, operands: Sequence[Site]) -> Site | None:
+    """Return a bias as integer kernels read it, with the product of the scales of both operands;
+    None if it is stored for that product.
+    """
+    scheme, codes = bias.scheme, bias.codes
+    schemes = [site.scheme for site in operands if site.scheme is not None]
+    if bias.kind != "bias" or scheme is None or codes is None or len(schemes) < 2:
+        return None
+    product = np.ravel(schemes[0].scale) * np.ravel(schemes[1].scale)
+    if product.size not in (1, codes.size) or codes.ndim != 1:
+        return None
+    if np.allclose(product, np.ravel(scheme.scale), rtol=_PRODUCT):
+        return None
+    return evolve(bias, values=codes * product)
 
 
 def _is_permuted(scheme: Scheme, best: Scheme) -> bool:

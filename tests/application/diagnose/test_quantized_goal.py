@@ -111,6 +111,63 @@ def test_a_weight_that_differs_from_the_reference_is_not_a_sensitive_node() -> N
     assert (culprit["cause"], culprit["nodes"]) == ("weight", ["product2"])
 
 
+def test_a_bias_that_is_not_stored_for_the_product_of_scales_is_named(tmp_path: Path) -> None:
+    # By itself, the bias is exact; integer kernels read it with the product of the scales.
+    feeds = [{"x": np.random.default_rng(n).standard_normal((8, 16)).astype("f")} for n in range(3)]
+    draw = np.random.default_rng(4).standard_normal
+    weights = {"w": draw((16, 16)).astype("f"), "b": draw(16).astype("f")}
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"], "gemm")]
+    ends = [value("x", [8, 16])], [value("y", [8, 16])]
+    reference = make("gemm", nodes, *ends, weights=weights)
+    held = {
+        "xs": np.float32(4 / 127), "ws": np.float32(np.abs(weights["w"]).max() / 127),
+        "ys": np.float32(0.15), "z": np.int8(0), "bs": np.float32(1e-6),
+    }  # fmt: skip
+    held["wq"] = np.rint(weights["w"] / held["ws"]).astype(np.int8)
+    held["bq"] = np.rint(weights["b"] / held["bs"]).astype(np.int32)
+    quantized = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["wq", "ws", "z"], ["wd"]),
+        helper.make_node("DequantizeLinear", ["bq", "bs"], ["bd"]),
+        helper.make_node("Gemm", ["xd", "wd", "bd"], ["yf"], "gemm"),
+        helper.make_node("QuantizeLinear", ["yf", "ys", "z"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "ys", "z"], ["y"]),
+    ]
+    model = make("quantized", quantized, *ends, weights=held)
+    kept, path = Kept(), str(tmp_path / "fixed.onnx")
+    with bind(Findings, kept):
+        diagnose(model, [OnnxrtParty()], feeds, reference=reference, within=0.1, save=path)
+    [culprit] = kept.culprits
+    assert (culprit["cause"], culprit["nodes"]) == ("bias scale", ["gemm"])
+    compute, right = OnnxrtParty().load(path), OnnxrtParty().load(reference)
+    pairs = [Outputs([run(feed) for feed in feeds]) for run in (compute, right)]
+    assert RmsRatio()(*pairs) <= 0.1
+
+
+def test_scales_of_an_invalid_shape_are_no_sites() -> None:
+    held = {"wq": np.ones((4, 3, 2), np.int8), "ws": np.ones((4, 3), np.float32)}
+    blocks = {"bq": np.zeros((4, 2, 8), np.uint8), "bs": np.ones((2, 7), np.float32)}
+    ends = [value("x", [2, 32])], [value("y", [2, 4])]
+    nodes = [helper.make_node("MatMul", ["x", "m"], ["y"], "blocks")]
+    reference = make("reference", nodes, *ends, weights={"m": np.ones((32, 4), np.float32)})
+    model = onnx.ModelProto()
+    model.CopyFrom(reference)
+    del model.graph.node[:]
+    options = {"K": 32, "N": 4, "bits": 4, "block_size": 16, "domain": "com.microsoft"}
+    model.graph.node.extend(
+        [
+            helper.make_node("DequantizeLinear", ["wq", "ws"], ["w"], axis=0),
+            helper.make_node("Shape", ["w"], ["s"]),
+            helper.make_node("MatMulNBits", ["x", "bq", "bs"], ["y"], "blocks", **options),
+        ]
+    )
+    for name, array in {**held, **blocks}.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    sites = open_quantized(model, [reference]).sites
+    assert [(site.name, site.scheme) for site in sites] == [("y", None)]
+
+
 def branched(model: onnx.ModelProto, reads: str) -> onnx.ModelProto:
     """Add a second product that reads a tensor, to the output."""
     next(node for node in model.graph.node if "y" in node.output).output[0] = "y0"

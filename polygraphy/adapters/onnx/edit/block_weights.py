@@ -222,6 +222,8 @@ def _block_weight(
     if packed is None or scale is None or (zero_point and stored is None):
         return None
     count = -(-columns // block)
+    if scale.size != rows * count or packed.size * 8 < rows * columns * bits or packed.size % rows:
+        return None  # Invalid: NNCF 3.4 writes such nodes for a Gather.
     codes = _unpack_codes(packed.reshape(rows, -1), bits)[:, : count * block][:, :columns]
     scales = scale.astype(numpy.float64).reshape(rows, count)
     if stored is None:

@@ -125,7 +125,8 @@ def scheme_of_node(node: NodeProto, constant: Any, codes: Array | None = None) -
         dtype = codes.dtype.name
     elif given_constant is None and options.get("output_dtype"):
         dtype = onnx.helper.tensor_dtype_to_np_dtype(options["output_dtype"]).name
-    if dtype not in STORED:
+    axis, block = options.get("axis", 1), options.get("block_size", 0)
+    if dtype not in STORED or not _is_valid_scale(scale, axis, block, codes):
         return None
     zero = (
         numpy.zeros(scale.shape) if given_constant is None else given_constant.astype(numpy.float64)
@@ -134,9 +135,24 @@ def scheme_of_node(node: NodeProto, constant: Any, codes: Array | None = None) -
         dtype,
         scale.astype(numpy.float64),
         zero.reshape(scale.shape),
-        options.get("axis", 1),
-        options.get("block_size", 0),
+        axis,
+        block,
     )
+
+
+def _is_valid_scale(scale: Array, axis: int, block: int, codes: Array | None) -> bool:
+    """Return whether a scale has a valid shape for codes; any rank is valid for one number."""
+    if scale.size == 1:
+        return True
+    if codes is None:
+        return bool(block) or scale.ndim == 1
+    if not -codes.ndim <= axis < codes.ndim:
+        return False
+    if not block:
+        return bool(scale.shape == (codes.shape[axis],))
+    shape = [*codes.shape]
+    shape[axis] = -(-shape[axis] // block)
+    return bool(scale.shape == tuple(shape))
 
 
 def producer_of(model: ModelProto) -> str:

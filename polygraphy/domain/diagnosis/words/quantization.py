@@ -42,7 +42,7 @@ _CAUSES = {
     SIGN: "The type has the wrong sign, so part of the range is lost",
     ORDER: "The scales belong to other channels",
     BIAS_CLIPPED: "The bias does not fit into int32 with its scale",
-    BIAS: "The bias is stored with a wrong scale",
+    BIAS: "The bias is stored with a scale that is not that of the input times that of the weight",
     NIBBLES: "The two halves of each byte are swapped",
     BLOCK_ZERO: "The zero point of the blocks is wrong",
     PAIR: "QuantizeLinear and DequantizeLinear have different parameters",
@@ -52,6 +52,8 @@ _CAUSES = {
     CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differs from these"
     " inputs",
 }
+_MOST_PERCENT = 10.0
+"""A larger loss is not printed in digits: it only says that all is lost."""
 
 
 _NAME_NODES = (
@@ -265,9 +267,10 @@ def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
             f"A scale is {worst[0]:g}, which is not a positive number: {site.kind}"
             f" {_name(site.name)!r} ({site.format})."
         )
+    lost = in_percent(loss.loss) if loss.loss <= _MOST_PERCENT else "more than 1000%"
     return (
-        f"{text}: {site.kind} {_name(site.name)!r} ({site.format}) loses {in_percent(loss.loss)}"
-        f" of its RMS{channel}; {in_percent(loss.least)} is possible with these bits."
+        f"{text}: {site.kind} {_name(site.name)!r} ({site.format}) loses {lost} of its"
+        f" RMS{channel}; {in_percent(loss.least)} is possible with these bits."
     )
 
 

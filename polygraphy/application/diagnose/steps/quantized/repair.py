@@ -19,13 +19,15 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.quantization.causes import (
     CALIBRATION,
     CLIPPED,
+    bias_for_products,
     cause_of,
+    cuts_on_purpose,
     explains_bias,
     is_certain,
     is_suspect,
 )
 from polygraphy.domain.quantization.goal import QuantizedGoal
-from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.losses import SiteLoss, weight_loss
 from polygraphy.domain.quantization.metrics import RmsRatio
 from polygraphy.domain.quantization.schemes import Scheme
 from polygraphy.domain.quantization.sites import Site
@@ -70,7 +72,7 @@ def find_repair(
 ) -> Repair | None:
     """Return the incorrect parameters with their corrections; None if correcting them does not
     help."""
-    suspects = _suspects(model, losses)
+    suspects, losses = _suspects(model, losses)
     if not suspects:
         return None
     suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
@@ -147,23 +149,35 @@ def find_repair(
     return Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 
 
-def _suspects(model: QuantizedModel, losses: Mapping[int, SiteLoss]) -> list[int]:
-    """Return the sites with a wrong parameter; instead of a bias, the operand whose scale was
-    changed after the bias was stored."""
-    suspects = [number for number, loss in losses.items() if is_suspect(model.sites[number], loss)]
-    by_name = {site.name: number for number, site in enumerate(model.sites)}
+def _suspects(
+    model: QuantizedModel, losses: Mapping[int, SiteLoss]
+) -> tuple[list[int], Mapping[int, SiteLoss]]:
+    """Return the sites with a wrong parameter, and the losses, those of biases as integer kernels
+    read them; instead of a bias, the operand whose scale was changed after the bias was stored."""
+    sites, cuts = model.sites, cuts_on_purpose(model.sites, losses)
+    suspects = [n for n, loss in losses.items() if is_suspect(sites[n], loss, cuts=cuts)]
+    by_name = {site.name: number for number, site in enumerate(sites)}
     causing: dict[int, int] = {}
+    changed: dict[int, SiteLoss] = {}
     for node in model.nodes:
         numbers = [by_name.get(name, -1) for name in node.reads[:3]]
-        bias = numbers[2] if len(numbers) > 2 else -1
-        if bias not in suspects or model.sites[bias].kind != "bias":
+        if len(numbers) < 3 or sites[bias := numbers[2]].kind != "bias" or bias not in losses:
+            continue
+        as_read = sites[bias]
+        if min(numbers) >= 0 and bias not in suspects:
+            product = bias_for_products(as_read, [sites[number] for number in numbers[:2]])
+            loss = None if product is None else weight_loss(product)
+            if product is None or loss is None or not is_suspect(product, loss):
+                continue
+            as_read, changed[bias] = product, loss
+            suspects.append(bias)
+        if bias not in suspects:
             continue
         for number in numbers[:2]:
-            if number in losses and explains_bias(
-                model.sites[bias], model.sites[number], losses[number]
-            ):
+            if number in losses and explains_bias(as_read, sites[number], losses[number]):
                 causing[bias] = number
-    return list(dict.fromkeys(causing.get(number, number) for number in suspects))
+    named = list(dict.fromkeys(causing.get(number, number) for number in suspects))
+    return named, {**losses, **changed}
 
 
 def _sites_that_may_help(
