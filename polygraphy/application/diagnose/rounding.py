@@ -13,6 +13,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
+from polygraphy.application.diagnose.wrong_nodes import SMALL
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -216,6 +217,8 @@ def diagnose_rounding(
         return DiagnosisResult(AGREE, reason=reasons.WITHIN_TYPE)
     types = {compute_dtype(case.facts, name) or "" for name in deviations}
     if not all(_adds_up(case, trace, name, off) for name, off in deviations.items()):
+        if worst <= SMALL and types == {"float32"}:
+            return DiagnosisResult(AGREE, reason=reasons.kernels_differ(worst, SMALL))
         return DiagnosisResult(INCONCLUSIVE, reason=reasons.no_explanation(worst))
     if types <= HALF.keys():  # Selections by nearly equal numbers, which every node makes.
         return DiagnosisResult(AGREE, reason=reasons.rounding_only(types.pop()))

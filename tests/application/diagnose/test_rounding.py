@@ -167,3 +167,26 @@ def test_an_amplified_rounding_is_no_fault_of_a_kernel() -> None:
     assert [(culprit["party"], culprit["cause"]) for culprit in kept.culprits] == [
         ("model", "ill-conditioned")
     ]
+
+
+@pytest.mark.parametrize("error, verdict", [(2e-5, "agree"), (2e-3, "fault")])
+def test_outputs_that_differ_as_little_as_kernels_may_are_no_fault(
+    error: float, verdict: str
+) -> None:
+    """As an interpolation or an exponential that a backend approximates."""
+
+    class Approximates(OnnxParty):
+        name = "other"
+
+        def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+            def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+                return lambda *given, **how: (run(*given, **how)[0] * np.float32(1 + error),)
+
+            return partial(_run, evaluator.evaluator_of(model, watched=watched))
+
+    nodes = [helper.make_node("Exp", ["x"], ["y"])]
+    model = make("exponential", nodes, [value("x", (4, 256))], [value("y", (4, 256))])
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(model, [Approximates(), OnnxParty()])
+    assert kept.verdict == verdict

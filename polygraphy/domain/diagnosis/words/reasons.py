@@ -120,6 +120,15 @@ def no_explanation(relative: float) -> str:
 
 
 @statement
+def kernels_differ(relative: float, limit: float) -> str:
+    """Return the sentence that outputs differ by no more than the kernels of two backends may."""
+    return (
+        f"Outputs differ by {relative:.2g} x RMS. Every node agrees by itself, within the {limit:g}"
+        " x RMS by which the kernels of two backends may differ."
+    )
+
+
+@statement
 def right_without_rewrites(party: str, command: str) -> str:
     """Return the sentence that all outputs match without rewrites."""
     return f"All outputs match with all rewrites of {party} disabled{_command_suffix(command)}"
