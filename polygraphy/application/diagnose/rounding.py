@@ -14,7 +14,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import SMALL
-from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.catalog.precisions import COARSE, HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     ILL_CONDITIONED,
@@ -165,7 +165,7 @@ def _compute_type_rounding(case: Case, name: str, value: Any, expected: Any) -> 
     """
     inside = compute_dtype(case.facts, name)
     type_rounding = part_rounding(case, name, inside, value, expected)
-    if type_rounding is not None and inside in HALF and not is_float(expected):
+    if type_rounding is not None and inside in COARSE and not is_float(expected):
         return evolve(type_rounding, dtype=inside)  # A few whole numbers may be others.
     return type_rounding
 

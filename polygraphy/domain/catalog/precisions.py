@@ -39,3 +39,6 @@ REDUCED = {
 
 HALF = {precision.dtype: name for name, precision in REDUCED.items() if not precision.is_quantized}
 """The names of the floating-point ones among them, by data type."""
+
+COARSE = (*HALF, "tf32")
+"""Data types of computations that may decide differently between nearly equal numbers."""

@@ -21,7 +21,7 @@ from attrs import Factory, define, evolve
 
 from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic.passes.blocks import Kind, kind_of
-from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.catalog.precisions import COARSE
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import (
     Arrays,
@@ -304,8 +304,8 @@ def _judge_reordered(
     coarse type, a few different integers; else None.
     """
     value, reference = (side.array for side in sides)
-    is_half = precision is not None and precision.name in HALF
-    coarse = evolve(rounding, dtype=precision.name) if precision and is_half else rounding
+    is_coarse = precision is not None and precision.name in COARSE
+    coarse = evolve(rounding, dtype=precision.name) if precision and is_coarse else rounding
     if any(is_ordered(side.facts, side.name) for side in sides):
         value = order_like_reference(value, reference, coarse)
         if judged := held_to(rounding, arrays=(value, reference)):

@@ -18,11 +18,12 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.steps.precision import tf32
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
-from polygraphy.comparator import Comparator, RunResults
+from polygraphy.comparator import Comparator, CompareFunc, RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.quantization.code_tensors import step_differences
 from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
@@ -330,3 +331,34 @@ def test_tf32_does_not_explain_another_shape(
     results.save(golden := str(tmp_path / "golden.json"))
     diagnose(saved(models[1], path), [OnnxrtParty()], [feed], golden=golden)
     assert [(one["tensor"], one["cause"]) for one in kept.culprits] == [("mid", "attribute")]
+
+
+def classes(rows: int) -> ModelProto:
+    """Return a model that chooses one of 32 classes for each row, of which two each are alike."""
+    model: ModelProto = parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        m (float[{rows},256] x) => (int64[{rows}] y)
+        {{ a = MatMul(x, w)  y = ArgMax<axis = 1, keepdims = 0>(a) }}""")
+    rng = np.random.default_rng(4)
+    weight = np.repeat(rng.standard_normal((256, 16)), 2, axis=1).astype(np.float32)
+    weight += 0.03 * rng.standard_normal((256, 32)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    return model
+
+
+def test_classes_with_nearly_equal_scores_may_differ_in_tf32(kept: Kept, path: str) -> None:
+    saved(classes(2000), path)
+    feed = {"x": np.random.default_rng(8).standard_normal((2000, 256)).astype(np.float32)}
+    values = [party.load(path)(feed)["y"] for party in (Tf32Party(), OnnxParty())]
+    count = np.count_nonzero(values[0] != values[1])
+    assert 0 < count < 20
+    assert diagnose(path, [Tf32Party(), OnnxParty()], [feed])
+    assert f"in TF32, which explains a difference in {count_text(count, 'element')}" in kept.summary
+    results = RunResults()
+    for name, array in zip(("cuda", "cpu"), values):
+        results.add([{"y": array}], runner_name=name)
+    results[0][1][0].facts = ModelFacts({"": "tf32"})
+    results[1][1][0].facts = ModelFacts({"": "float32"})
+    auto = CompareFunc.simple(rtol="auto", atol="auto")
+    assert Comparator.compare_accuracy(results, compare_func=auto)
+    results[0][1][0].facts = ModelFacts({"": "float32"})
+    assert not Comparator.compare_accuracy(results, compare_func=auto)

@@ -98,12 +98,12 @@ def tensor_in_low_precision(tensor: str, value: str, relative: float, dtype: str
 
 
 @fact
-def outputs_in_low_precision(who: str, difference: float, option: str, is_explained: bool) -> str:
+def outputs_in_low_precision(who: str, difference: str, option: str, is_explained: bool) -> str:
     """Return the fact that a backend computes in low precision: the largest difference from
     float32, and the option that selects float32.
     """
-    name = "explains a difference of" if is_explained else "changes outputs by"
-    return f"{who}, which {name} {difference:.2g}. In float32 all outputs match: {option}"
+    name = "explains" if is_explained else "causes"
+    return f"{who}, which {name} {difference}. In float32 all outputs match: {option}"
 
 
 @fact

@@ -449,10 +449,10 @@ def steps_with_fix(count: int, wrong: int | None) -> str:
 
 
 @statement
-def tf32_differs(error: float, is_explained: bool) -> str:
+def tf32_differs(difference: str, is_explained: bool) -> str:
     """Return the sentence with the difference from float32, and whether TF32 explains it."""
     explains = "explains" if is_explained else "does not explain"
-    return f"Differs from float32 by {error:.2g}; TF32 {explains} that."
+    return f"Compared with float32: {difference}; TF32 {explains} that."
 
 
 @statement

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
@@ -39,6 +40,7 @@ from polygraphy.domain.diagnosis.words.precision import (
 )
 from polygraphy.domain.quantization.code_tensors import StepDifference, step_differences
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty, find_code_tensors
 
@@ -96,9 +98,10 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
             return Found(DiagnosisResult(AGREE), case)
         # Nothing but TF32 differs, so a value that falls on another quantization step is rounding.
         is_explained = rounding_explains(judge_party, feeds, values, expected, by_steps=True)
-        notes.append(steps.tf32_differs(worst.largest, is_explained))
+        difference = _difference_text(worst)
+        notes.append(steps.tf32_differs(difference, is_explained))
     lowered = judge_party.facts.lowered or lowered
-    why = outputs_in_low_precision(lowered.describe(), worst.largest, lowered.option, is_explained)
+    why = outputs_in_low_precision(lowered.describe(), difference, lowered.option, is_explained)
     if is_explained:
         return Found(DiagnosisResult(AGREE, reason=Statement(str(why), [why])), case)
     options = data_options(case.model, data_loader, at, feeds[at])
@@ -117,6 +120,14 @@ def _worst_deviation(
             if worst[0] is None or measured.excess > worst[0].excess:
                 worst = measured, at
     return worst
+
+
+def _difference_text(measured: Deviation) -> str:
+    """Return the difference of an output as a noun phrase: a number, or a count of elements that
+    are not floating point."""
+    if measured.expected is not None and not is_float(np.asarray(measured.expected)):
+        return f"a difference in {count_text(measured.count, 'element')}"
+    return f"a difference of {measured.largest:.2g}"
 
 
 def _tf32_result(
