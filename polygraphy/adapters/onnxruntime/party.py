@@ -236,7 +236,8 @@ class OnnxrtParty:
             options.optimized_model_filepath = saved
         providers = self._full_providers()
         without = [*self._disabled, *without]
-        with loadable_form(model, _HELD) as source, translate_errors("load", "the model"):
+        translated = translate_errors("load", "the model", uses_device=lambda: self.uses_device)
+        with loadable_form(model, _HELD) as source, translated:
             if isinstance(source, bytes) and len(source) < _SMALL:
                 options.add_session_config_entry(_SPINNING, "0")
             if self._has_exact_products:

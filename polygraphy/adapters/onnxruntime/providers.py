@@ -28,6 +28,7 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
+from polygraphy.domain.tensors.naming import in_bytes
 from polygraphy.ports.reporting import Console
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ _SOURCE = re.compile(
 _LOADING = re.compile(r"^(?:Load model from .*? failed:|Failed to load model with error: )(?=/)")
 _CONDITION = re.compile(r"^.+? was false\. (?=\S)")
 """The condition that failed, if an explanation follows."""
+_NO_MEMORY = re.compile(
+    "out of memory|bfc_arena|cudaErrorMemoryAllocation|_STATUS_ALLOC_FAILED|bad allocation", re.I
+)
+_SIZE = re.compile(r"requested buffer of size (\d+)|requested bytes of (\d+)")
 _NO_FILE = "External data path does not exist"
 _HINTS = (
     (
@@ -75,7 +80,10 @@ _HINTS = (
 
 @contextmanager
 def translate_errors(
-    doing: str, model: str = "", node_inputs: Callable[[str, str], str] | None = None
+    doing: str,
+    model: str = "",
+    node_inputs: Callable[[str, str], str] | None = None,
+    uses_device: Callable[[], bool] = bool,
 ) -> Iterator[None]:
     """Convert an error of ONNX Runtime inside the block to one of this package that names the
     action.
@@ -84,6 +92,10 @@ def translate_errors(
         doing: the operation on the model, as in ``run``.
         model: its path.
         node_inputs: returns what a node, given by its operator and name, takes.
+        uses_device: returns whether a provider has memory of its own, such as that of a GPU.
+
+    Raises:
+        UnavailableError: the memory of the device is too small.
 
     Its classes are recognized by module and name, so that nothing is imported to translate what
     never happens.
@@ -98,9 +110,25 @@ def translate_errors(
             raise
         text = strip_error_code(str(error))
         # Nodes of subgraphs are named after those that they are in.
-        if failed := _FAILED.findall(text):
+        failed = _FAILED.findall(text)
+        if _NO_MEMORY.search(text) and uses_device():
+            raise _memory_error(text, doing, failed) from error
+        if failed:
             raise _node_error(text, failed[-1], doing, node_inputs) from error
         raise _translate_error(error, text, doing, model) from error
+
+
+def _memory_error(text: str, doing: str, failed: Sequence[tuple[str, str]]) -> UnavailableError:
+    """Return the error that the memory of a device is too small, with the node that ran last."""
+    node = f" at {failed[-1][0]} {failed[-1][1]!r}" if failed else ""
+    sizes = [int(size) for pair in _SIZE.findall(text) for size in pair if size]
+    size = f" for {in_bytes(sizes[0])}" if sizes else ""
+    return UnavailableError(
+        f"ONNX Runtime could not {doing} the model: the memory of the device is too small{size}"
+        f"{node}.",
+        backend="onnxruntime",
+        hint="Use a smaller batch, end other programs that use the device, or raise gpu_mem_limit.",
+    )
 
 
 def _node_error(

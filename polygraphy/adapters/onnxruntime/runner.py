@@ -512,7 +512,8 @@ class OnnxrtRunner(BaseRunner):
                 self.inference_time = _now() - start
                 self._may_take_long = self.inference_time > _LONG
         except Exception:
-            with translate_errors("run", node_inputs=partial(self._node_inputs, feed_dict)):
+            node_inputs = partial(self._node_inputs, feed_dict)
+            with translate_errors("run", node_inputs=node_inputs, uses_device=self._uses_device):
                 raise
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
@@ -572,8 +573,12 @@ class OnnxrtRunner(BaseRunner):
         try:
             return self._run_interruptibly(run) if self._may_take_long else self._measure_run(run)
         except Exception:
-            with translate_errors("run"):
+            with translate_errors("run", uses_device=self._uses_device):
                 raise
+
+    def _uses_device(self) -> bool:
+        """Return whether a provider of the session has memory of its own."""
+        return self.sess is not None and not are_on_host(self.sess.get_providers())
 
 
 def _byte_output_dtypes(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:

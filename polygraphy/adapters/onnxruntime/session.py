@@ -156,7 +156,7 @@ class SessionFromOnnx(BaseLoader):
         def create_session(model: Any) -> InferenceSession:
             """Return a session for a model; print notes about its providers."""
             _refuse_missing_outputs(model)
-            with translate_errors("load", name):
+            with translate_errors("load", name, uses_device=lambda: not are_on_host(providers)):
                 session = load_session(model, options, providers, without)
             wanted = names_of(providers)[0]
             if notes_placements and (text := placements_of(session, wanted).summary()):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnxruntime.providers import message_without_source
+from polygraphy.adapters.onnxruntime.providers import message_without_source, translate_errors
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.domain.errors import BackendError, InputError, UnavailableError
 
@@ -93,3 +93,38 @@ def test_where_in_the_source_of_onnxruntime_it_failed_is_left_out(message: str, 
 def test_a_provider_of_another_build_says_which_package_brings_it(name: str) -> None:
     with pytest.raises(UnavailableError, match="python -m pip install onnxruntime-gpu"):
         SessionFromOnnx(CASES["index"][0], providers=[name])()
+
+
+ARENA = "/s/core/framework/bfc_arena.cc:360 void* ns::BFCArena::AllocateRawInternal(size_t, bool) "
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            "Exception during initialization: " + ARENA + "Available memory of 768 is smaller than"
+            " requested bytes of 3584",
+            "could not run the model: the memory of the device is too small for 0.00358 MB.",
+        ),
+        (
+            "Non-zero status code returned while running Conv node. Name:'c' Status Message: "
+            + ARENA
+            + "Failed to allocate memory for requested buffer of size 13000000000",
+            "too small for 13.0 GB at Conv 'c'.",
+        ),
+        (
+            "Non-zero status code returned while running MatMul node. Name:'m' Status Message:"
+            " /s/cuda_call.cc:129 CUDA failure 2: out of memory ; GPU=0 ; hostname=h",
+            "the memory of the device is too small at MatMul 'm'.",
+        ),
+    ],
+)
+def test_a_gpu_without_free_memory_is_no_refusal_of_the_model(message: str, told: str) -> None:
+    for uses_device in (True, False):
+        with (
+            pytest.raises(BackendError) as failed,
+            translate_errors("run", uses_device=lambda is_used=uses_device: is_used),
+        ):
+            raise RuntimeError(message)
+        assert isinstance(failed.value, UnavailableError) == uses_device
+        assert (told in str(failed.value)) == uses_device
