@@ -62,12 +62,12 @@ def run(
     """Run a program's main function and end the process with an exit code.
 
     Args:
-        main: answers whether the check that it makes passed; None when it makes none.
+        main: returns whether its check passed, or None if it checks nothing.
         banner: whether the command line is logged before, and verdict and duration after.
         format: the format of standard output: ``text``, the log; or ``json``, the verdict document,
             and the log goes to standard error.
-        report: path for the verdict document, also if the program fails: a path, or several,
-            each ending in .json, .html, .md (a summary) or .xml (JUnit), .sarif
+        report: path for the verdict document, which is also written if the program fails: one path
+            or several, each ending in .json, .html, .md (a summary), .xml (JUnit) or .sarif
             (findings of `check lint`, for code scanning).
         sources: the files that the program reads, for the document.
     """

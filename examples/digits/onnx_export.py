@@ -27,7 +27,7 @@ def to_onnx(parameters: Parameters, description: str) -> onnx.ModelProto:
     Raises:
         onnx.checker.ValidationError: The model is not valid.
     """
-    image = _tensor("image", (1, SIDE, SIDE), "Gray pictures: 0 is paper, 1 is ink.")
+    image = _tensor("image", (1, SIDE, SIDE), "Gray images: 0 is paper, 1 is ink.")
     outputs = [
         _tensor("logits", (CLASSES,), "Scores of the digits 0 to 9 before the softmax."),
         _tensor("probabilities", (CLASSES,), "Probabilities of the digits 0 to 9; they sum to 1."),

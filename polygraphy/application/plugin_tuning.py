@@ -68,26 +68,25 @@ def autotune_plugins(
     """Return the plugins with which a model runs fastest.
 
     The model is run without plugins first. A combination counts only if it runs, and if its outputs
-    are those of the model without plugins, on the same data.
+    match those of the model without plugins on the same data.
 
     Args:
-        make_runner: makes a runner of the model in which the given parts are replaced.
-        matches: the parts that plugins could take the place of.
+        make_runner: creates a runner of the model in which the passed parts are replaced.
+        matches: the parts that plugins could replace.
         data_loader: yields the input data, of which the first iteration is used
             (default: synthetic data).
-        mode: ``greedy`` to add one part after the other and keep each that helps, or
-            ``exhaustive`` to try every combination.
-        max_combinations: number of combinations tried at most, where all could be.
-        threshold: by which share of its latency the model has to become quicker for that to end
-            early.
-        compare_func: judges the outputs: takes two `IterationResult` and returns a verdict per
+        mode: ``greedy`` to add one part at a time and keep each one that helps, or ``exhaustive``
+            to try every combination.
+        max_combinations: the maximum number of combinations to try in mode ``exhaustive``.
+        threshold: the reduction in latency, as a fraction, at which mode ``exhaustive`` stops.
+        compare_func: judges the outputs: receives two `IterationResult` and returns a verdict per
             output (default: relative and absolute differences of 1e-3 pass).
 
     Returns:
         The parts that should be replaced, which may be none.
 
     Raises:
-        UnknownNameError: there is no such mode.
+        UnknownNameError: the mode does not exist.
         PolygraphyException: the model does not run without plugins.
     """
     if mode not in _MODES:

@@ -82,11 +82,11 @@ class Tolerance(Threshold):
             `STATISTICS`.
         atol: the largest absolute difference, in the output's own unit.
         rtol: the largest difference relative to the magnitude of the second run's value.
-        reason: the origin of these numbers, in words: the default, given, ...
+        reason: the origin of these numbers, in words, such as "the default".
 
-    A difference is within tolerance when it satisfies `atol` or `rtol`; it need not satisfy both.
-    For ``elemwise`` this is asked of every element; for another statistic it is asked of that
-    statistic of the absolute and of the relative differences.
+    A difference is within tolerance if it satisfies `atol` or `rtol`, or both. With ``elemwise``,
+    every element must do so. With another statistic, that statistic of the absolute or of the
+    relative differences must.
     """
 
     METRIC_FIELDS: ClassVar[list[str]] = [

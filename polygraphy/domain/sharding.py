@@ -19,10 +19,10 @@ class FusedAttention:
 
     Attributes:
         is_causal: whether a position only attends to those before it.
-        q_shuffle: a permutation of the axes of Q, which makes it what the node takes; None for
-            none.
-        k_shuffle: the same for K; None swaps the last two, as the product of Q and K has it.
-        v_shuffle: the same for V; None for none.
+        q_shuffle: a permutation of the axes of Q for the input of the node; None for none.
+        k_shuffle: a permutation of the axes of K; None swaps the last two, as in the product of Q
+            and K.
+        v_shuffle: a permutation of the axes of V; None for none.
         nb_rank: the number of devices of the node.
     """
 
@@ -56,10 +56,10 @@ class Collectives:
 
     Attributes:
         group_size: number of participating devices; 0 for all.
-        root: the device that a result goes to, where it goes to one; -1 for none.
+        root: the device that receives a result, if only one device receives it; -1 for none.
         nb_rank: number of devices.
-        reduce_op: one of `REDUCTIONS`: what becomes of the copies of an input.
-        groups: the groups of devices that take part; empty for all.
+        reduce_op: one of `REDUCTIONS`: the operation that combines the copies of an input.
+        groups: the groups of participating devices; empty for all.
     """
 
     group_size: int = 0
@@ -87,9 +87,9 @@ class ShardHints:
         attention_layers: the sharding of the attention layers.
         dist_collectives: the way the devices communicate.
         inputs: the inputs that are split.
-        outputs: the outputs that are put together.
+        outputs: the outputs that are gathered.
         k_seq_len_idx: the axis of the sequence in K, as it is multiplied.
-        v_seq_len_idx: the axis of the sequence in V, as it is multiplied; in Q, too.
+        v_seq_len_idx: the axis of the sequence in V, as it is multiplied, and in Q.
         kv_rank: the rank of K and V.
     """
 

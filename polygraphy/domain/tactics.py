@@ -34,7 +34,7 @@ class TensorInfo:
 
         Args:
             io_info: an ``IAlgorithmIOInfo``, or anything with a `dtype` and `strides`; the two
-                other facts are None where a version does not report them.
+                other facts are None if a version does not report them.
         """
         return cls(
             io_info.dtype,
@@ -72,7 +72,7 @@ class Algorithm:
         """Return a choice reported by a builder.
 
         Args:
-            context: an ``IAlgorithmContext``: how many inputs and outputs the layer has.
+            context: an ``IAlgorithmContext``, with the number of inputs and outputs of the layer.
             algorithm: an ``IAlgorithm``, whose tensors are numbered inputs first.
         """
         variant, inputs = algorithm.algorithm_variant, context.num_inputs

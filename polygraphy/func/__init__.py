@@ -23,18 +23,18 @@ __getattr__ = defer_names(globals(), submodules=("func",))
 def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], Callable[P, R]]:
     """Return a decorator for a function that receives the return value of `extend_func`.
 
-    What takes the function's name is called like `extend_func`. It calls that, passes what it
-    returns to the function, one argument for each element of a tuple, and returns what the function
-    returns; or, if that is None, what `extend_func` returned.
+    The decorated function has the parameters of `extend_func`. It calls `extend_func`, passes its
+    return value to the function (one argument for each element of a tuple), and returns the result
+    of the function, or, if that is None, the return value of `extend_func`.
 
-    If the function has that many parameters more, they come first and get the arguments of the
-    call, of which those that were given by name keep it.
+    If the function also has parameters for the arguments of the call, these come first; arguments
+    by name keep their names.
 
     Args:
         extend_func: A loader, or any other callable.
 
-    A call raises a PolygraphyException if the function does not have as many parameters as there
-    are values for it.
+    A call raises a PolygraphyException if the number of parameters does not match the number of
+    values.
 
     ::
 
@@ -147,8 +147,8 @@ def _function_name(function: Callable[..., object]) -> str:
 def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
     """Return a method that must not set, replace or delete attributes of its object.
 
-    The decorated method raises a PolygraphyInternalException if it did, and
-    `config.INTERNAL_CORRECTNESS_CHECKS` is on. What happens inside of an attribute is not noticed.
+    If it does, and `config.INTERNAL_CORRECTNESS_CHECKS` is on, the decorated method raises a
+    PolygraphyInternalException. Changes inside an attribute are not detected.
     """
     from functools import wraps
 

@@ -53,12 +53,12 @@ def save_json(obj: Any, dest: PathOrFile, description: str | None = None) -> Non
     """Write `obj` to a file, completely or not at all, or to an open file.
 
     Args:
-        obj: numbers, strings, lists, dictionaries, arrays, and whatever has an encoder.
+        obj: numbers, strings, lists, dictionaries, arrays, and objects with an encoder.
         dest: path of the file, or a file that is open for writing bytes or text.
         description: name of the object in the log; without it nothing is logged.
 
     Raises:
-        FileError: the file cannot be written, or the object has no form in JSON.
+        FileError: the file cannot be written, or the object cannot be represented in JSON.
     """
     if description is not None:
         G_LOGGER.info(f"Saving {description} to {json_io.name_of(dest)}")
@@ -81,8 +81,8 @@ def load_json(src: PathOrFile, description: str | None = None) -> Any:
 def add_json_methods(description: str | None = None) -> Callable[[Class], Class]:
     """Return a class decorator that adds ``to_json()``, ``from_json()``, ``save()`` and ``load()``.
 
-    ``from_json(src)`` and ``load(src)`` are static, and raise a FileError when what they read is
-    not of the class.
+    ``from_json(src)`` and ``load(src)`` are static, and raise a FileError if the object that they
+    read is not of this class.
 
     Args:
         description: the name of objects of the class in the log; without it nothing is logged.

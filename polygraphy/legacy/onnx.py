@@ -274,7 +274,7 @@ def str_from_onnx(
         mode: deprecated: ``none``, ``basic`` (nodes), ``attrs`` or ``full``.
 
     Raises:
-        UnknownNameError: there is no such mode.
+        UnknownNameError: the mode does not exist.
     """
     from polygraphy import mod
     from polygraphy.adapters.console.models.onnx_text import onnx_lines

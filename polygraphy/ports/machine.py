@@ -127,7 +127,7 @@ class Device(DeviceMemory, Protocol):
         block; None changes nothing.
 
         Raises:
-            UsageError: there is no such GPU.
+            UsageError: the GPU does not exist.
         """
 
     def synchronize(self) -> None:

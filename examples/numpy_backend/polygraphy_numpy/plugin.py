@@ -16,13 +16,13 @@ class NumpyOptions(Options):
     dtype: str | None = option(
         "--numpy-dtype",
         kind=Choice("float32", "float64"),
-        help="The data type of all arithmetic; that of the model unless given. Outputs are"
+        help="Data type of all arithmetic (default: the data type of the model). Outputs are"
         " converted back.",
     )
 
 
 BACKEND = Backend(
     title="NumPy",
-    help="Run the model in NumPy: a few operators, in float64 if asked.",
+    help="Run the model in NumPy. Supports a few operators, in float32 or float64.",
     options=NumpyOptions,
 )

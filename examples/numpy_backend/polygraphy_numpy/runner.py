@@ -63,9 +63,9 @@ class NumpyGraphFromOnnx(BaseLoader):
         lacking = sorted({node.op_type for node in graph.node} - OPERATORS.keys())
         if lacking:
             raise BackendError(
-                f"NumPy has no {', '.join(lacking)} here.",
+                f"The NumPy backend does not support {', '.join(lacking)}.",
                 backend="numpy",
-                hint=f"There is {', '.join(sorted(OPERATORS))}.",
+                hint=f"Supported: {', '.join(sorted(OPERATORS))}.",
             )
         weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
         inputs = TensorMetadata()

@@ -19,7 +19,7 @@ Deferred = Union[T, Callable[[], T]]
 class BaseLoader:
     """Base class of loaders: stores the arguments, and loads an object on each call.
 
-    A loader of your own implements `call_impl`; callers always use the call operator.
+    Your own loader implements `call_impl`; callers always use the call operator.
     """
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:

@@ -23,13 +23,13 @@ A = TypeVar("A", bound="DeviceArray")
 class DeviceView:
     """A contiguous array in device memory that other code owns and keeps alive.
 
-    Libraries that know ``__cuda_array_interface__`` (PyTorch, CuPy, Numba) take it as it is.
+    Libraries that support ``__cuda_array_interface__`` (PyTorch, CuPy, Numba) accept it.
 
     Attributes:
         ptr: the address of the memory.
         shape: a tuple.
-        dtype: a NumPy data type; those that NumPy itself lacks are of `ml_dtypes`.
-        owner: the owner of the memory, if this view is to keep it alive.
+        dtype: a NumPy data type; types that NumPy does not have come from `ml_dtypes`.
+        owner: the owner of the memory, if this view must keep it alive.
     """
 
     def __init__(self, ptr: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> None:
@@ -68,11 +68,11 @@ class DeviceView:
         """Copy to a host array, and return it.
 
         Args:
-            host_buffer: takes the elements if it has the same size and data type and is contiguous;
-                else it is resized, or, where NumPy refuses that, left alone. One of another data
-                type takes the bytes if it is as large.
-            stream: on which the copy is queued; None to copy now. The array must not be used before
-                the stream is synchronized.
+            host_buffer: receives the elements if it has the same size and data type and is
+                contiguous. Otherwise it is resized, or left unchanged if NumPy cannot resize it. An
+                array with a different data type receives the bytes if its size is equal.
+            stream: the stream on which the copy is queued; None to copy immediately. The array must
+                not be used before the stream is synchronized.
 
         Returns:
             The array that holds the elements: `host_buffer`, or a new one.
@@ -162,11 +162,11 @@ class DeviceArray(DeviceView):
         """Copy from a host array, use its shape, and return this array.
 
         Args:
-            host_buffer: the array to copy; made contiguous first if it is not. Of one of another
-                data type that is as large the bytes are copied, and this array keeps its shape and
-                data type.
-            stream: on which the copy is queued; None to copy now. The array must not be changed
-                before the stream is synchronized.
+            host_buffer: the array to copy; an array that is not contiguous is copied first. If its
+                data type differs but its size is equal, the bytes are copied, and this array keeps
+                its shape and data type.
+            stream: the stream on which the copy is queued; None to copy immediately. The array must
+                not be changed before the stream is synchronized.
 
         Returns:
             This array.
@@ -196,7 +196,7 @@ class DeviceArray(DeviceView):
             dtype: its data type (default: that of the array).
 
         Raises:
-            UsageError: the array has fewer bytes than that takes.
+            UsageError: the array has too few bytes.
         """
         view = DeviceView(
             self.ptr,

@@ -34,7 +34,7 @@ def use_device(index: int | None) -> Iterator[None]:
             nothing, and needs no GPU.
 
     Raises:
-        UsageError: there is no such GPU.
+        UsageError: the GPU does not exist.
         BackendError: CUDA cannot be used.
     """
     if index is None:
@@ -66,7 +66,7 @@ class Stream:
     stream.
 
     Attributes:
-        ptr: the address by which libraries know the stream; 0 once it is freed.
+        ptr: the address of the stream for libraries; 0 after it is freed.
         device: the index of the GPU whose queue it is.
     """
 

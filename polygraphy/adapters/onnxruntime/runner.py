@@ -403,9 +403,9 @@ class OnnxrtRunner(BaseRunner):
     """Runs an ONNX Runtime session.
 
     Inputs are arrays of NumPy, PyTorch, CuPy, or of any library that knows DLPack or
-    ``__cuda_array_interface__``; a session that computes on a GPU of NVIDIA reads what lies there
-    where it is, and others are given a copy. Outputs are arrays of NumPy, or tensors of PyTorch if
-    an input is one.
+    ``__cuda_array_interface__``; a session on an NVIDIA GPU reads arrays on that GPU in place;
+    other sessions receive a copy. Outputs are arrays of NumPy, or tensors of PyTorch if an input is
+    one.
     """
 
     outputs_are_fresh = True
@@ -449,7 +449,7 @@ class OnnxrtRunner(BaseRunner):
         """Return a profiler with a new session of the same model; only while active.
 
         Raises:
-            BackendError: the session was made elsewhere, of a model that it does not keep.
+            BackendError: the session was created elsewhere, and does not keep its model.
         """
         from polygraphy.adapters.onnxruntime.profiling import SessionProfiler
 
@@ -484,15 +484,15 @@ class OnnxrtRunner(BaseRunner):
 
         Args:
             feed_dict: one array per input. An integer is the address of device memory.
-            copy_outputs_to_host: whether outputs come back to the host, which they do unless this
-                is False. Otherwise they are `polygraphy.cuda.DeviceView`, or tensors of PyTorch on
-                the GPU if an input is one.
+            copy_outputs_to_host: whether outputs are copied to the host (default: True). If False,
+                they are `polygraphy.cuda.DeviceView`, or PyTorch tensors on the GPU if an input is
+                one.
 
         Returns:
             One array per output; they belong to the caller.
 
         Raises:
-            UsageError: outputs are to stay on the GPU, but the session does not compute there.
+            UsageError: outputs must stay on the GPU, but the session does not compute there.
         """
         to_host = copy_outputs_to_host is not False
         for array in feed_dict.values():

@@ -84,27 +84,27 @@ class SessionFromOnnx(BaseLoader):
         """Set the model and the options of the session.
 
         Args:
-            model_bytes: a serialized model, the path of one, the model itself, or a loader that
-                makes any of these. A model of more than 2 GB goes through a temporary file.
+            model_bytes: a serialized model, its path, the model itself, or a loader that returns
+                one of these. A model of more than 2 GB is passed through a temporary file.
             providers: execution providers in order of priority: names or unique parts of names in
                 any case, each alone or as ``(name, options)`` (default: the CPU provider).
             graph_optimization_level: ``ENABLE_ALL``, ``ENABLE_EXTENDED``, ``ENABLE_BASIC`` or
                 ``DISABLE_ALL`` (default: ONNX Runtime decides).
-            memory_arena: whether memory is kept for the next run, as it is unless this is False. An
-                arena is held, weights included, as long as any output from it is; without one,
-                running again takes a little longer.
+            memory_arena: whether memory is kept for the next run (default: True). An arena,
+                including the weights, remains as long as any of its outputs. Without an arena, each
+                run takes slightly longer.
             threads: the number of threads per operator (default: the number of cores available to
                 the process).
-            disabled_optimizers: the names of rewrites of the graph that are left out, in any case,
-                such as ``LayerNormFusion`` (default: none).
-            provider_libraries: plugins with further execution providers, from ONNX Runtime 1.23 on:
-                by the names under which they are registered, once for the process, and by which
-                `providers` may call them, the paths of the libraries, or of modules with a function
-                ``get_library_path``. Of a provider with several devices the first is taken, or that
-                which its option ``device`` names, as in ``("openvino", {"device": "GPU"})``.
+            disabled_optimizers: the names of graph rewrites to skip, in upper or lower case, such
+                as ``LayerNormFusion`` (default: none).
+            provider_libraries: plugins with additional execution providers, for ONNX Runtime 1.23
+                or later: a dictionary from names, which `providers` can use, to paths of libraries
+                or to modules with a function ``get_library_path``. A plugin is registered once per
+                process. If a provider has several devices, the first one is used, or the one that
+                its option ``device`` names, as in ``("openvino", {"device": "GPU"})``.
 
         Raises:
-            UsageError: there are to be fewer than one thread.
+            UsageError: the number of threads is less than one.
         """
         if threads is not None and threads < 1:
             raise UsageError(f"There must be at least one thread, not {threads}.")
@@ -123,8 +123,8 @@ class SessionFromOnnx(BaseLoader):
             FileError: the model file is missing or empty.
             ModelError: the model is damaged.
             UnknownNameError: a provider does not exist in this installation.
-            BackendError: ONNX Runtime cannot load the model, or would crash when it is run; or it
-                cannot load a plugin, or there is no device for it here.
+            BackendError: ONNX Runtime cannot load the model, or would crash when it runs it; or
+                ONNX Runtime cannot load a plugin, or finds no device for it.
             UnavailableError: a provider does not start, and the CPU provider is not in the list.
         """
         return self.create(lambda options: None)

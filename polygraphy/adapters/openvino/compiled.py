@@ -84,25 +84,25 @@ class CompiledModelFromOnnx(BaseLoader):
         """Set the model, and the options to compile it with.
 
         Args:
-            path: the path of a model, its bytes, the model itself, or a loader that makes any of
-                these. A model of more than 2 GB goes through a temporary file.
-            device: the device, as OpenVINO names it: ``CPU``, ``GPU.1``, ``AUTO:GPU,CPU``
-                (default: ``CPU``).
+            path: the path of a model, its bytes, the model itself, or a loader that returns one of
+                these. A model of more than 2 GB is passed through a temporary file.
+            device: the device, by its OpenVINO name: ``CPU``, ``GPU.1``, ``AUTO:GPU,CPU`` (default:
+                ``CPU``).
             precision_hint: the precision to compute in, if the device supports it: ``f32``,
-                ``bf16`` or ``f16`` (default: OpenVINO decides, by the device; that is ``bf16`` on
-                some processors).
+                ``bf16`` or ``f16`` (default: chosen by OpenVINO for the device; ``bf16`` on some
+                processors).
             threads: the number of threads (default: OpenVINO decides).
-            cache_dir: a folder for compiled models, from which they load quicker the next time.
-            properties: further properties by their names in OpenVINO, such as
+            cache_dir: a folder for compiled models, so that they load faster the next time.
+            properties: additional properties, by their OpenVINO names, such as
                 ``{"DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}``.
-            float32_tensors: tensors of the ONNX model that are computed in float32, whatever the
-                rest is computed in; on the CPU.
-            fuse: whether operators may be fused into one, as they may unless this is False:
-                otherwise every tensor is kept, which takes memory and time.
+            float32_tensors: tensors of the ONNX model to compute in float32, regardless of the
+                precision of the rest; only on the CPU.
+            fuse: whether operators may be fused (default: True). If False, every tensor is kept,
+                which takes memory and time.
 
         Raises:
-            UsageError: there are to be fewer than one thread.
-            UnknownNameError: the precision is none.
+            UsageError: the number of threads is less than one.
+            UnknownNameError: the precision does not exist.
         """
         if threads is not None and threads < 1:
             raise UsageError(f"There must be at least one thread, not {threads}.")
@@ -124,7 +124,7 @@ class CompiledModelFromOnnx(BaseLoader):
             FileError: the model file is missing or empty.
             ModelError: the model is damaged.
             UsageError: the folder for compiled models is a file.
-            UnknownNameError: there is no such device here, or no such tensor in the model.
+            UnknownNameError: the device, or a tensor of the model, does not exist.
             BackendError: OpenVINO cannot compile the model.
         """
         if self._cache_dir is not None and Path(self._cache_dir).is_file():

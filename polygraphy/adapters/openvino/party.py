@@ -44,7 +44,7 @@ _TYPES = {"bf16": "bf16", "f16": "fp16"}
 class OpenvinoParty:
     """OpenVINO; implements the ports `SuspectedParty` and `LoweringParty`.
 
-    What it is loaded without is either a rewrite, or the name of a node that computes in float32.
+    The argument `without` of `load` contains rewrites, or names of nodes that compute in float32.
     """
 
     name = "openvino"

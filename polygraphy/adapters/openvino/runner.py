@@ -44,7 +44,7 @@ class OpenvinoRunner(BaseRunner):
     NumPy, or tensors of PyTorch if an input is one.
 
     Attributes:
-        is_watched: whether a line is written to standard error where OpenVINO ends the process.
+        is_watched: whether a line is written to standard error if OpenVINO ends the process.
     """
 
     outputs_are_fresh = True
@@ -132,7 +132,7 @@ class OpenvinoRunner(BaseRunner):
 
         Raises:
             BackendError: OpenVINO cannot compute it.
-            UsageError: this process was forked of the one in which the runner was activated.
+            UsageError: this process was forked from the one in which the runner was activated.
         """
         PROCESS.check()
         watch = self._last_words("ran") if self._may_take_long else nullcontext()

@@ -35,9 +35,9 @@ OP_REGISTRY: dict[str, Reference] = {}
 def register(op: str) -> Callable[[R], R]:
     """Return a decorator that registers a function as the reference of an operator.
 
-    The function takes the attributes of a node as a dictionary, of numbers, texts, arrays and lists
-    of these, then its inputs as NumPy arrays, None for one that is left out. It returns the list of
-    the outputs. Attributes that the standard gives a default have it.
+    The function receives the attributes of a node as a dictionary of numbers, strings, arrays and
+    lists of these, then its inputs as NumPy arrays, with None for an omitted input. It returns the
+    list of outputs. Attributes with a default in the ONNX specification have that default.
 
     Args:
         op: the type of the operator.
@@ -172,8 +172,9 @@ _translated_errors = partial(
 
 @mod.export()
 class PluginRefRunner(EvaluatedRunner):
-    """Runs an ONNX model in NumPy: operators with a reference by that, and the others in the
-    reference evaluator of the onnx package, so that a model with plugins can run as a whole."""
+    """Runs an ONNX model in NumPy. Operators with a reference use it, and the others run in the
+    reference evaluator of the onnx package, so a model with plugins can run completely.
+    """
 
     outputs_are_fresh = True
     leaves_inputs_alone = True
@@ -188,7 +189,7 @@ class PluginRefRunner(EvaluatedRunner):
         """Create a runner of a model with references for plugin operators.
 
         Args:
-            graph: an ONNX-GraphSurgeon graph, an ONNX model, or a loader that makes one of them
+            graph: an ONNX-GraphSurgeon graph, an ONNX model, or a loader that returns one of them
                 when the runner is activated.
             name: see `BaseRunner`.
             references: functions by type of operator, which take precedence over `OP_REGISTRY`; or

@@ -181,7 +181,7 @@ class ModifyGraphOutputs(BaseLoader):
         """Return the same graph, and the names of the outputs in the order of the graph.
 
         Raises:
-            UnknownNameError: a name means no tensor of the graph.
+            UnknownNameError: a name matches no tensor of the graph.
             UsageError: no tensor of the graph can be an output.
         """
         graph, outputs = evaluate(self._graph)
@@ -271,8 +271,9 @@ class OptimizeGraph(BaseLoader):
     def call_impl(self) -> GraphAndOutputs:
         """Return the optimized graph, with the same inputs and outputs.
 
-        It has no variables, no operation on which no output depends, and none that hands on what it
-        is given, for training or for a check (`Identity`, `StopGradient`, `CheckNumerics`).
+        It has no variables, no operations without an effect on outputs, and no operations that
+        return their input unchanged for training or a check (`Identity`, `StopGradient`,
+        `CheckNumerics`).
 
         Raises:
             BackendError: variables without values cannot be frozen.

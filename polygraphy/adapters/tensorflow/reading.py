@@ -48,7 +48,7 @@ class GraphFromFrozen(BaseLoader):
 
         Raises:
             FileError: the file is missing or empty.
-            ModelError: it holds no `GraphDef`, or is a folder.
+            ModelError: it contains no `GraphDef`, or is a folder.
             BackendError: the graph uses an operator that this TensorFlow does not have.
         """
         if Path(self._path).is_dir():
@@ -89,7 +89,7 @@ class GraphFromSavedModel(BaseLoader):
         """Create a loader of a signature in a SavedModel folder.
 
         Args:
-            path: the folder that holds ``saved_model.pb``.
+            path: the folder that contains ``saved_model.pb``.
             signature: the name of the function to run
                 (default: ``serving_default``, or else the only one).
             tags: the tags of the graph to load
@@ -105,9 +105,9 @@ class GraphFromSavedModel(BaseLoader):
         the graph.
 
         Raises:
-            FileError: there is no such folder.
-            ModelError: it holds no SavedModel, or one without signatures.
-            UnknownNameError: there is no such signature.
+            FileError: the folder does not exist.
+            ModelError: it contains no SavedModel, or the SavedModel has no signatures.
+            UnknownNameError: the signature does not exist.
         """
         path = _require_saved_model(self._path)
         tf = tensorflow_module()
@@ -183,7 +183,7 @@ class GraphFromCkpt(BaseLoader):
 
         Raises:
             FileError: the folder or the checkpoint is missing.
-            ModelError: there is no graph beside the variables, or they do not fit together.
+            ModelError: the graph is missing next to the variables, or does not match them.
         """
         prefix = self._prefix()
         v1 = tensorflow_module().compat.v1
@@ -251,11 +251,11 @@ class GraphFromKeras(BaseLoader):
         """Return the graph of the model's inference with its weights as constants, and the names of
         its outputs: those of the model's inputs, and of its last layers.
 
-        Layers that hold Python code (`Lambda`) are refused, as Keras does by default.
+        Layers that contain Python code (`Lambda`) are rejected, as in Keras by default.
 
         Raises:
             FileError: the file is missing or empty.
-            ModelError: it is no Keras model, or one that this release of Keras cannot load.
+            ModelError: it is not a Keras model, or this release of Keras cannot load it.
         """
         if Path(self._path).is_dir():
             return GraphFromSavedModel(self._path).call_impl()

@@ -48,8 +48,8 @@ class CreateConfig(BaseLoader):
         Args:
             gpu_memory_fraction: the share of the GPU's memory that the process may take
                 (default: 0.9).
-            allow_growth: whether memory of the GPU is taken as it is needed.
-            use_xla: whether the graph is compiled with XLA, on the CPU too.
+            allow_growth: whether GPU memory is allocated on demand.
+            use_xla: whether the graph is compiled with XLA, also on the CPU.
         """
         self._gpu_memory_fraction = 0.9 if gpu_memory_fraction is None else gpu_memory_fraction
         self._allow_growth = bool(allow_growth)
@@ -117,8 +117,8 @@ _now = time.perf_counter
 class TfRunner(BaseRunner):
     """Runs a TensorFlow session, with NumPy arrays as inputs and outputs.
 
-    Inputs and outputs are called like the tensors of the graph, with the number of the operation's
-    output at the end: ``x:0``.
+    Inputs and outputs have the names of the tensors in the graph, which end with the index of the
+    operation's output: ``x:0``.
     """
 
     outputs_are_fresh = True

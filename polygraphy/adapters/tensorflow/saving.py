@@ -35,7 +35,7 @@ use_tf_trt: Callable[..., GraphAndOutputs]
 class UseTfTrt(BaseLoader):
     """Replaces parts of a TensorFlow graph with TensorRT engines, using TensorFlow's converter.
 
-    TensorFlow's packages hold it up to 2.17, on Linux with CUDA; those for the CPU never did.
+    TensorFlow packages contain it up to 2.17, on Linux with CUDA. CPU packages never contained it.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class UseTfTrt(BaseLoader):
             fp16: whether engines may compute in float16.
             int8: whether engines may compute in int8, in place of `fp16`.
             max_batch_size: the largest batch of engines that are built at once.
-            is_dynamic_op: whether engines are built when the graph runs, for the shapes that come.
+            is_dynamic_op: whether engines are built when the graph runs, for the shapes of the
+                data.
             minimum_segment_size: the fewest operations that become an engine.
         """
         self._graph = graph
@@ -138,7 +139,7 @@ class OnnxFromTfGraph(BaseLoader):
         """Return the model; its inputs and outputs have the names in the graph, ``x:0``.
 
         Raises:
-            BackendError: tf2onnx cannot convert an operator, or does not know the opset.
+            BackendError: tf2onnx cannot convert an operator, or does not support the opset.
         """
         graph, outputs = evaluate(self._graph)
         tensorflow_module()
@@ -205,7 +206,8 @@ class SaveGraph(BaseLoader):
             graph: a graph and the names of its outputs, or a loader that returns them.
             path: the file for the frozen graph, a `GraphDef`.
             tensorboard_dir: the folder for TensorBoard.
-            engine_dir: the folder for the serialized TensorRT engines in the graph, a file each.
+            engine_dir: the folder for the serialized TensorRT engines in the graph, with one file
+                per engine.
         """
         self._graph = graph
         self._path = path

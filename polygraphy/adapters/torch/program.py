@@ -521,7 +521,7 @@ class TorchFromPath(BaseLoader):
     """Loads a program from `torch.export.save` (.pt2) or a module from `torch.jit.save` (.pt).
 
     Files of `torch.save`, and programs with pickled objects in their weights, constants or example
-    inputs, are refused: such objects can run code when they are loaded.
+    inputs, are rejected, because such objects can run code when they are loaded.
     """
 
     def __init__(self, path: str) -> None:

@@ -60,8 +60,8 @@ def _use_one_thread_after_a_fork() -> None:
 class PytRunner(BaseRunner):
     """Runs a PyTorch model, on the CPU or a GPU.
 
-    Where all data are NumPy arrays, NumPy arrays come out; where a tensor is among them, tensors
-    do, on the device of the model.
+    If all inputs are NumPy arrays, outputs are NumPy arrays. If one input is a tensor, outputs are
+    tensors on the device of the model.
     """
 
     outputs_are_fresh = True
@@ -82,8 +82,8 @@ class PytRunner(BaseRunner):
             model: a `torch.nn.Module`, TorchScript or a `torch.export.ExportedProgram`; or a
                 function that returns one when the runner is activated, or a tuple of one and the
                 next argument, or the next two.
-            input_metadata: the inputs, in the order in which the model takes them. Programs tell
-                them (default: of modules they are the parameters of `forward`, float32).
+            input_metadata: the inputs, in the order of the arguments of the model. Programs declare
+                them (default: for modules, the parameters of `forward`, as float32).
             output_names: names of the outputs, in order (default: those of the program or of the
                 dictionary that a model returns, else ``output_0``, ``output_1``, ...).
                 `constants.MARK_ALL` for every tensor that a program computes.
@@ -91,7 +91,8 @@ class PytRunner(BaseRunner):
             compiled: whether `torch.compile` compiles the model, in the first inference of each
                 shape.
             device: the device of the model, such as ``cuda`` or ``cuda:1`` (default: its current
-                one). A module is moved there, and one that was passed itself back at the end.
+                one). A module is moved to this device. A module that you pass directly is moved
+                back at the end.
         """
         super().__init__(name=name, prefix="pyt-runner")
         self._model = model
@@ -174,8 +175,8 @@ class PytRunner(BaseRunner):
         GPU.
 
         Returns:
-            One tensor per output if one of the data is a tensor, one NumPy array per output else;
-            they belong to the caller.
+            One tensor per output if one of the inputs is a tensor, else one NumPy array per output.
+            They belong to the caller.
         """
         assert self._program is not None
         keeps_tensors = any(isinstance(data, torch.Tensor) for data in feed_dict.values())

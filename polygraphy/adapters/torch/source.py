@@ -67,12 +67,12 @@ class TorchProgram:
         """Create a source of a program for a diagnosis, on a device.
 
         Args:
-            model: a `torch.export.ExportedProgram`, of which every tensor is known; a
-                `torch.nn.Module`, which is exported in evaluation mode for the data at hand; or
-                TorchScript, of which only outputs are. Or a function that returns one, or a tuple
-                that begins with one.
-            device: its device, such as ``cuda`` or ``cuda:1`` (default: its current one). It is
-                moved there, and back by `close`.
+            model: a `torch.export.ExportedProgram`, whose tensors are all known; a
+                `torch.nn.Module`, which is exported in evaluation mode for the input data; or
+                TorchScript, of which only the outputs are known. Or a function that returns one of
+                these, or a tuple that begins with one.
+            device: its device, such as ``cuda`` or ``cuda:1`` (default: its current one). The
+                program is moved to this device, and `close` moves it back.
         """
         self._given = model
         self._device = device

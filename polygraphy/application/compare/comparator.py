@@ -159,9 +159,8 @@ class Comparator:
                 a tensor as an output prevents some rewrites of backends, and hides their faults.
 
         Returns:
-            An iterator of results. Where the model does not fit at once, the results of an
-            iteration come in parts (`IterationResult.part`), which `compare_accuracy` puts
-            together.
+            An iterator of results. If the whole model does not fit, the results of an iteration
+            come in parts (`IterationResult.part`), which `compare_accuracy` puts together.
 
         Raises:
             UsageError: there are no data, or the model has no tensor of a name.
@@ -262,12 +261,12 @@ class Comparator:
 
         Args:
             run_results: results, a stream of them, or a list of such.
-            postprocess_func: a function that takes the outputs of an iteration and returns their
-                replacement; a class is instantiated.
+            postprocess_func: a function that receives the outputs of an iteration and returns their
+                replacement. A class is instantiated.
 
         Returns:
-            For results the same, changed in place. For a stream a stream, changed while it passes;
-            for a list the list of what comes of its members.
+            For results, the same object, changed in place. For a stream, a stream whose items are
+            changed one by one. For a list, a list with the result for each member.
 
         Raises:
             UsageError: the function returns something other than outputs.
@@ -290,8 +289,8 @@ class Comparator:
             fail_fast: whether to stop at the first output that fails.
 
         Returns:
-            For results whether they are valid. For a stream the stream again, checked while it
-            passes, which raises CheckFailedError; for a list the list of what comes of its members.
+            For results, whether they are valid. For a stream, a stream that checks each item, and
+            raises CheckFailedError. For a list, a list with the result for each member.
         """
         from polygraphy.application.compare import validation
         from polygraphy.domain.results.results import RunResults
@@ -331,8 +330,8 @@ def postprocess(run_results: Any, function: Any) -> Any:
     Args:
         run_results: results, which are changed in place; a stream of results, each changed as it
             passes; or a list of these.
-        function: a function that takes the outputs of an iteration and returns their replacement; a
-            class is instantiated.
+        function: a function that receives the outputs of an iteration and returns their
+            replacement. A class is instantiated.
 
     Returns:
         The results, a stream, or a list of such.

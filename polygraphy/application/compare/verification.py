@@ -51,11 +51,11 @@ def verify(
     """Run a model and its edited version on the same data, and return the comparison of the edited
     model's outputs.
 
-    What the edited model takes that is inside the original one - it may be a part of it - is
-    taken from there, with what it computes of the data. An edited model that computes in half
-    precision is computed with rounding at every operator, as hardware does, and with the tolerance
-    ``auto`` held to what `polygraphy.diagnose` holds it to. At the end it is run once as its users
-    will: in ONNX Runtime, at the default level of optimization, in a process of its own.
+    The edited model may be a part of the original one. Its inputs that are tensors inside the
+    original model get their values from a run of that model. An edited model that computes in half
+    precision is computed with rounding at every operator, as hardware does, and the tolerance
+    ``auto`` is that of `polygraphy.diagnose`. At the end, it runs once in ONNX Runtime, at the
+    default optimization level, in its own process.
 
     Args:
         original: the model before the edit.
@@ -333,7 +333,7 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
         data_loader: source of the input data (default: generated).
 
     Returns:
-        Whether its outputs hold neither NaN nor infinity, in any iteration.
+        Whether its outputs contain neither NaN nor infinity, in all iterations.
 
     Raises:
         UsageError: there are no data.

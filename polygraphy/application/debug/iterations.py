@@ -497,7 +497,7 @@ def repeat(
         make: creates the artifact at a path; if that fails, the check has failed.
 
     Returns:
-        How many iterations had each outcome.
+        The number of iterations with each outcome.
 
     Raises:
         UsageError: `until` is invalid.

@@ -135,8 +135,8 @@ def find_nodes_to_keep(
 ) -> list[str]:
     """Return the fewest nodes that must stay in float32 when a model is cast to a narrower type.
 
-    Nodes are tried in the order of what each of them loses alone, which one run per input set
-    tells; the last line that is logged is the command that casts the model so.
+    Nodes are tried in the order of their individual losses, which one run per input set measures.
+    The last line in the log is the command that casts the model with these nodes.
 
     Args:
         model: an ``onnx.ModelProto``, or a loader that returns one; it is not changed.
@@ -149,10 +149,10 @@ def find_nodes_to_keep(
         atol: the absolute tolerance of outputs without `iterations`.
 
     Returns:
-        The names of the nodes, in order; one without a name goes by its first result.
+        The names of the nodes, in order; a node without a name is listed by its first output.
 
     Raises:
-        InconclusiveError: no set of nodes is found with which the model works.
+        InconclusiveError: no set of nodes was found that makes the model work.
         PolygraphyException: the model cannot be cast, run or written.
     """
     if iterations is None:

@@ -308,17 +308,17 @@ def reduce_model(
 ) -> Reduction:
     """Return a small part of a model that fails a check like the whole model.
 
-    First nodes are cut off behind what fails, then in front of it. What is cut off in front becomes
-    an input, and what other branches contribute a constant with the value that it has when the
-    whole model is run on the data.
+    Nodes are first removed at the end, then at the start. Tensors at a cut become inputs. Tensors
+    from other branches become constants, with their values from a run of the whole model on the
+    data.
 
     Args:
         model: a model that fails the check.
-        iterations: checks each part, saved at the path of its artifact. A failure unlike that of
-            the whole model is unresolved.
+        iterations: checks each part, saved at the path of its artifact. A failure that differs from
+            that of the whole model is unresolved.
         mode: ``bisect`` halves the suspect nodes, in all branches; ``linear`` tries every node, for
-            failures that depend on neighboring nodes; ``ddmin`` halves, and then also removes nodes
-            in between.
+            failures that depend on neighboring nodes; ``ddmin`` halves, and then also removes
+            single nodes in the middle.
         reduce_outputs: whether nodes are removed at the end.
         reduce_inputs: whether nodes are removed at the start.
         data_loader: the data with which the model is run (default: generated). With several input
@@ -330,7 +330,7 @@ def reduce_model(
 
     Raises:
         UnknownNameError: the mode does not exist.
-        UsageError: neither the start nor the end may be reduced, or the mode needs both.
+        UsageError: neither the start nor the end may be reduced, or the mode requires both.
         InconclusiveError: the model does not fail.
         PolygraphyException: the model, or its input data, cannot be written.
     """

@@ -473,7 +473,8 @@ def show_original(model: Any) -> Outline:
         model: an ``onnx.ModelProto``.
 
     Returns:
-        What `show_edited` compares the edited model with: edits change a model in place.
+        The outline with which `show_edited` compares the edited model, because edits change a model
+        in place.
     """
     outline: Outline = outline_of(model)
     resolve(ModelReports).outline("Original Model", outline)

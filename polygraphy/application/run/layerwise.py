@@ -103,7 +103,7 @@ class WithUnmarked:
     """A runner of a model with tensors marked as outputs; the model's own outputs come from a
     second runner of the unmarked model, so that marking does not affect them.
 
-    Where marking changes an output by more than rounding, it is noted once.
+    If marking changes an output by more than rounding, a note says so once.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class WithUnmarked:
         Args:
             marked: runs the model with tensors marked as outputs.
             unmarked: runs the unmodified model.
-            exclude_outputs: outputs of the model that are not looked at unless they are marked;
-                names may be patterns.
+            exclude_outputs: outputs of the model that are ignored unless they are marked; names may
+                be patterns.
         """
         self._marked = marked
         self._unmarked = unmarked

@@ -106,33 +106,34 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
 
     Args:
         plan: models, runners, precisions and so on, as a plan in TOML has them.
-        folder: the folder of results; cells that have one there are not run again.
+        folder: the folder of results; cells with a result are not run again.
         root: the folder that paths in the plan are relative to.
         engine: the engine that runs the processes: ``local`` or ``ray``.
         jobs: the number of parallel cells (default: the number of GPUs or, without several of
             them, cores).
         shard: the part to run, ``i/n``, i from 1 (default: all).
-        times: the document of an earlier sweep, by whose times shards become equally long.
-        resume: whether to go on with a folder that has results; with `shard`, that is meant. What
-            cells are compared with is computed again where it crashed, or ran into a limit.
-        only: patterns of the names of cells, which are model and combination, or parts of them.
-        timeout: seconds that a process may take.
-        memory: bytes that a process may have resident (default: half of what is free, divided by
-            `jobs`).
-        repeat_failed: the number of times that a failed cell is run again, to find out whether it
-            always fails.
-        baseline: the document of an earlier sweep, with which this one is compared.
-        known: failures that are known, each with ``cell``, a pattern, ``reason`` and ``until``.
+        times: the document of an earlier sweep, whose times balance the shards.
+        resume: whether to continue in a folder that has results (always with `shard`). References
+            that crashed or exceeded a limit are computed again.
+        only: patterns for the names of cells, which consist of model and combination, or for parts
+            of them.
+        timeout: time limit for a process, in seconds.
+        memory: memory limit (RSS) for a process, in bytes (default: half of the free memory,
+            divided by `jobs`).
+        repeat_failed: number of retries for a failed cell, to find out whether it always fails.
+        baseline: the document of an earlier sweep to compare with.
+        known: known failures, each with ``cell`` (a pattern), ``reason`` and ``until``.
         strict: whether a known failure that passes is a failure.
-        diagnose: whether failures are diagnosed, but for those that ran into a limit, so that those
-            with one cause become one group.
+        diagnose: whether failures are diagnosed and grouped by cause, except cells that exceeded a
+            limit.
         dry_run: whether cells are only listed.
-        profile: the number of profiled runs of each cell that ran, 1 to 50, in another process with
-            nothing beside it. With `baseline`, nodes that became slower are named (default: no
+        profile: the number of profiled runs of each cell that ran, 1 to 50, one cell at a time in
+            its own process. With `baseline`, nodes that became slower are listed (default: no
             profiles).
 
     Returns:
-        Whether nothing failed that is new: not known and, with a baseline, not failing there.
+        Whether there are no new failures. Known failures, and cells that also fail in the baseline,
+        are not new.
 
     Raises:
         UsageError: the plan is invalid, or the folder has results.

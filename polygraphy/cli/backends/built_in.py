@@ -41,16 +41,16 @@ class Backend:
         title: the display name of the backend, as in "Compare model.onnx in ONNX Runtime and Mine".
         help: the purpose of the backend, in a sentence.
         options: the group of its own options, if it has any.
-        runner: the class or function that makes the runner, as in ``my_package:MyRunner``: a
-            program calls it with the model, and with the options that were given, by the names of
-            their fields. The model is the path of a file, an ONNX model, or a loader of one.
-        partial: where a call is not enough, the file beside the module of the entry point that says
-            how a program makes the runner: a Jinja2 template with the macro ``runner(options,
-            model, is_path)``. It gets the values of `options` (None without), the expression for
-            the model, and whether that is the path of a file; else it is an ONNX model, or a loader
-            of one.
-        model_types: the types of models that it runs, as `--model-type` calls them; empty for any,
-            which then reach it as a path.
+        runner: the class or function that creates the runner, as in ``my_package:MyRunner``. A
+            program calls it with the model, and with the options that the user sets, by the names
+            of their fields. The model is a path, an ONNX model, or a loader of one.
+        partial: if a call is not sufficient, a Jinja2 template with the macro ``runner(options,
+            model, is_path)``, next to the module of the entry point. The macro writes the
+            expression that creates the runner. It receives the values of `options` (None without
+            options), the expression for the model, and whether that is a path. If it is not, it is
+            an ONNX model or a loader of one.
+        model_types: the types of models that it runs, by their names for `--model-type`. Empty
+            means any type; the runner then receives a path.
     """
 
     title: str

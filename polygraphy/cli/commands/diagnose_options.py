@@ -181,8 +181,8 @@ class QuantizedOptions(Options):
         reads="Script",
         feeds="diagnose.metric",
         help="Metric, smaller is better: rms (error over reference, worst output), sqnr (noise in"
-        " dB), top1 (share of rows with a different largest element), kl, or a function that takes"
-        " the outputs and the reference outputs by name and returns a number.",
+        " dB), top1 (share of rows with a different largest element), kl, or a function. A function"
+        " receives the outputs and the reference outputs by name, and returns a number.",
         otherwise="rms",
     )
     save: str | None = option(
@@ -233,8 +233,8 @@ class HandoverOptions(Options):
         "--save-culprit",
         writes=True,
         kind=Text("DIR"),
-        help="Save the first culprit to this folder as a model, with inputs and correct outputs"
-        " in the layout of the onnx backend tests, and a program that shows the failure.",
+        help="Save the first culprit to this folder as a model, with a program that shows the"
+        " failure. Inputs and correct outputs have the layout of the onnx backend tests.",
         feeds="diagnose.save_culprit",
     )
     issue: str | None = option(

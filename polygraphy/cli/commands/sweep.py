@@ -66,9 +66,9 @@ class EngineOptions(Options):
     engine: str | None = option(
         "--engine",
         kind=Choice("local", "ray"),
-        help="Executor of the cells: local for processes on this machine, ray for tasks of the"
-        " cluster at RAY_ADDRESS, or of a new cluster on this machine if that is not set. The"
-        " hosts of a cluster must share the folders.",
+        help="Executor of the cells: local for processes on this machine, ray for tasks of a"
+        " cluster. Ray uses the cluster at RAY_ADDRESS; if that is not set, it starts a cluster on"
+        " this machine. The hosts of a cluster must share the folders.",
         feeds="sweep.engine",
     )
     jobs: int | None = option(
@@ -155,8 +155,8 @@ class JudgmentOptions(Options):
         "--known",
         reads="File of known failures",
         kind=Text("FILE.toml"),
-        help="File with known failures, which do not count: [[known]] tables with cell (its"
-        " name or a pattern), reason, and until (the last day on which the failure is accepted).",
+        help="File with known failures, which do not count. A [[known]] table has cell (a name"
+        " or a pattern), reason, and until (the last day on which the failure is accepted).",
     )
     strict: bool = option(
         "--strict",

@@ -10,7 +10,7 @@ class BadValue(ValueError):
     """An invalid value of an option; the message gives the reason, without the option.
 
     Attributes:
-        flag: the flag that has the value, where an option has a flag for each; empty otherwise.
+        flag: the flag of the value, if an option has several flags; else empty.
     """
 
     def __init__(self, message: str, flag: str = "") -> None:

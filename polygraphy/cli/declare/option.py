@@ -229,20 +229,21 @@ def option(
 
     Args:
         flags: the option's spellings, the preferred one first.
-        help: its purpose, in one or two sentences; ends with a full stop.
+        help: its purpose, in one or two sentences; ends with a period.
         kind: the conversion of words to a value; by default that of the annotation.
-        default: the value when the option is left out; by default False for a flag, empty for a
-            tuple that is never None, and else None.
-        feeds: the argument of a published name that the value becomes, as in
-            ``CreateConfig.sparse_weights``; several where it becomes more than one.
-        as_: the value of a flag there, if that is not True.
+        default: the value if the option is not set: by default, False for a flag, empty for a tuple
+            that is never None, else None.
+        feeds: the argument of a published name that receives the value, as in
+            ``CreateConfig.sparse_weights``, or several such arguments.
+        as_: the value of the argument if the flag is used (default: True).
         reads: the kind of files that the option names and that must exist, for messages.
-        otherwise: the effect of leaving the option out, for the help; the default of the
-            argument that it feeds, where that is a value, need not be repeated.
-        constant: the name of the value in a program that uses it more than once.
+        otherwise: the effect if the option is not set, for the help. The default of the argument
+            that it feeds need not be repeated.
+        constant: the name of the constant in a program that uses the value more than once.
         writes: whether it names files that are written; no two options may name the same one.
-        excludes: flags of options, in their first spelling, that cannot be given as well.
-        needs: flags of options, in their first spelling, without any of which it has no effect.
+        excludes: flags of options, in their first spelling, that cannot be combined with it.
+        needs: flags of options, in their first spelling. Without at least one of them, the option
+            has no effect.
     """
     if default is None and isinstance(kind, Flag):
         default = False

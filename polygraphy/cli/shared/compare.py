@@ -161,8 +161,8 @@ class CompareOptions(Options):
     samples: bool = option(
         "--samples",
         needs="--load-inputs",
-        help="Treat the data of --load-inputs as samples, and list those whose prediction"
-        " changes: the index of the largest element of the first output, or the result of"
+        help="Treat the data of --load-inputs as samples, and list those whose prediction changes."
+        " The prediction is the index of the largest element of the first output, or the result of"
         " --postprocess. If labels are available (labels.csv in the folder, or one folder per"
         " class), print the accuracy of each run.",
     )
@@ -463,7 +463,7 @@ class LayerwiseOptions(Options):
         "Comparator.run_layerwise.memory_budget",
         when="when every tensor is compared",
         how="Layers run in groups that fit into the budget, each layer once. With --trt, groups are"
-        " used only if this option is set, because each group requires its own build and is fused"
+        " used only if this option is set: each group requires its own build, and is fused"
         " differently than in the full model.",
     )
     no_unmarked: bool = option(

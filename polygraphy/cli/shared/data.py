@@ -75,9 +75,9 @@ class DataOptions(Options):
         "--load-input-data",
         reads="File of input data",
         feeds="StreamingDataLoader.paths",
-        help="Load input data from files or folders, in order: files that --save-inputs or"
-        " --save-input-blob wrote, ONNX test_data_set folders, .npy, .npz, .safetensors, .pt, or"
-        " images and folders of images, one image per iteration. Raw bytes (.bin, .raw) use the"
+        help="Load input data from files or folders, in order. Supported: files that --save-inputs"
+        " or --save-input-blob wrote, ONNX test_data_set folders, .npy, .npz, .safetensors, .pt,"
+        " and images or folders of images, one image per iteration. Raw bytes (.bin, .raw) use the"
         " data types and shapes of the model.",
     )
     preprocess: Mapping[str, Any] | None = option(

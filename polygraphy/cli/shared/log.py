@@ -162,9 +162,9 @@ class ReportOptions(Options):
         "--report",
         writes=True,
         kind=Repeated(ReportPath()),
-        help="Save a report, even after a failure: .html is a page, .json is the document of"
-        " --format json, .md a summary, .xml JUnit, .sarif a file for code scanning. Can be"
-        " repeated.",
+        help="Save a report, even after a failure. The extension selects the format: .html for a"
+        " page, .json for the document of --format json, .md for a summary, .xml for JUnit, .sarif"
+        " for code scanning. Can be repeated.",
     )
 
 

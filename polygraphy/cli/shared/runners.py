@@ -50,7 +50,7 @@ class ProfileOptions(Options):
     profile: int | None = option(
         "--profile",
         kind=OptionalInteger(USUAL_RUNS, 1, MOST_RUNS),
-        help="Profile N runs of each runner, and show the time by node of the model, how the node"
+        help="Profile N runs of each runner. Show the time of each node of the model, how the node"
         " ran, and its error if tensors are compared. For ONNX Runtime, OpenVINO and TensorRT.",
         otherwise="10 runs",
         feeds="ProfileNodes.runs",

@@ -240,9 +240,9 @@ THRESHOLDS = {
             result_doc="The largest distance in units in the last place of the data type in"
             " which the output was computed.\n\nDetails: ``p99_ulp``, ``mean_ulp``, and the"
             " data type as ``computed_in``.",
-            function_doc="Limit the largest distance in units in the last place: those of the"
-            " data type in which the output was computed, or, if that is unknown, of the output"
-            " itself.\n\nFor integers, the unit is 1.",
+            function_doc="Limit the largest distance in units in the last place. The unit is that"
+            " of the data type in which the output was computed or, if that is unknown, of the"
+            " output itself.\n\nFor integers, the unit is 1.",
             details=("p99_ulp", "mean_ulp", "computed_in"),
         ),
         _metric(

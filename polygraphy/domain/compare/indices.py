@@ -48,7 +48,7 @@ class IndicesResult(CompareResult):
         size: number of entries compared.
         count: the number of misplaced elements.
         first: the first of these; None when there is none.
-        index_tolerance: the number of positions by which an entry may be off.
+        index_tolerance: the number of positions by which an entry may be misplaced.
     """
 
     def __init__(self, size: int, count: int, first: Misplaced | None, index_tolerance: int):
@@ -72,8 +72,8 @@ class IndicesCompareFunc(PairwiseCompareFunc):
     """Compares lists of indices: the last dimension is the list, the others are batches.
 
     Each entry of the first run's list must be in the second run's, at most `index_tolerance` places
-    away. The last `index_tolerance` entries of the first list are not looked at: they may have been
-    pushed out of the second one.
+    away. The last `index_tolerance` entries of the first list are ignored, because they may have
+    been pushed out of the second list.
     """
 
     label = "indices"

@@ -211,11 +211,11 @@ _NEVER_LATER = (*_MAXIMA, *_FIELDS[6:])
 class OutputCompareResult(CompareResult):
     """The differences of one output, judged by its tolerance.
 
-    Each metric is computed when it is first read, as long as the arrays are at hand; `own_arrays`
-    copies them for that, `settle` computes all and lets them go. The metrics are ``max_absdiff``,
-    ``max_reldiff``, and so ``mean_*``, ``median_*`` and ``quantile_*``; absolute ones are in
-    the output's own unit, relative ones are of the magnitude of the second run's value. A quantile
-    is only there if it was checked.
+    Each metric is computed when it is first read, as long as the arrays are available. `own_arrays`
+    copies the arrays; `settle` computes all metrics and releases the arrays. The metrics are
+    ``max_absdiff``, ``max_reldiff``, and so ``mean_*``, ``median_*`` and ``quantile_*``; absolute
+    ones are in the output's own unit, and relative ones are relative to the magnitude of the second
+    run's value. A quantile exists only if it was checked.
     """
 
     part = ""

@@ -30,7 +30,8 @@ Statistic = Union[str, Sequence[str]]
 class SimpleCompareFunc(PairwiseCompareFunc):
     """Compares absolute and relative differences with tolerances.
 
-    The second run is the reference: relative differences are of the magnitude of its values.
+    The second run is the reference: relative differences are relative to the magnitude of its
+    values.
     """
 
     label = "simple"

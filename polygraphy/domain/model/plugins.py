@@ -13,9 +13,9 @@ class PluginInstance:
     """A part of a model that a plugin could replace.
 
     Attributes:
-        inputs: the tensors that it takes, in the order of the plugin's operands.
-        outputs: the tensors that it makes, in the order of the plugin's results.
-        attributes: the attributes that configure the plugin: numbers, texts, and lists of these.
+        inputs: the tensors that it reads, in the order of the plugin's inputs.
+        outputs: the tensors that it computes, in the order of the plugin's outputs.
+        attributes: the attributes that configure the plugin: numbers, strings, and lists of these.
     """
 
     inputs: tuple[str, ...]

@@ -41,7 +41,7 @@ class ModelSource:
         path: the file.
         kind: ``onnx``, ``engine``, ``trt-network-script``, or of TensorFlow: ``frozen``, ``keras``,
             ``saved-model`` or ``ckpt``.
-        external_data_dir: folder of its external weights, if not beside it.
+        external_data_dir: folder of its external weights, if it is not the folder of the model.
         ignore_external_data: whether weights in other files are left alone.
         infer_shapes: whether shapes are inferred that the file does not state.
         allow_onnxruntime: whether ONNX Runtime may infer them; None for the usual.

@@ -54,8 +54,9 @@ _MOST = 10_000_000
 class StepLoader:
     """Yields the inputs of a model with states, one step after another.
 
-    Each runner keeps its own states: what an output holds after a step is what an input holds in
-    the next. States come from the graph of the model, a `genai_config.json` beside it, or names.
+    Each runner keeps its own states: the value of a state output becomes the value of its input in
+    the next step. States come from the graph of the model, a `genai_config.json` beside it, or
+    names.
 
     Attributes:
         input_metadata: the inputs of the model; set before the first step.

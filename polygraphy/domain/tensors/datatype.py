@@ -140,10 +140,10 @@ class DataType(metaclass=_Members):
             dtype: the type of the library: a NumPy dtype, an `onnx.TensorProto` integer,
                 ``tensor(float)``, ...
             source_module: ``numpy``, ``onnx``, ``onnxruntime``, ``tensorflow``, ``tensorrt`` or
-                ``torch``; found out when it is None.
+                ``torch``; detected if it is None.
 
         Raises:
-            DataTypeConversionException: there is no such type here.
+            DataTypeConversionException: this package has no such type.
         """
         if dtype is None or isinstance(dtype, DataTypeEntry):
             return dtype
@@ -191,8 +191,8 @@ def register_dtype_importer(source_module: str) -> Callable[[F], F]:
         source_module: the name of the module for `from_dtype`.
 
     Returns:
-        A decorator of the function: it takes a data type of the module, and returns ours, or None
-        where there is none.
+        A decorator for a function that receives a data type of the module and returns ours, or None
+        if there is none.
     """
 
     def register(function: F) -> F:
@@ -211,8 +211,8 @@ def register_dtype_exporter(target_module: str) -> Callable[[F], F]:
         target_module: the name of the module for `to_dtype`.
 
     Returns:
-        A decorator of the function: it takes one of our data types, and returns what the module
-        calls it, or None where there is none.
+        A decorator for a function that receives one of our data types and returns the corresponding
+        type of the module, or None if there is none.
     """
 
     def register(function: F) -> F:

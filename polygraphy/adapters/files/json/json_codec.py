@@ -179,7 +179,7 @@ class Decoder:
         """Return the object that fields describe.
 
         Raises:
-            ContentError: the marker is not known, or the fields are not what its function expects.
+            ContentError: the marker is unknown, or its function does not expect these fields.
         """
         if marker not in cls.polygraphy_registered:
             raise ContentError(

@@ -95,7 +95,7 @@ Bounds = Union[int, "Mapping[str, int]"]
 
 @mod.export(funcify=True)
 class SetUpperBound(BaseLoadOnnxCopy):
-    """Inserts Min nodes before the operands that determine the size of tensors."""
+    """Inserts Min nodes before the inputs that determine the size of tensors."""
 
     makes_new_model = True
 

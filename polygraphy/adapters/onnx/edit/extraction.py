@@ -75,8 +75,7 @@ class ExtractSubgraph(BaseLoader):
         self._check = check_meta is not False
 
     def call_impl(self) -> Any:
-        """Return the extracted part, as the same type of graph as the given one, which is
-        unchanged.
+        """Return the extracted part, as the same type of graph as the original, which is unchanged.
 
         Raises:
             UnknownNameError: the model has no tensor of a name.

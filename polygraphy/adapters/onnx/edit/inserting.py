@@ -64,7 +64,7 @@ class InsertNode(BaseLoader):
                 is an output of the model, it gets a new name before the node.
             name: its name.
             attrs: its attributes.
-            domain: the domain of its operator (default: the standard's).
+            domain: the domain of its operator (default: the standard domain).
         """
         self._model = model
         self._op = op

@@ -54,7 +54,7 @@ class ConvertOpset(BaseLoader):
         """Return the model, converted to the opset.
 
         Raises:
-            UsageError: there is no such opset.
+            UsageError: the opset does not exist.
             ModelError: the model has functions, which the converter would lose.
             BackendError: an operator cannot be converted.
         """

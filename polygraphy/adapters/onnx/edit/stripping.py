@@ -270,7 +270,7 @@ class ReconstructWeights(BaseLoader):
     """Replaces stripped weights of an ONNX model with random numbers."""
 
     def __init__(self, model: Deferred[ModelProto], map_weights: bool | None = None) -> None:
-        """Create a loader that replaces stripped weights by random ones, in memory or in a mapped
+        """Create a loader that replaces stripped weights with random ones, in memory or in a mapped
         file.
 
         Args:
@@ -286,7 +286,7 @@ class ReconstructWeights(BaseLoader):
         was sparse. A model with all its weights is unchanged, with a warning.
 
         Raises:
-            FileError: there is no room in the temporary folder.
+            FileError: the temporary folder is full.
         """
         return edit_model(self._model, self._edit)
 

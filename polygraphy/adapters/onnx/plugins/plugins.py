@@ -211,7 +211,7 @@ def match_plugins(
         FileError: there is no such folder, or no plugin in it.
         UnknownNameError: there is no plugin with a name.
         BackendError: a script fails.
-        UsageError: both `include` and `exclude` are given.
+        UsageError: both `include` and `exclude` are set.
     """
     if include is not None and exclude is not None:
         raise UsageError("include and exclude cannot be combined.", hint="Pass only one of them.")

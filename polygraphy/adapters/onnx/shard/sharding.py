@@ -448,7 +448,7 @@ class ShardModel(BaseLoader):
 
         Raises:
             UnknownNameError: the model lacks a tensor that the hints name.
-            ModelError: it cannot be split like that.
+            ModelError: it cannot be split in this way.
         """
         model = evaluate(self._model)
         with translate_model_faults(model):
@@ -475,9 +475,9 @@ def save_shards(
         models: one model for all devices, or one for each in the order of their numbers.
         path: the file. The model for device `i` of `n` has ``_tp<n>_rank<i>`` appended to its
             name.
-        external_data_path: the file for weights, relative to that; empty for the usual one. Those
-            of several models get the same ending.
-        size_threshold: bytes above which a weight goes there.
+        external_data_path: the file for weights, relative to that; empty for the usual one. If
+            there are several models, these files get the same suffix.
+        size_threshold: size in bytes above which a weight is saved in this file.
         all_tensors_to_one_file: whether all weights go to one file.
 
     Raises:

@@ -573,9 +573,9 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
     blocks = _blocks(model.graph, count)
     if not blocks:
         raise ModelError(
-            f"Nothing in the model can be split over {count} devices: no two matrix products have"
-            f" weights whose sizes are divisible by {count}, and only elementwise operators or"
-            " attention between them."
+            f"Nothing in the model can be split over {count} devices. This requires two matrix"
+            f" products whose weights have sizes divisible by {count}, with only elementwise"
+            " operators or attention between them."
         )
     size = _size(model)
     tensors = []

@@ -279,10 +279,9 @@ class EngineBytesFromNetwork(BaseLoader):
                 them.
             config: the `IBuilderConfig`, or something that takes a builder and a network and
                 returns one (default: ``CreateConfig()``).
-            save_timing_cache: the file to which what the build measured is added.
-            device: index of the GPU to build on, and for (default: the one that the calling
-                thread uses). A builder that exists stays where it was made: `network` must be a
-                loader.
+            save_timing_cache: the file to which the measurements of the build are added.
+            device: index of the GPU to build on and for (default: the one that the calling thread
+                uses). An existing builder stays on its GPU, so `network` must be a loader.
         """
         if device is not None and not callable(network):
             raise UsageError(
@@ -298,9 +297,10 @@ class EngineBytesFromNetwork(BaseLoader):
         """Return the plan, a `tensorrt.IHostMemory`.
 
         Raises:
-            BackendError: TensorRT cannot build the network, or not in the precision asked for.
-            UsageError: the network has no outputs, a profile does not fit it, or there is no such
-                GPU.
+            BackendError: TensorRT cannot build the network, or cannot build it in the requested
+                precision.
+            UsageError: the network has no outputs, a profile does not fit it, or the GPU does not
+                exist.
         """
         if self._device is None:  # Nothing is asked of CUDA then: TensorRT-RTX builds without.
             return self._build()
@@ -401,10 +401,10 @@ def _build_plan(builder: Any, network: Any, config: Any) -> Any:
 class EngineFromNetwork(BaseLoader):
     """Builds an engine from a network.
 
-    Where networks are strongly typed, ``CreateConfig(fp16=True)`` and its like cast the ONNX model
-    that the network was parsed from: a loader is called inside of the cast, and a network that was
-    parsed already is parsed again and edited in the same way as loaders of this package did. One
-    that was edited otherwise is refused, because it would have to be built in float32.
+    If networks are strongly typed, settings such as ``CreateConfig(fp16=True)`` cast the ONNX model
+    from which the network was parsed. A loader of the network is called within the cast. A parsed
+    network is parsed again, with the same edits by loaders of this package. A network with other
+    edits is rejected, because it would have to be built in float32.
     """
 
     def __init__(
@@ -424,7 +424,7 @@ class EngineFromNetwork(BaseLoader):
                 them.
             config: the `IBuilderConfig`, or something that takes a builder and a network and
                 returns one (default: ``CreateConfig()``).
-            save_timing_cache: the file to which what the build measured is added.
+            save_timing_cache: the file to which the measurements of the build are added.
             runtime: the `tensorrt.Runtime`, or a loader of it (default: a new one).
             dla_workspace_allocation_strategy: the strategy of that runtime.
             device: index of the GPU to build and load on; see `EngineBytesFromNetwork`.
@@ -439,7 +439,7 @@ class EngineFromNetwork(BaseLoader):
         """Return the `tensorrt.ICudaEngine`.
 
         Raises:
-            BackendError: TensorRT cannot build the network, or not load what it built.
+            BackendError: TensorRT cannot build the network, or cannot load the plan.
         """
         plan = self._plan.call_impl()
         if self._device is None:

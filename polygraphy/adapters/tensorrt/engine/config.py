@@ -66,24 +66,24 @@ class CreateConfig(BaseLoader):
     ) -> None:
         """Set the options of the configuration.
 
-        Where networks are strongly typed (TensorRT 11, TensorRT-RTX), `fp16`, `bf16`, `fp8` and
-        `int8` have no flag: the ONNX model is cast or quantized before it is built; see
+        If networks are strongly typed (TensorRT 11, TensorRT-RTX), `fp16`, `bf16`, `fp8` and `int8`
+        have no flag: the ONNX model is cast or quantized before it is built; see
         `EngineFromNetwork`.
 
         Args:
-            tf32: whether matrices may be multiplied in TF32; off unless this is true.
+            tf32: whether matrices may be multiplied in TF32 (default: False).
             fp16: whether layers may compute in float16.
             int8: whether layers may compute in int8.
             fp8: whether layers may compute in float8.
             bf16: whether layers may compute in bfloat16.
-            calibrator: finds the ranges of values for `int8`, and for `fp8` where the model is
-                quantized; unused if the network has Q/DQ layers.
-            use_dla: whether layers run on the DLA where they can.
-            allow_gpu_fallback: whether they run on the GPU where they cannot.
+            calibrator: finds the ranges of values for `int8`, and for `fp8` if the model is
+                quantized. Not used if the network has Q/DQ layers.
+            use_dla: whether layers run on the DLA if it supports them.
+            allow_gpu_fallback: whether the other layers run on the GPU.
             **kwargs: see `CommonSettings`: `profiles`, `memory_pool_limits`, and so on.
 
         Raises:
-            TypeError: there is no setting of that name.
+            TypeError: the setting does not exist.
             UsageError: two settings contradict each other.
         """
         requested_values = {"tf32": tf32, "fp16": fp16, "int8": int8, "fp8": fp8, "bf16": bf16}
@@ -124,11 +124,11 @@ class CreateConfig(BaseLoader):
 
         Args:
             builder: the `tensorrt.Builder`.
-            network: the network that is to be built; None for a configuration that only tells a
-                parser, which has no profiles.
+            network: the network to build; None for a configuration without profiles that only a
+                parser uses.
 
         Raises:
-            BackendError: this TensorRT lacks something that is asked for, or refuses a value.
+            BackendError: this TensorRT does not support a requested feature, or rejects a value.
             UsageError: a profile does not fit the network.
         """
         config = _new_config(builder)
@@ -275,10 +275,10 @@ class PostprocessConfig(BaseLoader):
         """Create a loader that calls a function with a configuration, or the one from a loader.
 
         Args:
-            config: an `IBuilderConfig`, or something that takes a builder and a network and
+            config: an `IBuilderConfig`, or a callable that receives a builder and a network and
                 returns one.
-            func: is called with the keyword arguments `builder`, `network` and `config`; what it
-                returns is ignored.
+            func: a function that is called with the keyword arguments `builder`, `network` and
+                `config`. Its return value is ignored.
         """
         self.inner = config
         self._func = func
@@ -307,13 +307,13 @@ class CreateConfigRTX(CreateConfig):
         """Set the options of the configuration.
 
         Args:
-            use_gpu: whether the engine is for the GPU of this machine, and no other.
+            use_gpu: whether the engine is only for the GPU of this machine.
             compute_capabilities: the compute capabilities, as ``(major, minor)``, that the engine
                 is for (default: TensorRT-RTX decides).
             **kwargs: see `CreateConfig` and `CommonSettings`.
 
         Raises:
-            TypeError: there is no setting of that name.
+            TypeError: the setting does not exist.
             UsageError: two settings contradict each other.
         """
         if use_gpu and compute_capabilities:
@@ -329,7 +329,7 @@ class CreateConfigRTX(CreateConfig):
         """Return the `tensorrt_rtx.IBuilderConfig`; without profiles if `network` is None.
 
         Raises:
-            BackendError: TensorRT-RTX is not in use, or refuses a value.
+            BackendError: TensorRT-RTX is not in use, or rejects a value.
             UsageError: a profile does not fit the network.
         """
         require("compute_capability", "CreateConfigRTX")

@@ -252,7 +252,7 @@ def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:
     """Return keyword arguments as settings; raise UsageError for an unknown one.
 
     Raises:
-        TypeError: there is no setting of that name.
+        TypeError: the setting does not exist.
     """
     settings = _rename_old_settings(settings)
     attributes = fields_dict(CommonSettings)

@@ -39,12 +39,12 @@ class Profile(DomainProfile):
         """Add or replace the range of one input, and return this object, so that calls can be
         chained.
 
-        A smallest shape that is left out is that of the network, with 1 for each dynamic dimension;
-        `fill_defaults` finds it. A usual shape that is left out is the largest, and the other way
-        round.
+        If the smallest shape is omitted, `fill_defaults` uses the shape in the network, with 1 for
+        each dynamic dimension. If the usual or the largest shape is omitted, it equals the other
+        one.
 
         Raises:
-            UsageError: there is no shape, or they differ in rank or are not in ascending order.
+            UsageError: no shape is set, or the shapes differ in rank or are not in ascending order.
         """
         usual, largest = opt if opt is not None else max, max if max is not None else opt
         if usual is None or largest is None:
@@ -59,12 +59,12 @@ class Profile(DomainProfile):
         """Add a range for every input of a network without one, and return this object.
 
         An input of fixed shape gets that shape. A dynamic dimension becomes `default_shape_value`,
-        with a warning, because the engine takes no other extent then. Patterns are replaced by the
+        with a warning, because the engine then accepts no other size. Patterns are replaced by the
         inputs that they match.
 
         Args:
             network: the `tensorrt.INetworkDefinition`.
-            default_shape_value: the extent of dynamic dimensions (default: 1).
+            default_shape_value: the size of dynamic dimensions (default: 1).
         """
         fill = DEFAULT_SHAPE_VALUE if default_shape_value is None else default_shape_value
         self._resolve_patterns(network)
@@ -83,7 +83,7 @@ class Profile(DomainProfile):
 
         Raises:
             UsageError: a name is not an input of the network, or a range contradicts its shape.
-            BackendError: TensorRT refuses a range.
+            BackendError: TensorRT rejects a range.
         """
         filled = Profile(self).fill_defaults(network)
         profile = builder.create_optimization_profile()

@@ -151,7 +151,7 @@ def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
 
     Args:
         record: the destination of the choices: a replay, or the path of a file, or an open file,
-            which is written when the build is over.
+            which is written after the build.
         exclude: replays (or files of such) whose tactics must not be chosen.
 
     Raises:
@@ -174,7 +174,7 @@ def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
 def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> Any:
     """Return an algorithm selector that makes TensorRT choose the tactics of an earlier build.
 
-    Layers that the replay does not hold are left to TensorRT.
+    TensorRT chooses the tactics of layers that are not in the replay.
 
     Args:
         replay: the tactics to choose: a replay, or the path of a file, or an open file.
@@ -182,10 +182,10 @@ def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> 
 
     Raises:
         BackendError: this TensorRT can neither select tactics nor edit timing caches. A build
-            raises it when TensorRT does not offer the tactic of a layer, or nothing but excluded
-            ones, or when no layer of the replay is in the network.
-        FileError: a file is missing, or is no replay.
-        UsageError: neither is given.
+            raises it if TensorRT does not offer the tactic of a layer, or offers only excluded
+            tactics, or if the network has no layer of the replay.
+        FileError: a file is missing, or is not a replay.
+        UsageError: neither is set.
     """
     edits_cache = _uses_timing_cache("Replaying tactics", exclude)
     if replay is None and exclude is None:

@@ -108,8 +108,8 @@ def log_listener(hear: Callable[[str], None]) -> Iterator[None]:
 def get_trt_logger() -> Any:
     """Return the `tensorrt.ILogger` of this process, which writes to `G_LOGGER`.
 
-    TensorRT's INFO becomes VERBOSE here and its VERBOSE becomes EXTRA_VERBOSE, because what is news
-    to the library is a detail to most users; a warning is shown once.
+    TensorRT's INFO becomes VERBOSE here and its VERBOSE becomes EXTRA_VERBOSE, because messages of
+    the library are details for most users. A warning is shown once.
 
     Raises:
         MissingDependencyError: TensorRT is not installed.

@@ -57,7 +57,7 @@ class LoadPlugins(BaseLoader):
 
         Args:
             plugins: paths of shared libraries.
-            obj: the object to pass on: anything, or a callable that is called once they are loaded.
+            obj: the object to return, or a callable that is called after the libraries are loaded.
         """
         self._plugins = [plugins] if isinstance(plugins, str) else list(plugins or ())
         self._obj = obj
@@ -159,11 +159,11 @@ class CreateNetwork(BaseLoader):
         """Set the properties of the network.
 
         Args:
-            explicit_batch: whether the batch is a dimension of its own; where it can be otherwise
-                (TensorRT 8) it is so unless this is False.
-            strongly_typed: whether tensors have the types that the network says, and no others.
-            mark_unfused_tensors_as_debug_tensors: whether tensors that survive fusion become debug
-                tensors.
+            explicit_batch: whether the batch is an explicit dimension (default: True). Only
+                TensorRT 8 supports False.
+            strongly_typed: whether tensors have exactly the types in the network.
+            mark_unfused_tensors_as_debug_tensors: whether tensors that remain after fusion become
+                debug tensors.
         """
         self._explicit_batch = explicit_batch
         self._strongly_typed = bool(strongly_typed)
@@ -174,7 +174,7 @@ class CreateNetwork(BaseLoader):
 
         Raises:
             MissingDependencyError: TensorRT is not installed.
-            BackendError: there is no GPU, or this TensorRT lacks what was asked for.
+            BackendError: there is no GPU, or this TensorRT does not support a requested feature.
         """
         return self.create_with(None)
 

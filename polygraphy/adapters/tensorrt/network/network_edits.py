@@ -72,7 +72,8 @@ class PostprocessNetwork(EditingLoader):
 
         Args:
             network: builder, network and, where there is one, parser.
-            func: is called with the keyword argument `network`; what it returns is ignored.
+            func: a function that is called with the keyword argument `network`. Its return value is
+                ignored.
             name: name of the function in messages (default: its own name).
         """
         if not callable(func):
@@ -164,7 +165,7 @@ class SetTensorFormats(EditingLoader):
         Args:
             network: builder, network and, where there is one, parser.
             tensor_formats: members of `tensorrt.TensorFormat`, or their names, that each input or
-                output may have; one list alone is for all of them.
+                output may have; a single list applies to all of them.
         """
         super().__init__(network, lambda network: _set_formats(network, tensor_formats))
 
@@ -197,7 +198,7 @@ class SetTensorDatatypes(EditingLoader):
         Args:
             network: builder, network and, where there is one, parser.
             tensor_datatypes: the type (a `DataType`, a member of `tensorrt.DataType`, or a name) of
-                each input or output; one type alone is for all of them.
+                each input or output; a single type applies to all of them.
         """
         super().__init__(network, lambda network: _set_dtypes(network, tensor_datatypes))
 
@@ -393,11 +394,10 @@ _WITHOUT_PRECISION = ("CONSTANT", "SHAPE")
 class SetLayerPrecisions(BaseLoader):
     """Sets the precision in which layers of a network compute.
 
-    Where networks are strongly typed, the ONNX model is cast or quantized in front of the parser
-    instead: the named layers keep their precision while the rest is lowered, or are the only ones
-    that are. There, a layer also goes by the names of the tensors that it computes.
-
-    A layer that does not exist is a warning: other versions of TensorRT may call it otherwise.
+    If networks are strongly typed, the ONNX model is cast or quantized before it is parsed instead:
+    the named layers keep their precision while the rest is lowered, or they are the only ones that
+    are lowered. You can then also name a layer by a tensor that it computes. A layer that does not
+    exist causes a warning, because TensorRT versions can name layers differently.
     """
 
     def __init__(
@@ -412,8 +412,8 @@ class SetLayerPrecisions(BaseLoader):
         Args:
             network: builder, network and, where there is one, parser.
             layer_precisions: each a `DataType`, a member of `tensorrt.DataType`, or a name.
-            calibrator: has the data to quantize layers with, where networks are strongly typed and
-                the configuration has none.
+            calibrator: the calibrator with the data for quantization, if networks are strongly
+                typed and the configuration has no calibrator.
         """
         self._network = network
         self._precisions = dict(layer_precisions)
@@ -423,7 +423,8 @@ class SetLayerPrecisions(BaseLoader):
         """Return the builder, the network and, if there is one, the parser.
 
         Raises:
-            BackendError: networks are strongly typed, and a cast cannot give what is asked for.
+            BackendError: networks are strongly typed, and a cast cannot produce the requested
+                types.
         """
         if capabilities().has("layer_precisions"):
             parts = parts_of(self._network)

@@ -284,8 +284,8 @@ class _NetworkFromOnnx(BaseLoader):
             flags: members of `tensorrt.OnnxParserFlag`, or their names, to set.
             plugin_instancenorm: whether InstanceNormalization becomes a plugin.
             strongly_typed: whether tensors have the types that the model says, and no others.
-            mark_unfused_tensors_as_debug_tensors: whether tensors that survive fusion become debug
-                tensors.
+            mark_unfused_tensors_as_debug_tensors: whether tensors that remain after fusion become
+                debug tensors.
             enable_uint8_asymmetric_quantization_dla: the parser flag of that name.
             config: an `IBuilderConfig`, or a loader of one, that the parser should know.
             cast: the type to which floating-point tensors of the model are cast first, ``fp16`` or
@@ -435,8 +435,8 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
 class NetworkFromOnnxModel(_NetworkFromOnnx):
     """Parses an ONNX model in memory, of any size, into a TensorRT network.
 
-    A model of more than 2 GiB cannot be serialized: it reaches TensorRT through a temporary file,
-    with its weights beside that.
+    A model of more than 2 GiB cannot be serialized. It is passed to TensorRT in a temporary file,
+    with its weights in another file.
     """
 
     def __init__(

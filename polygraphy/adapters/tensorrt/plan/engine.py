@@ -46,17 +46,17 @@ _WHENCE = {"SET": io.SEEK_SET, "CUR": io.SEEK_CUR, "END": io.SEEK_END}
 def FileReader(filepath: str, BaseClass: Any = None) -> Any:
     """Return a stream reader for `Runtime.deserialize_cuda_engine`, a context manager.
 
-    An error while TensorRT reads is the end of the file for it, and raised by `EngineFromBytes` or,
-    where that is not used, when the block ends.
+    If reading fails, TensorRT sees the end of the file. `EngineFromBytes` raises the error; without
+    `EngineFromBytes`, it is raised when the block ends.
 
     Args:
         filepath: the plan.
-        BaseClass: `tensorrt.IStreamReader` or `tensorrt.IStreamReaderV2`
-            (default: the newest that there is).
+        BaseClass: `tensorrt.IStreamReader` or `tensorrt.IStreamReaderV2` (default: the newest
+            available).
 
     Raises:
         FileError: the file is missing or empty.
-        BackendError: this TensorRT has no stream readers; `EngineFromPath` needs none.
+        BackendError: this TensorRT has no stream readers. `EngineFromPath` does not require them.
     """
     caps = capabilities()
     if not caps.has("stream_reader_v2"):
@@ -160,7 +160,7 @@ def deserialize_plan(plan: Any, runtime: Any = None, dla_strategy: Any = None) -
         dla_strategy: a `DLAWorkspaceAllocationStrategy`, or its name, for the runtime.
 
     Raises:
-        BackendError: TensorRT refuses the plan.
+        BackendError: TensorRT rejects the plan.
     """
     result = runtime() if callable(runtime) else runtime
     if result is None:
@@ -285,7 +285,7 @@ class LoadRuntime(BaseLoader):
 
         Raises:
             FileError: there is no such file.
-            BackendError: it holds no runtime that this TensorRT can use.
+            BackendError: it contains no runtime that this TensorRT can use.
         """
         return runtime_from_library(str(readable_file(self._path, "Runtime library")))
 
@@ -303,8 +303,8 @@ class EngineFromBytes(BaseLoader):
         """Create a loader of the engine in a plan, or in the plan from a loader.
 
         Args:
-            serialized_engine: bytes, anything else that has a buffer, a `FileReader`, or a loader
-                of any.
+            serialized_engine: bytes, another object with a buffer, a `FileReader`, or a loader that
+                returns one of these.
             runtime: the `tensorrt.Runtime`, or a loader of it (default: a new one).
             dla_workspace_allocation_strategy: the strategy of that runtime.
         """
@@ -316,8 +316,8 @@ class EngineFromBytes(BaseLoader):
         """Return the `tensorrt.ICudaEngine`.
 
         Raises:
-            ModelError: it is plain from the beginning that this is no plan, or not all of one.
-            BackendError: TensorRT refuses the plan.
+            ModelError: the beginning shows that this is not a plan, or that the plan is incomplete.
+            BackendError: TensorRT rejects the plan.
         """
         plan = evaluate(self._serialized)
         if isinstance(plan, (bytes, bytearray)):
@@ -350,12 +350,13 @@ class EngineFromPath(BaseLoader):
         self._strategy = dla_workspace_allocation_strategy
 
     def call_impl(self) -> Any:
-        """Return the `tensorrt.ICudaEngine`; warn if it was built for another version or GPU.
+        """Return the `tensorrt.ICudaEngine`; warn if it was built for a different version or GPU.
 
         Raises:
             FileError: the file is missing or empty.
-            ModelError: it is plain from its beginning that it is no plan, or not all of one.
-            BackendError: TensorRT refuses the plan.
+            ModelError: the beginning shows that the file is not a plan, or that the plan is
+                incomplete.
+            BackendError: TensorRT rejects the plan.
         """
         path = readable_file(self._path, "Engine")
         G_LOGGER.progress(f"Loading bytes from {path.absolute()}")
@@ -415,8 +416,8 @@ class SaveEngine(BaseLoader):
 
         Raises:
             BackendError: TensorRT cannot serialize the engine.
-            FileError: the file cannot be written, which is found out before a loader builds what
-                would be lost.
+            FileError: the file cannot be written. This is checked before a loader builds the
+                engine.
         """
         path = self._path
         if not isinstance(path, (str, Path)):

@@ -45,27 +45,27 @@ def Calibrator(
     """Return a calibrator, for ``CreateConfig(int8=True, calibrator=...)`` or for TensorRT itself.
 
     Args:
-        data_loader: yields feed dictionaries: of arrays (NumPy or torch), of memory on the GPU
-            (`DeviceView`, torch, CuPy), or of addresses of such memory as integers. A function
-            that returns such is called when the data are needed. Nothing is asked of it where the
-            cache suffices.
-        cache: a file for what calibration finds out: it is read if it is there, else written when
-            calibration is done. A path, or a file that is open for bytes, for reading, writing or
-            both (default: it is remembered until `CreateConfig` takes the calibrator for another
+        data_loader: yields feed dictionaries with arrays (NumPy or torch), memory on the GPU
+            (`DeviceView`, torch, CuPy), or addresses of such memory as integers. A function that
+            returns such an iterable is called when the data are needed. If the cache is complete,
+            the data loader is not used.
+        cache: a file for the calibration results. If it exists, it is read; else it is written
+            after the calibration. A path, or a binary file that is open for reading, writing or
+            both (default: results are kept until `CreateConfig` uses the calibrator for another
             build).
         BaseClass: the class of TensorRT to derive from, or its name
             (default: ``IInt8EntropyCalibrator2``).
-        batch_size: for networks with an implicit batch, which there are no more (default: 1).
+        batch_size: for networks with an implicit batch, which no longer exist (default: 1).
         quantile: of ``IInt8LegacyCalibrator`` (default: 0.5).
         regression_cutoff: of ``IInt8LegacyCalibrator`` (default: 0.5).
         algo: a ``CalibrationAlgoType`` (default: follows from the base class).
 
-    Where TensorRT has no calibrators (11.x, TensorRT-RTX), what is returned only keeps the data for
-    ``CreateConfig(int8=True, calibrator=...)``, for which the ONNX model is quantized then: it
-    cannot be given to TensorRT itself.
+    If TensorRT has no calibrators (11.x, TensorRT-RTX), the returned object only keeps the data for
+    ``CreateConfig(int8=True, calibrator=...)``, which then quantizes the ONNX model. You cannot
+    pass it to TensorRT itself.
 
     Raises:
-        UsageError: TensorRT has no such base class.
+        UsageError: the base class does not exist in TensorRT.
     """
     if not capabilities().has("calibrators"):
         return CalibrationData(data_loader, cache, _method(BaseClass, algo))

@@ -120,13 +120,13 @@ class TrtRunner(BaseRunner):
     """Runs a TensorRT engine on the GPU.
 
     Inputs are arrays of NumPy, PyTorch, CuPy, or of any library that knows DLPack or
-    ``__cuda_array_interface__``; what lies on the GPU is read there. Outputs are arrays of NumPy,
+    ``__cuda_array_interface__``; arrays on the GPU are read in place. Outputs are arrays of NumPy,
     or tensors of PyTorch if an input is one.
 
     Attributes (while it is active):
         engine: the `ICudaEngine`.
         context: the `IExecutionContext`.
-        stream: on which everything happens, a `polygraphy.cuda.Stream`.
+        stream: the `polygraphy.cuda.Stream` of all work.
     """
 
     outputs_are_fresh = True
@@ -150,30 +150,29 @@ class TrtRunner(BaseRunner):
         """Set the engine and the options of its runs; nothing is loaded yet.
 
         Args:
-            engine: an engine or an execution context, or a loader that makes one of them.
+            engine: an engine or an execution context, or a loader that returns one of them.
             name: of the runner (default: unique in the process).
             optimization_profile: index of the profile to use (default: the first one that accepts
                 the shapes of the data, so that a decoder changes from its prompt to later steps).
             allocation_strategy: the owner of the memory for activations: ``static`` (the engine,
-                for its largest profile), ``profile`` or ``runtime`` (the runner, as much as the
-                profile, or the shapes at hand, need).
+                for its largest profile), ``profile`` (the runner, for the current profile) or
+                ``runtime`` (the runner, for the current shapes).
             weight_streaming_budget: bytes of weights that stay on the GPU while others are
                 streamed to it; -1 to let TensorRT choose, -2 for all.
             weight_streaming_percent: the same as a share of the weights that can be streamed.
-            debug_listener: an `IDebugListener` that is shown debug tensors
-                (default: they are added to the
-                outputs).
-            cuda_graph: ``auto`` to replay inferences in a CUDA graph when shapes and addresses
-                repeat and the engine allows it; ``on`` to insist on that; ``off`` not to.
+            debug_listener: an `IDebugListener` that receives debug tensors (default: they are added
+                to the outputs).
+            cuda_graph: ``auto`` to replay inferences in a CUDA graph if shapes and addresses repeat
+                and the engine supports it; ``on`` to require this; ``off`` to disable it.
             device_times: whether the GPU measures copies and computation of each inference; see
                 `last_device_times`.
-            device: index of the GPU to run on, where engines that a loader makes are built and
-                loaded, too (default: the one that the calling thread uses). An engine or
-                context that exists stays where it is: name that GPU. The calling thread uses the
-                same GPU after each call as before.
+            device: index of the GPU to run on, on which a loader also builds and loads engines
+                (default: the one that the calling thread uses). An existing engine or context stays
+                on its GPU, so pass the index of that GPU. The calling thread uses the same GPU
+                after each call as before.
 
         Raises:
-            UsageError: a value has no meaning.
+            UsageError: a value is invalid.
         """
         super().__init__(name=name, prefix="trt-runner")
         _check_choice("Allocation strategy", allocation_strategy, STRATEGIES)
@@ -310,8 +309,8 @@ class TrtRunner(BaseRunner):
             index: of the profile, from 0.
 
         Raises:
-            UsageError: the runner is not active, or there is no such profile.
-            BackendError: TensorRT refuses; with TensorRT 8, another context may be using it.
+            UsageError: the runner is not active, or the profile does not exist.
+            BackendError: TensorRT rejects it. With TensorRT 8, another context may be using it.
         """
         self._require_active("a profile can be chosen")
         with resolve(Device).use(self._gpu):
@@ -376,8 +375,8 @@ class TrtRunner(BaseRunner):
             shape: of the array (default: that of the input).
 
         Raises:
-            UsageError: the runner is not active, there is no such input, or its shape is dynamic
-                and none is given.
+            UsageError: the runner is not active, the input does not exist, or its shape is dynamic
+                and not set.
         """
         self._require_active("memory for its inputs can be allocated")
         inputs = {tensor.name: tensor for tensor in self._tensors if tensor.is_input}
@@ -439,8 +438,8 @@ class TrtRunner(BaseRunner):
             copy_outputs_to_host: whether outputs come back to the host, which they do unless this
                 is False. Otherwise they are `polygraphy.cuda.DeviceView`, or tensors of PyTorch on
                 the GPU if an input is one; the next inference overwrites them.
-            return_raw_buffers: whether outputs are `polygraphy.common.FormattedArray`, as they lie
-                in memory; they are not unless this is True.
+            return_raw_buffers: whether outputs are `polygraphy.common.FormattedArray`, with the
+                memory layout of the engine (default: False).
 
         Returns:
             One array per output, and one per debug tensor. They belong to the caller. Large ones

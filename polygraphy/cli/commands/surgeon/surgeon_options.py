@@ -342,9 +342,9 @@ class SanitizeOptions(Options):
     upper_bounds: Any = option(
         "--set-unbounded-dds-upper-bound",
         kind=PerName(Integer(minimum=1), "TENSOR"),
-        help="Limit tensors whose size depends on data without an upper bound, by inserting Min"
-        " nodes before the inputs that determine it: one limit for all, or by name, as in 10000"
-        " indices:500.",
+        help="Limit tensors whose size depends on data without an upper bound. Min nodes are"
+        " inserted before the inputs that determine the size. Set one limit for all tensors, or"
+        " limits by name, as in 10000 indices:500.",
         feeds="set_upper_bound.upper_bounds",
     )
 

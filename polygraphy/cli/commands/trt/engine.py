@@ -60,10 +60,10 @@ class PrecisionSearchOptions(Options):
 
     onnxrt: bool = option(
         "--onnxrt",
-        help="Search in the ONNX model, without TensorRT: find the smallest set of nodes that"
-        " must stay in fp32 when the model is cast to fp16 (or to bf16, with --bf16), in order of"
-        " their individual errors. By default, the cast model is computed with rounding at every"
-        " operator and compared with fp32; ONNX Runtime rounds less on CPUs.",
+        help="Search in the ONNX model, without TensorRT: find the smallest set of nodes that must"
+        " stay in fp32 if the model is cast to fp16 (or to bf16, with --bf16). Nodes are tried in"
+        " the order of their individual errors. By default, the cast model is computed with"
+        " rounding at every operator and compared with fp32; ONNX Runtime rounds less on CPUs.",
     )
     mode: str | None = option(
         "--mode",

@@ -23,8 +23,8 @@ class Kind:
         nargs: the number of words it takes, in the notation of argparse: None for one, ``?``,
             ``+``, ``*``, or 0 for a flag.
         metavar: the name of the words in the help.
-        choices: the words that are allowed, where that is a short list.
-        adds_up: whether a second use of the flag adds words, instead of replacing those before.
+        choices: the allowed words, if there are only a few.
+        adds_up: whether a second use of the flag adds words instead of replacing the first ones.
     """
 
     nargs: Any = None

@@ -16,9 +16,9 @@ from polygraphy.domain.tensors.shapes import quote_name
 class PerName(Kind):
     """A value for all tensors, a value for some of them by name, or both: ``1e-5 output:1e-3``.
 
-    The value is what one word after the last colon gives; without a colon it stands for all tensors
-    that are not named. The result is the value itself when it is for all, else a dictionary in
-    which the key ``""`` stands for the others.
+    The value is read from the text after the last colon. Without a colon, it applies to all tensors
+    that are not named. The result is the value itself if it applies to all tensors, else a
+    dictionary in which the key ``""`` means all other tensors.
     """
 
     nargs = "+"

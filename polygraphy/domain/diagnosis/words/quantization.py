@@ -155,8 +155,8 @@ def reference_may_be_older(exact: float) -> str:
     """Return the sentence that nodes without a counterpart in the reference may be quantized."""
     return (
         f"With all known sites in float, the outputs still differ by {exact:.2g} x RMS. Nodes that"
-        " an optimizer fused before quantization have no counterpart in the reference and stay"
-        " quantized: pass the float model that the quantizer read with --reference."
+        " an optimizer fused before quantization have no counterpart in the reference, and stay"
+        " quantized. With --reference, pass the float model that the quantizer read."
     )
 
 
@@ -196,7 +196,7 @@ def path_of_saved_model(path: str) -> str:
 def products_saturate(metric: str, before: float, after: float) -> str:
     """Return the fact that the CPU saturates products of eight bits."""
     return (
-        "Sums of products of uint8 and int8 saturate at 16 bits, because this CPU has no VNNI: with"
+        "Sums of products of uint8 and int8 saturate at 16 bits, because this CPU has no VNNI. With"
         f" exact products, {metric} falls from {before:.3g} to {after:.3g}, and every node remains"
         " quantized."
     )
@@ -248,7 +248,7 @@ def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
 def shared_scale(name: str, loss: float, possible: float) -> str:
     """Return the fact that one scale for all channels of a weight loses accuracy."""
     return (
-        f"Weight {_name(name)!r} has one scale for channels of different size: the worst channel"
+        f"Weight {_name(name)!r} has one scale for channels of different size. The worst channel"
         f" loses {in_percent(loss)} of its RMS, but only {in_percent(possible)} with a scale"
         " for each channel (per_channel=True)."
     )

@@ -27,7 +27,7 @@ def outputs_in_tf32(difference: float, effect: float) -> str:
     """Return the sentence that saved outputs differ by no more than TF32 explains."""
     return (
         "The saved outputs were computed in TF32, which explains the difference of"
-        f" {difference:.2g} x RMS: in this model, products in TF32 change outputs by {effect:.2g} x"
+        f" {difference:.2g} x RMS. In this model, products in TF32 change outputs by {effect:.2g} x"
         " RMS. To find smaller faults, save all tensors (--onnx-outputs mark all), or results"
         " without TF32 (--providers cuda:use_tf32=0)."
     )
