@@ -23,7 +23,7 @@ from tests.support import (
     extra_packages,
     identity_files,
 )
-from tests.support.examples import thin_out
+from tests.support.examples import spread_evenly
 from tests.support.forked import ForkServer
 from tests.support.idle_threads import let_threads_sleep
 
@@ -86,11 +86,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if "huge" not in str(config.getoption("markexpr")):
         _leave_out(config, items, lambda item: item.get_closest_marker("huge"))
-    if "thorough" not in (config.getoption("--hypothesis-profile"), str(config.option.markexpr)):
+    if not _runs_thorough(config):
         _leave_out(config, items, lambda item: item.get_closest_marker("thorough"))
-    if number := _CASES.get(str(config.getoption("--hypothesis-profile"))):
-        chosen = thin_out([item.nodeid for item in items], number)
-        _leave_out(config, items, lambda item: item.nodeid not in chosen)
     for item in items:
         if extra_packages.uses_extra(item):
             item.add_marker(extra_packages.MARKER)
@@ -103,6 +100,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_APART] = is_apart
     if not is_apart:
         _leave_out(config, items, lambda item: item.get_closest_marker(extra_packages.OPENVINO))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any]:
+    """Create no items for the cases that `pytest_collection_modifyitems` would leave out: creating
+    an item takes longer than collecting the test without it.
+    """
+    result = yield
+    calls = metafunc._calls
+    if not _runs_thorough(metafunc.config):
+        kept = [call for call in calls if all(mark.name != "thorough" for mark in call.marks)]
+        calls[:] = kept or calls[:1]
+    if number := _CASES.get(str(metafunc.config.getoption("--hypothesis-profile"))):
+        calls[:] = spread_evenly(calls, number)
+    return result
+
+
+def _runs_thorough(config: pytest.Config) -> bool:
+    return "thorough" in (config.getoption("--hypothesis-profile"), str(config.option.markexpr))
 
 
 def _leave_out(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+
+_Case = TypeVar("_Case")
 
 _OF_EVERY_TEST = 100
 """The default of hypothesis, which the numbers in the tests are made for."""
@@ -23,20 +25,18 @@ def spread(cases: Iterable[Any], count: int) -> list[Any]:
     The others are marked `thorough`, and run in `make test-all`.
     """
     cases = list(cases)
-    kept = {round(at * (len(cases) - 1) / max(1, count - 1)) for at in range(count)}
+    kept = _spread_positions(len(cases), count)
     return [case if at in kept else _thorough(case) for at, case in enumerate(cases)]
 
 
-def thin_out(names: Sequence[str], count: int) -> set[str]:
-    """Return the node IDs of `count` cases of each parametrized test, evenly spread."""
-    cases: dict[str, list[str]] = {}
-    for name in names:
-        cases.setdefault(name.partition("[")[0], []).append(name)
-    chosen: set[str] = set()
-    for rows in cases.values():
-        last = len(rows) - 1
-        chosen.update(rows[round(at * last / max(1, count - 1))] for at in range(count))
-    return chosen
+def spread_evenly(cases: Sequence[_Case], count: int) -> list[_Case]:
+    """Return at most `count` of the cases, evenly spread."""
+    kept = _spread_positions(len(cases), count)
+    return [case for at, case in enumerate(cases) if at in kept]
+
+
+def _spread_positions(length: int, count: int) -> set[int]:
+    return {round(at * (length - 1) / max(1, count - 1)) for at in range(count)}
 
 
 def _thorough(case: Any) -> Any:
