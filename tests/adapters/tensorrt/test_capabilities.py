@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,7 @@ def _trees() -> Iterator[tuple[str, ast.Module]]:
             yield path.stem, ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
 def _used_names() -> set[str]:
     """Return every ``trt.X``, ``trt.X.Y`` and ``network.member`` in the adapter's source."""
     found: set[str] = set()
@@ -128,6 +130,7 @@ def _used_names() -> set[str]:
     return {name for name in found if "__" not in name}
 
 
+@cache
 def _used_keywords() -> set[str]:
     """Return every ``member(keyword)`` of calls of what TensorRT's classes have."""
     folder = Path(str(adapter.__file__)).parent

@@ -15,6 +15,7 @@ from onnx import ModelProto, numpy_helper, parser
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.changes import weight_search
 from polygraphy.application.diagnose.steps.precision import tf32
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
@@ -267,8 +268,14 @@ def test_one_number_in_tf32_may_differ_by_the_effect_of_another_rounding(
 
 @pytest.mark.parametrize("factor", [1.0, 1.01])
 def test_a_recurrent_node_in_tf32_computes_the_product_of_its_state_in_float32(
-    kept: Kept, path: str, tmp_path: Path, factor: float
+    kept: Kept,
+    path: str,
+    tmp_path: Path,
+    factor: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Thousands of runs would say which weight it is.
+    monkeypatch.setattr(weight_search, "nearest_array", lambda *_: None)
     model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
         m (float[9,2,16] x) => (float[9,1,2,8] z)
         { y = GRU<hidden_size = 8>(x, w, r)  z = Relu(y) }""")
