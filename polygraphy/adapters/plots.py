@@ -133,7 +133,7 @@ def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
     """Return a figure of the largest absolute and relative difference of each output, with limits;
     failed outputs are marked, and non-finite differences are at the top.
 
-    Integers and booleans are not plotted: they are equal, or differ by whole numbers.
+    Integers and booleans are not plotted.
     """
     drawn = {
         name: [row for row in rows if not _has_exact_dtype(row)] for name, rows in lines.items()
@@ -284,7 +284,7 @@ def error_plots(
     """Return one figure with its file name: the absolute and the relative difference of elements
     over the magnitude of the second run's, and the tolerance of each as a line.
 
-    Of many elements an even sample is drawn, and always the largest differences.
+    If there are many elements, an evenly spaced sample and the largest differences are drawn.
     """
     points = _points(value.reshape(-1), reference.reshape(-1))
     return [
@@ -412,8 +412,7 @@ def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figu
     difference.
 
     The last two dimensions are an image. Only the first few hundred images are drawn. A large image
-    is made smaller: a pixel shows the largest value of those it stands for, so that no outlier is
-    lost.
+    is reduced: a pixel shows the largest of its values, so that no outlier is lost.
     """
     pair = _images(value), _images(reference)
     count = len(pair[0])
@@ -544,8 +543,8 @@ class MatplotlibPlots:
         """Import Matplotlib; raise an error if it is missing or cannot write files like `path`.
 
         Raises:
-            MissingDependencyError: it is not.
-            FileError: it does not.
+            MissingDependencyError: Matplotlib is not installed.
+            FileError: Matplotlib cannot write the format.
         """
         require_matplotlib()
         if path is not None:

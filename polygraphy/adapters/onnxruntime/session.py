@@ -194,7 +194,7 @@ def are_on_host(providers: Sequence[Provider]) -> bool:
 
 _made: WeakSet[InferenceSession] = WeakSet()
 if hasattr(os, "register_at_fork"):
-    # A forked process has none of their threads: letting go of one there crashes, or never ends.
+    # A forked process lacks their threads: releasing one there crashes, or never ends.
     os.register_at_fork(after_in_child=lambda: _inherited.extend(_made))
 _inherited: list[InferenceSession] = []
 
@@ -243,7 +243,7 @@ def load_session(
 def run_terminable(call: Callable[[RunOptions], T]) -> T:
     """Return the result of a function called with run options; Ctrl-C ends it soon.
 
-    That takes 4 microseconds: half of what a tiny model does.
+    That takes 4 microseconds, half the time of a tiny model.
     """
     options = onnxrt.RunOptions()
     return cancellable(partial(call, options), lambda: setattr(options, "terminate", True))
@@ -283,7 +283,7 @@ def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
     float32.
 
     Args:
-        options: of the provider.
+        options: the options of the provider.
     """
     gpu = int(options.get("device_id", 0))
     if not computes_in_tf32(gpu):
@@ -313,7 +313,7 @@ def inputs_of_node(
     session: InferenceSession | None, op: str, name: str, shapes: Mapping[str, Sequence[int]]
 ) -> str:
     """Return a phrase about the inputs of a node; empty if they are unknown."""
-    # A session keeps what it was made from, to make itself again with other providers.
+    # A session keeps its model to create itself again with other providers.
     parts = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
     model = next((part for part in parts if part), None)
     return "" if model is None else describe_node_inputs(model, op, name, shapes)
@@ -325,7 +325,7 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
     """
     options: SessionOptions = onnxrt.SessionOptions()
     options.intra_op_num_threads = cores()
-    options.log_severity_level = 4  # What ONNX Runtime has to say arrives in its exceptions.
+    options.log_severity_level = 4  # The exceptions of ONNX Runtime contain its messages.
     if graph_optimization_level is not None:
         members = onnxrt.GraphOptimizationLevel.__members__
         wanted = _LEVELS.get(graph_optimization_level.lower(), graph_optimization_level.upper())

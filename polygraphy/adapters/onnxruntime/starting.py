@@ -62,7 +62,7 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
     so.
 
     Args:
-        start: creates a session with the providers that it is given, without a fallback.
+        start: creates a session with some providers, without a fallback.
         providers: full names, alone or with options, in order of priority.
 
     Raises:

@@ -56,9 +56,9 @@ class TraceRun:
     """A run of the model in a trace.
 
     Attributes:
-        microseconds: duration in seconds.
+        microseconds: the duration of the run.
         events: the executed events, in order.
-        shapes: of the inputs of the first node; runs with others have other times.
+        shapes: the input shapes of the first node; runs with other shapes have other times.
     """
 
     microseconds: float
@@ -83,7 +83,7 @@ def read_trace(path: str | Path, most: int | None = None) -> Trace:
     """Return the trace in a file, read in small parts because it may be large.
 
     Args:
-        path: of the file.
+        path: the trace file.
         most: the number of runs after which to stop; by default all are read.
 
     Raises:
@@ -109,7 +109,7 @@ def _events(stream: TextIO, path: str, notes: list[str]) -> Iterator[Mapping[str
     """Yield the events of a file. Only a small part of it is in memory, regardless of the length of
     its lines.
 
-    After a damaged event, it goes on in the next line.
+    After a damaged event, it continues with the next line.
     """
     decoder = json.JSONDecoder()
     text, at = "", 0

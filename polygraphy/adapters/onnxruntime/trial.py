@@ -1,4 +1,4 @@
-"""Runs small models in ONNX Runtime, one after the other, without copying what they compute."""
+"""Runs small models in ONNX Runtime, one after the other, without copying their outputs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class OnnxrtTrial:
                 install=onnxrt.install_command(),
             )
         options = session_options(self._graph_optimization_level)
-        options.log_severity_level = 4  # What is wrong arrives in the exceptions.
+        options.log_severity_level = 4  # The exceptions contain the errors.
         providers = match_providers(self._providers or ["cpu"], self._libraries)
         with _translate_errors():
             session = load_session(model, options, providers)
@@ -116,7 +116,7 @@ def _limit_time(call: Callable[[Any], T]) -> T:
     """Return the result of a call that runs a session, which is stopped after a time limit.
 
     Raises:
-        InconclusiveError: it is.
+        InconclusiveError: the call takes too long.
     """
     limit = config.TRIAL_TIME_LIMIT_S
     if limit < 0:

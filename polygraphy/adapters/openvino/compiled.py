@@ -184,7 +184,7 @@ class CompiledModelFromOnnx(BaseLoader):
 
         Args:
             compiled: the model.
-            products: the names of its products of matrices.
+            products: the names of its matrix products.
         """
         hint = precision_of(compiled)
         if hint == "f32":
@@ -250,8 +250,8 @@ def core_of_process() -> Any:
 
     Raises:
         MissingDependencyError: OpenVINO is not installed.
-        BackendError: it is too old.
-        UsageError: this process was forked of one in which OpenVINO has threads.
+        BackendError: OpenVINO is too old.
+        UsageError: this process was forked from one in which OpenVINO has threads.
     """
     year = str(getattr(openvino, "__version__", "")).partition(".")[0]
     if not year.isdigit() or int(year) < _OLDEST:
@@ -385,12 +385,12 @@ class Layer:
     """A layer of the executed graph.
 
     Attributes:
-        name: its name there.
+        name: its name in that graph.
         kind: such as ``Convolution``.
         precision: the compute precision, as OpenVINO names it.
-        names: the operators that it was made of, by the tensors that they compute, mostly.
+        names: the operators that it consists of, mostly by the tensors that they compute.
         reads: the layers before it.
-        output: the name of the output that it is; empty for others.
+        output: the name of the model output that it computes; empty for none.
     """
 
     name: str

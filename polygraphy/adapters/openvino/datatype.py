@@ -45,7 +45,7 @@ def data_type(name: str, native: Any) -> DataTypeEntry:
     """Return this package's data type of an input or output.
 
     Raises:
-        BackendError: its arrays cannot be handed over.
+        BackendError: arrays of its type cannot be passed.
     """
     entry = OpenvinoDataTypes().from_native(native)
     if entry is None:

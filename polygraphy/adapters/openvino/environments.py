@@ -1,4 +1,4 @@
-"""OpenVINO as other environments have it."""
+"""OpenVINO in other Python environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""OpenVINO as a party of a diagnosis: shows which operators it runs as one, and in what."""
+"""OpenVINO as a backend of a diagnosis: shows which operators it fuses, and in which precision it
+computes them."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _SWITCHES = {
 models in integers, and small operators compiled into one.
 """
 _FUSED = "polygraphy.openvino"
-"""The domain of nodes that stand for those which are run as one; these are a graph in them."""
+"""The domain of nodes that represent a fused group, whose nodes are their subgraph."""
 _BODY = "body"
 _TYPES = {"bf16": "bf16", "f16": "fp16"}
 """Names of reduced-precision types in a diagnosis, by OpenVINO's names."""
@@ -205,8 +206,7 @@ def _fuse_nodes(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
 
     Args:
         proto: the model.
-        layers: the names of the operators that each layer was made of: their own, or those of
-            what they compute.
+        layers: the operators of each layer, by their own names or the names of their outputs.
     """
     nodes = [
         Node(node.name, node.op_type, "", tuple(node.input), tuple(node.output))

@@ -40,8 +40,8 @@ _now = time.perf_counter
 class OpenvinoRunner(BaseRunner):
     """Runs a model compiled by OpenVINO.
 
-    Inputs are arrays of NumPy, PyTorch, or of any library that knows DLPack; outputs are arrays of
-    NumPy, or tensors of PyTorch if an input is one.
+    Inputs are arrays of NumPy, PyTorch, or of any library with DLPack; outputs are NumPy arrays, or
+    PyTorch tensors if an input is one.
 
     Attributes:
         is_watched: whether a line is written to standard error if OpenVINO ends the process.

@@ -32,7 +32,7 @@ class OneProcess:
         computed before a fork.
 
         Raises:
-            UsageError: it did so in the process from which this one was forked.
+            UsageError: the library computed in the process from which this one was forked.
         """
         if self._pid is None:
             self._pid = os.getpid()

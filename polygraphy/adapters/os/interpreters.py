@@ -1,5 +1,5 @@
-"""Other interpreters of Python: where they are, what they say, and backends in them, which need
-numpy and nothing of this package.
+"""Other Python interpreters: their paths, their output, and their backends, which need numpy but
+not this package.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def output_of(
     """Return the output of a command.
 
     Raises:
-        BackendError: it failed; with its last line, and the path that it is about.
+        BackendError: it failed; the message has its last line and the path.
     """
     finished = resolve(Commands).start(command, timeout=timeout, environment=environment).wait()
     if finished.code == 0:
@@ -75,12 +75,12 @@ class OtherEnvironment:
         """Look up the version of a package in the environment.
 
         Args:
-            path: of the interpreter, or the folder of a virtual environment.
-            package: the name of a module that has a ``__version__``.
-            title: its name.
-            program: runs a model. It takes the paths of the model, of the inputs and of the outputs
-                (``.npz``, by position), and the settings of a party as JSON, and prints ``names``
-                with the list of outputs as JSON.
+            path: the path of the interpreter, or the folder of a virtual environment.
+            package: the name of a module with a ``__version__``.
+            title: the name of the backend.
+            program: the source of a program that runs a model. Its arguments are the paths of the
+                model, of the inputs and of the outputs (``.npz``, by position), and the settings of
+                a backend as JSON. It prints ``names`` and the list of outputs as JSON.
 
         Raises:
             FileError: there is no interpreter.

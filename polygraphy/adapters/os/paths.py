@@ -1,4 +1,4 @@
-"""Files that are read with a clear complaint, and written whole or not at all."""
+"""Reads files with clear errors, and writes them completely or not at all."""
 
 from __future__ import annotations
 
@@ -216,11 +216,11 @@ def ensure_parent(path: str | Path) -> Path:
 def check_writable(path: str | Path) -> None:
     """Raise FileError if a file cannot be written, before the work whose result it will contain.
 
-    Nothing is left there: the file would be written beside its place, so that is tried, in the
-    folder or in the nearest one that exists.
+    It leaves no file: it tries to create a temporary file in the folder, or in the nearest folder
+    that exists.
 
     Raises:
-        FileError: it cannot be.
+        FileError: it cannot be written.
     """
     import tempfile
 
@@ -241,10 +241,10 @@ def check_writable(path: str | Path) -> None:
 def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file that replaces `path` when the block ends without an error.
 
-    The text goes to a temporary file in the same folder, is synced to disk and then renamed, so
-    that a crash, an interrupt or a full disk leaves what was there before as it was. A symbolic
-    link stays one: what it points to is replaced. A file that is there and empty, as `mkstemp`
-    makes it, has nothing to lose: it is filled, so that who has it open reads what was written.
+    The content is written to a temporary file in the same folder, synced to disk and then renamed,
+    so that a crash, an interrupt or a full disk does not damage an existing file. A symbolic link
+    is kept, and its target replaced. An existing empty file, such as one from `mkstemp`, is filled
+    instead, so that processes that have it open see the content.
 
     Raises:
         FileError: the file cannot be written.
@@ -274,7 +274,7 @@ class StagedFile:
     """A file that is complete before it moves to its path.
 
     Attributes:
-        stream: the stream that is written to.
+        stream: the stream to write to.
         target: the final path, with links resolved.
         part: the temporary path; None for a device or a pipe, which is written directly.
     """

@@ -1,8 +1,8 @@
-"""Signals that come while the first thread is in a library, and calls that they cancel.
+"""Signals that arrive while the main thread is in a library, and calls that they cancel.
 
-Python handles signals in its first thread, between two steps of its own; while that thread is in a
-library, ctrl-C and SIGTERM do nothing. So another thread hears of them. The call stays in the first
-thread: allocators keep memory for each thread that makes one.
+Python handles signals in its main thread, between two bytecode instructions; while that thread is
+in a library, ctrl-C and SIGTERM do nothing. So another thread receives them. The call stays in the
+main thread, because allocators keep memory for each thread.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def watch_signals(on_signal: Callable[[int], None], call: Callable[[], T]) -> T:
     """Return the result of a call; `on_signal` gets signals at once, without waiting for their
     handlers.
 
-    It is not a context manager, because a handler that raises must not find anything left open,
-    wherever it does.
+    It is not a context manager, because a handler may raise at any point and must leave nothing
+    open.
 
     Args:
-        on_signal: is called with the number of each signal that has a handler in Python, as it
-            comes, in another thread; or in this one, for those that come as the call ends.
-        call: gives up Python's lock while it waits. In other threads than the first, where no
-            signal is handled, it is only made.
+        on_signal: called at once with the number of each signal that has a Python handler, in
+            another thread; in this thread for signals that arrive as the call ends.
+        call: a function that releases the GIL while it waits. In other threads than the main
+            thread, which handle no signals, it is only called.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         return call()
@@ -150,8 +150,8 @@ def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
 
     Args:
         call: as for `watch_signals`.
-        cancel: has the call end soon; it is made in another thread, at each ctrl-C that is going to
-            raise KeyboardInterrupt, and at each SIGTERM that Python handles.
+        cancel: makes the call end soon; called in another thread at each ctrl-C that will raise
+            KeyboardInterrupt, and at each SIGTERM that Python handles.
     """
 
     def on_signal(number: int) -> None:
@@ -180,7 +180,7 @@ _witnesses: list[subprocess.Popen[bytes]] = []
 def last_words(text: str) -> Iterator[None]:
     """Write a line to standard error if the process ends inside the block for any reason.
 
-    Where there is no shell, nothing is written.
+    Without a shell, nothing is written.
     """
     witness = _start_witness(text)
     try:

@@ -29,7 +29,7 @@ Reference = Callable[..., Sequence[Any]]
 R = TypeVar("R", bound=Reference)
 
 OP_REGISTRY: dict[str, Reference] = {}
-"""The references by type of operator, whatever its domain."""
+"""The references by type of operator, for any domain."""
 
 
 def register(op: str) -> Callable[[R], R]:
@@ -126,7 +126,7 @@ def _call_reference(
     """Return the result of a reference; raise BackendError for any exception of it.
 
     Raises:
-        BackendError: it raised an exception. The evaluator would hide which.
+        BackendError: it raised an exception, which the evaluator would hide.
     """
     try:
         return reference(attrs, *inputs)

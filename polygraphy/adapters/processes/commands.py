@@ -1,4 +1,4 @@
-"""Runs commands in processes of their own."""
+"""Runs commands in separate processes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def can_fork() -> bool:
 class WarmInterpreter:
     """Runs command lines in forks of a waiting interpreter, which starts on first use.
 
-    `preload` names the function that returns which modules a command line needs, as
-    ``module:function``; by default only what earlier command lines needed is imported.
+    `preload` names the function, as ``module:function``, that returns the modules for a command
+    line; by default, only modules that earlier command lines needed are imported.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class WarmInterpreter:
         `wait` seconds.
 
         Args:
-            number: that of the request.
-            wait: seconds, at most; then None is returned, which otherwise is not.
+            number: the number of the request.
+            wait: the time limit in seconds; None to wait without a limit.
         """
         end = None if wait is None else time.monotonic() + wait
         while number not in self._answers:

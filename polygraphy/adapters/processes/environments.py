@@ -1,6 +1,6 @@
-"""Python environments in which this package runs, whichever is installed there: they import the
-package that this is, through a link in the folder of the sweep, so that one version of it judges
-all.
+"""Python environments in which this version of the package runs, whatever version they have: they
+import it through a link in the folder of the sweep, so that all cells are judged by the same
+version.
 """
 
 from __future__ import annotations

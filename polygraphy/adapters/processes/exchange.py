@@ -93,7 +93,7 @@ class Message:
         """Write the message to a socket.
 
         Raises:
-            OSError: nobody reads there, or there is no memory for it.
+            OSError: the reader has ended, or there is not enough memory.
         """
         parts = [self._pickled, *(part.raw() for part in self._parts)]
         sizes = array("Q", [part.nbytes for part in parts])
@@ -117,8 +117,8 @@ def receive(channel: socket.socket) -> list[memoryview]:
     """Return the parts of a message, which `load` converts to an object.
 
     Raises:
-        EOFError: nobody writes there any more.
-        OSError: the same.
+        EOFError: the writer has ended.
+        OSError: the connection failed.
     """
     header, descriptors, _, _ = socket.recv_fds(channel, _HEADER.size, 1)
     try:

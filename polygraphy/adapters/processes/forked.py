@@ -1,8 +1,8 @@
 """Calls functions in forked processes.
 
-A fork needs nothing to be pickled on the way in, so any runner and any data loader will do. It is
-safe as long as the caller has not yet created what does not survive a fork, such as sessions and
-device contexts: runners create theirs when they are activated, which is inside the new process.
+A fork pickles no arguments, so any runner and any data loader works. It is safe if the caller has
+not created anything that does not survive a fork, such as sessions and device contexts: runners
+create these when they are activated, inside the new process.
 """
 
 from __future__ import annotations

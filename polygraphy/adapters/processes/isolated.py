@@ -1,4 +1,4 @@
-"""Calls functions where a crash does no harm."""
+"""Calls functions in separate processes, so that a crash does no harm."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def call_isolated(
     """Return the result of a function called in a separate process; raise BackendError if that
     crashes.
 
-    That is a fork, which needs nothing to be pickled, unless a library in this process does not
-    survive that: then it is a new process if what is called can be pickled. If not, the fork works
-    as long as it does not use that library, which refuses. Only forks have a memory limit: the
-    libraries that do not survive one reserve more address space than they use.
+    The process is a fork, which pickles no arguments, unless a library in this process does not
+    survive forking: then it is a new process if the function can be pickled, else a fork in which
+    that library raises an error. Only forks have a memory limit: libraries that do not survive one
+    reserve more address space than they use.
     """
     if not is_fork_safe() and _can_be_pickled(function):
         process = WarmProcess(what)

@@ -1,5 +1,5 @@
-"""Runs the jobs of a sweep: each in a process, and a session, of its own, which takes no more time
-and memory than it may, and ends with the process that started it.
+"""Runs the jobs of a sweep: each in its own process and session, with limits of time and memory,
+and ending with the process that started it.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def launch(
 
     Args:
         job: the job. A command line of this package runs in a fork of its interpreter.
-        limits: of time and of memory.
+        limits: the limits of time and memory.
         device: the value of CUDA_VISIBLE_DEVICES for it.
-        shared: whether others may run beside it.
-        preload: the name of the function that returns which modules a command line needs.
+        shared: whether other jobs may run at the same time.
+        preload: the name of the function that returns the modules for a command line.
     """
     ensure_parent(job.result)
     lock = _lock_file(f"{job.stem}.lock")

@@ -1,12 +1,11 @@
-"""A process that calls functions and keeps what they return: it was started anew, so that it can
-use libraries and devices that do not survive a fork, and it stays warm, because what they load
-takes long.
+"""A process that calls functions and can keep their results: it is not a fork, so that it can use
+libraries and devices that do not survive one, and it stays alive, because loading them takes long.
 
-`warm_server` is for command lines, which it forks, so that each finds the process as it was; here,
-each call finds what earlier ones left, and nothing is forked.
+`warm_server` forks for each command line, so that all start from the same state; here, calls share
+the state of the process, and nothing is forked.
 
-The process ends with the one that started it. It writes what it has to say to standard error, and
-hands over what is logged.
+The process ends with the one that started it. It writes to standard error, and passes on its log
+lines.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _MOST = 2
 _MOST_CRASHES = 20
 """Crashes after which a process is not started again: each start takes seconds on a device."""
 _CHANGING = frozenset({"PYTEST_CURRENT_TEST"})
-"""Variables of the environment that change all the time and are no setting."""
+"""Environment variables that change often and are not settings."""
 
 
 class ObjectHandle:
     """A handle of an object in a persistent process; inside the process, it is that object.
 
     Attributes:
-        is_there: whether the process has it still; not after a crash.
+        is_there: whether the process still has it; False after a crash.
     """
 
     def __init__(self, owner: WarmProcess, number: int) -> None:

@@ -5,8 +5,8 @@ variables of the ``environment``; with it come open files, ``descriptors`` in nu
 socket that is standard input: the first is what the command line writes to, it holds the others
 until it ends. Answers are the number and the ``pid`` once it runs; then the number, an exit
 ``code``, negative for a signal, whether it has ``timed_out``, and what it used: seconds of the
-processor as ``cpu``, bytes of ``memory`` at most. Several may be under way. A request without words
-stops the one of its number.
+processor as ``cpu``, bytes of ``memory`` at most. Several may run at the same time. A request
+without words stops the one with its number.
 
 The first argument names the function, as ``module:function``, that returns which modules a command
 line needs, as far as that is seen before it has run; the others are the command line that is
@@ -43,7 +43,7 @@ _IMPORTED_EARLY = (
     "tensorrt",
     "tensorrt_rtx",
 )
-"""Packages that start nothing when they are imported which would not survive a fork."""
+"""Packages whose import starts nothing that would not survive a fork."""
 
 _LINE = 1 << 16
 _MOST_FILES = 64

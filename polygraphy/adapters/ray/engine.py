@@ -1,7 +1,7 @@
 """Runs the jobs of a sweep as tasks of Ray, which decides where, and on which GPU.
 
 A task starts its job as a subprocess by the launcher, so that each has the interpreter that it
-needs, and a backend that crashes ends no worker. Ray repeats what died with its host alone.
+needs, and a backend that crashes ends no worker. Ray repeats only tasks whose host died.
 Records go to the folder of the sweep, which all hosts see; Ray carries keys and exit codes.
 """
 
@@ -36,7 +36,7 @@ _PATIENCE = 0.2
 _VISIBLE = 60.0
 """Seconds until a file that another host wrote is seen here: NFS keeps as long what was absent."""
 _RETRIES = 3
-"""How often a task restarts if its worker or host dies."""
+"""Largest number of restarts of a task whose worker or host died."""
 
 
 class RayEngine:
@@ -91,8 +91,8 @@ def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
     """Return the record that an ended task left in the folder.
 
     Raises:
-        BackendError: it could not be run: its host died more often than it is repeated.
-        FileError: its folder cannot be written, or its host wrote to another one.
+        BackendError: it could not run, because its host died too often.
+        FileError: its folder cannot be written, or its host wrote to a different one.
     """
     try:
         _, code = ray.get(task)
@@ -148,7 +148,7 @@ def _connect() -> None:
     current location.
 
     Raises:
-        BackendError: there is none, or none can be started.
+        BackendError: there is no cluster, and none can be started.
     """
     if ray.is_initialized():
         return

@@ -1,4 +1,4 @@
-"""Tells the search that runs a program as its check which outputs failed, and how."""
+"""Reports the failed outputs of a program to the search that runs it as its check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document as Markdown, as JUnit XML, and as what GitHub Actions shows of a run."""
+"""The document as Markdown, as JUnit XML, and as summary and annotations of GitHub Actions."""
 
 from __future__ import annotations
 

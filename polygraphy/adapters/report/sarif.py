@@ -1,5 +1,5 @@
 """Findings about models as SARIF 2.1.0, which code scanning shows: one result per finding of `check
-lint`, with the id of its rule, and what else did not pass.
+lint`, with the id of its rule, and one per failed check.
 """
 
 from __future__ import annotations

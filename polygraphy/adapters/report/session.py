@@ -1,4 +1,4 @@
-"""Records a program from its start, and writes its reports at the end, however that comes."""
+"""Records a program from its start, and writes its reports at the end, also after an error."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ class Session:
         """Record events in `recorder` from now on, for a document in a format.
 
         Raises:
-            UsageError: there is no such format, or no report of such an extension.
+            UsageError: the format, or the extension of a report, is unknown.
         """
         paths = [report] if isinstance(report, str) else list(report or ())
         if format not in FORMATS:
@@ -375,7 +375,7 @@ class Session:
         """Write the reports of a program that ends with an exit code.
 
         Raises:
-            FileError: one cannot be written.
+            FileError: a report cannot be written.
         """
         self._bound.close()
         recorder = self._recorder

@@ -92,10 +92,10 @@ def final_tensors(graph: tensorflow.Graph, ignored: Iterable[str] = ()) -> list[
     """Return the names of tensors that no operation reads: the outputs, as far as the graph shows.
 
     Args:
-        ignored: names of operations that are no outputs.
+        ignored: names of operations that are not outputs.
 
     Raises:
-        ModelError: there is none.
+        ModelError: there are no such tensors.
     """
     skipped = {"Const", "NoOp", "Placeholder", "PlaceholderWithDefault"} | _SIDE_EFFECTS
     ignored = set(ignored)
@@ -139,7 +139,7 @@ def graph_from_definition(definition: Any, source: object = "") -> tensorflow.Gr
 
     Raises:
         ModelError: it is inconsistent.
-        BackendError: it uses an operator that is not there.
+        BackendError: it uses an operator that this TensorFlow does not have.
     """
     tf = tensorflow_module()
     graph = tf.Graph()
@@ -170,9 +170,9 @@ class ModifyGraphOutputs(BaseLoader):
 
         Args:
             graph: a graph and the names of its outputs, or a loader that returns them.
-            outputs: names of tensors, such as ``relu:0``, of operations, which stand for their
-                first tensor, or patterns, as of `fnmatch`; `constants.MARK_ALL` for every tensor
-                that can be fetched, but for inputs and constants (default: its own outputs).
+            outputs: names of tensors such as ``relu:0``, names of operations for their first
+                tensor, or patterns of `fnmatch`; `constants.MARK_ALL` for every tensor that can be
+                fetched, except inputs and constants (default: the outputs of the graph).
         """
         self._graph = graph
         self._outputs = outputs
@@ -210,8 +210,7 @@ def without_passthroughs(definition: Any, kept_names: Collection[str]) -> Any:
     """Return a copy of a `GraphDef` in which consumers of operations that only pass on their input
     read that input directly.
 
-    An operation stays if its name is among the `kept_names`, or if it, or another because of it,
-    waits for an operation whose result it does not read.
+    An operation is kept if its name is in `kept_names`, or if control dependencies require it.
     """
     waited_for = {name[1:] for node in definition.node for name in node.input if name[0] == "^"}
     sources = {
@@ -309,8 +308,8 @@ def freeze_function(function: Any, names: Mapping[str, str] | None = None) -> Gr
 
     Args:
         function: a `ConcreteFunction`.
-        names: the names of the outputs, by the tensor that the function returns; the tensor's
-            own name where there is none, or where it is taken.
+        names: the names of the outputs, by tensor of the function; without a free name, an output
+            has the name of its tensor.
     """
     # The one way to freeze a function; every converter imports it from here.
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2

@@ -1,4 +1,4 @@
-"""TensorFlow itself, imported when it is first used, and no more talkative than the log."""
+"""TensorFlow itself, imported on first use, with the verbosity of the log."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _tensorflow = mod.lazy_import("tensorflow>=2.16")
 def tensorflow_module() -> Any:
     """Return the module `tensorflow`.
 
-    Unless the log is verbose, it reports errors only: its C++ part by
-    ``TF_CPP_MIN_LOG_LEVEL``, which counts when it is imported and is left alone where it is set.
+    Unless the log is verbose, it reports errors only; for its C++ part, ``TF_CPP_MIN_LOG_LEVEL`` is
+    set before the import, if it is not set already.
 
     Raises:
         MissingDependencyError: TensorFlow is not installed.
@@ -72,12 +72,12 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
 
     Args:
         doing: the operation: ``load``, ``run``, ``convert``.
-        model: the file, where there is one.
+        model: the file, if there is one.
 
     Raises:
         ModelError: a file is not the model that it should be.
         InputError: the model was run on data that do not fit it.
-        BackendError: anything else that TensorFlow could not do.
+        BackendError: any other failure of TensorFlow.
     """
     try:
         yield

@@ -343,7 +343,7 @@ def describe_file(source: ModelSource, detail: Detail) -> TensorFlowGraph:
 
     Raises:
         FileError: the file or folder is missing.
-        ModelError: it is no model of its type.
+        ModelError: it is not a model of its type.
         UnknownNameError: it has no such checkpoint or tensor.
     """
     graph, outputs = _LOADERS[source.kind](source)

@@ -93,8 +93,8 @@ class SessionFromGraph(BaseLoader):
 
         Args:
             graph: a graph and the names of its outputs, or a loader that returns them.
-            config: a `tf.compat.v1.ConfigProto`, or a loader that makes one, such as
-                `CreateConfig`, which is the default.
+            config: a `tf.compat.v1.ConfigProto`, or a loader that returns one (default:
+                `CreateConfig()`).
         """
         self._graph = graph
         self._config = CreateConfig() if config is None else config
@@ -134,9 +134,9 @@ class TfRunner(BaseRunner):
 
         Args:
             sess: a session and the names of the outputs, or a loader that returns them when the
-                runner is activated; a session that the runner made is closed with it.
-            timeline_dir: the folder for a trace of each inference, which ``chrome://tracing`` and
-                Perfetto show; tracing costs time.
+                runner is activated; a session that the runner created is closed with it.
+            timeline_dir: the folder for a trace of each inference, for ``chrome://tracing`` or
+                Perfetto; tracing takes time.
             name: see `BaseRunner`.
         """
         super().__init__(name=name, prefix="tf-runner")

@@ -89,7 +89,7 @@ def _converter() -> Any:
     """Return TensorFlow's converter for graphs.
 
     Raises:
-        BackendError: this TensorFlow was built without.
+        BackendError: this TensorFlow was built without TensorRT.
     """
     tf = tensorflow_module()
     if not tf.sysconfig.get_build_info().get("is_tensorrt_build"):
@@ -129,7 +129,7 @@ class OnnxFromTfGraph(BaseLoader):
         Args:
             graph: a graph and the names of its outputs, or a loader that returns them.
             opset: the version of the standard's operators (default: 11).
-            optimize: whether tf2onnx simplifies the model (default: it does).
+            optimize: whether tf2onnx simplifies the model (default: True).
         """
         self._graph = graph
         self._opset = _DEFAULT_OPSET if opset is None else opset

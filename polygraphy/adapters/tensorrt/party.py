@@ -1,4 +1,4 @@
-"""TensorRT as a party of a diagnosis: builds a model in half precision, with some of its nodes in
+"""TensorRT as a backend of a diagnosis: builds a model in half precision, with some nodes in
 float32.
 """
 
@@ -169,12 +169,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 def widen_ranges(ranges: Sequence[DomainProfile], shapes: Shapes) -> list[DomainProfile]:
     """Return ranges of shapes that contain further ones, for the next build of an engine.
 
-    The first data have a range of their own. If later data grow, as the cache of a decoder does,
-    their range extends to as many further steps as there were, so that few builds are enough.
+    The first data have their own range. If later data grow, like the cache of a decoder, their
+    range is extended by as many steps as there were before, so that few builds suffice.
 
     Args:
-        ranges: those of the last build.
-        shapes: of the data that they do not contain.
+        ranges: the ranges of the last build.
+        shapes: the shapes of data outside these ranges.
     """
     exact = DomainProfile.from_shapes(shapes)
     ranks = {name: len(shape) for name, shape in shapes.items()}

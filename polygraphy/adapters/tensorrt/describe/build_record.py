@@ -1,7 +1,7 @@
 """The build record of an engine, as JSON beside the plan: ``model.engine.build.json``.
 
-A plan runs on one kind of GPU, in one version of TensorRT, and computes what the model was when it
-was built. The plan itself does not say so before it fails, or never.
+A plan runs on one kind of GPU, in one version of TensorRT, and contains the model as it was at the
+build. The plan itself reveals this only by failing, or never.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ModelFile:
         path: its absolute path at build time.
         size: in bytes.
         modified: in nanoseconds since 1970.
-        sha256: of its content; that of external weights is not part of it.
+        sha256: the digest of its content, without external weights.
     """
 
     path: str
@@ -76,13 +76,13 @@ class BuildRecord:
     Attributes:
         library: ``TensorRT`` or ``TensorRT-RTX``.
         version: its version.
-        gpu: name and compute capability of the GPU, empty where there was none.
+        gpu: name and compute capability of the GPU; empty without one.
         flags: the builder flags that were on.
-        precision: the type that the model was cast to, empty if it was not cast.
+        precision: the type that the model was cast to; empty if it was not cast.
         hardware_compatibility: the `HardwareCompatibilityLevel`.
-        model: the file that it was built from, None if it was not built from one.
+        model: the file that it was built from; None if it was not built from a file.
         plan_size: the size of the plan, in bytes.
-        compute_dtypes: by output the coarsest data type in which it is computed.
+        compute_dtypes: by output, the least precise data type in its computation.
     """
 
     library: str

@@ -57,14 +57,14 @@ def describe_engine(
     """Return a description of an ``ICudaEngine``: its tensors, profiles, memory and layers.
 
     Args:
-        engine: stays as it is.
-        context: an ``IExecutionContext`` of the engine, which tells the shapes of outputs under the
-            first profile (default: one is made).
-        layers: whether layers are described, as far as the engine keeps that: how much was decided
-            by `profiling_verbosity` when it was built.
-        attrs: whether their attributes are.
+        engine: the engine, which is not changed.
+        context: an ``IExecutionContext`` of the engine, for the output shapes under the first
+            profile (default: a new one).
+        layers: whether layers are described; the detail depends on `profiling_verbosity` at the
+            build.
+        attrs: whether attributes of layers are described.
         notes: notes about tensors of layers, by name.
-        sizes: whether the engine is asked how large its weights are.
+        sizes: whether the size of the weights is included.
     """
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     shapes = _shapes(engine, names, context)
@@ -240,7 +240,7 @@ _BY_FLAG = {
 }
 _QUANTIZES = ("QUANTIZE", "DYNAMIC_QUANTIZE")
 _OPAQUE = ("myelin", "foreignnode")
-"""Layers that many were compiled into: what they compute in does not show from outside."""
+"""Layers compiled from many others, whose compute type is not visible from outside."""
 
 
 def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
@@ -254,7 +254,7 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
     allowed = [dtype for flag, dtype in _BY_FLAG.items() if flag in flags]
     passed: dict[str, str] = {}
     for layer in layers_of(network):
-        if layer.type.name == "CONSTANT":  # Weights are the same for everybody.
+        if layer.type.name == "CONSTANT":  # Weights are the same in every backend.
             continue
         names = _tensor_names(layer.get_input(index) for index in range(layer.num_inputs))
         before = [passed[name] for name in names if name in passed]
@@ -291,7 +291,7 @@ def least_precise_layer_dtype(engine: Any) -> str:
     """Return the least precise data type that layers of an engine compute in; empty if unknown."""
     try:
         layers = inspect_layers(engine, attrs=True)
-    except Exception as error:  # Facts are an extra: an engine that tells nothing still runs.
+    except Exception as error:  # Facts are optional: an engine that reports none still runs.
         G_LOGGER.verbose(f"The engine inspector failed: {error}")
         return ""
     if any(word in f"{entry.op} {entry.name}".lower() for entry in layers for word in _OPAQUE):

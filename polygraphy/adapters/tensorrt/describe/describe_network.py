@@ -39,11 +39,11 @@ def describe_network(
     """Return a description of an ``INetworkDefinition``: its tensors, and its layers on request.
 
     Args:
-        network: stays as it is.
-        layers: whether its layers are described.
-        attrs: whether their attributes are.
-        weights: whether the attributes that are weights are, too.
-        sizes: whether it is found out how large all weights are.
+        network: the network, which is not changed.
+        layers: whether layers are described.
+        attrs: whether attributes of layers are described.
+        weights: whether attributes that are weights are also described.
+        sizes: whether the size of the weights is computed.
     """
     described: list[Layer] = []
     if layers:
@@ -112,7 +112,7 @@ def _cast_to_own_class(layer: Any) -> Iterator[type]:
     attributes.
 
     Returns:
-        That base class.
+        The base class of all layers.
     """
     generic = type(layer)
     layer.__class__ = _layer_classes(tensorrt_module()).get(

@@ -1,4 +1,4 @@
-"""The layers of an engine and their times, as the inspector, the profiler and trtexec have them."""
+"""The layers of an engine and their times, from the inspector, the profiler and trtexec."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def layer_nodes(layers: Iterable[Any], times: Mapping[str, Sequence[float]]) -> 
     Args:
         layers: the layers from the inspector: dictionaries, or names if the engine was built
             without detailed profiling verbosity.
-        times: microseconds by the name of a layer. Those of layers that the inspector does not
-            list are at the end.
+        times: microseconds by the name of a layer. Layers that the inspector does not list are at
+            the end.
     """
     remaining_times = dict(times)
     nodes = []

@@ -130,7 +130,7 @@ def _open_parser(model: Any) -> Iterator[tuple[Any, bytes, str]]:
         path = Path(folder, "model.onnx")
         with G_LOGGER.verbosity(G_LOGGER.WARNING):
             save_model(model, str(path))
-        # What the parser logs is what it answers: an error in the log would be one of ours.
+        # The parser also returns its messages: in the log, they would look like our errors.
         with capture_log(), G_LOGGER.verbosity(G_LOGGER.CRITICAL):
             yield trt.OnnxParser(network, get_trt_logger()), path.read_bytes(), str(path)
 

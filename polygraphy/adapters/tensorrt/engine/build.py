@@ -1,4 +1,4 @@
-"""Builds networks into plans and engines, in the precision that a configuration asks for also where
+"""Builds plans and engines from networks, in the precision that a configuration requests, even if
 TensorRT has no flag for it.
 """
 
@@ -85,8 +85,8 @@ _PATIENCE = 5.0
 def watch_build(config: Any, build: Callable[[], T]) -> T:
     """Return the result of a build; its progress is shown, and Ctrl-C or SIGTERM stops it.
 
-    A configuration that has a progress monitor keeps it: that one alone hears then what is done,
-    and decides about the end. Like with TensorRT 8.6, SIGTERM ends the process then.
+    If the configuration has a progress monitor of its own, only that monitor receives the progress
+    and can stop the build. Then, as with TensorRT 8.6, SIGTERM ends the process.
 
     Raises:
         KeyboardInterrupt: ctrl-C was pressed; the build has ended.
@@ -113,8 +113,8 @@ class _Signals:
         """Set whether the build can be stopped, and the function that reports it.
 
         Args:
-            can_stop: whether the build ends soon when it is asked to.
-            tell: called with what comes of the first signal.
+            can_stop: whether the build can be stopped.
+            tell: called with a message about the first signal.
         """
         self._can_stop = can_stop
         self._tell = tell
@@ -132,7 +132,7 @@ class _Signals:
         """Return the result of a function; signals are collected meanwhile, and the handler of the
         first one is called afterwards.
 
-        In other threads than the first one, where none arrives, only make the call.
+        In threads other than the main thread, where no signals arrive, it only makes the call.
         """
         if threading.current_thread() is not threading.main_thread():
             return call()
@@ -164,7 +164,7 @@ class _Signals:
         if handler is end_program and not self._may_wait(number):
             _end_as_by_signal(number)
         if handler is None or not self._may_wait(number):
-            return  # A handler of the user's may only want to note something, in the first thread.
+            return  # A handler of the user may only record the signal, in the main thread.
         self._heard.append(number)
         if len(self._heard) > 1:  # A second signal: the user does not want to wait.
             _end_as_by_signal(number)
@@ -277,7 +277,7 @@ class EngineBytesFromNetwork(BaseLoader):
         Args:
             network: builder, network and, where there is one, parser; or a loader that returns
                 them.
-            config: the `IBuilderConfig`, or something that takes a builder and a network and
+            config: the `IBuilderConfig`, or a callable that gets a builder and a network and
                 returns one (default: ``CreateConfig()``).
             save_timing_cache: the file to which the measurements of the build are added.
             device: index of the GPU to build on and for (default: the one that the calling thread
@@ -422,7 +422,7 @@ class EngineFromNetwork(BaseLoader):
         Args:
             network: builder, network and, where there is one, parser; or a loader that returns
                 them.
-            config: the `IBuilderConfig`, or something that takes a builder and a network and
+            config: the `IBuilderConfig`, or a callable that gets a builder and a network and
                 returns one (default: ``CreateConfig()``).
             save_timing_cache: the file to which the measurements of the build are added.
             runtime: the `tensorrt.Runtime`, or a loader of it (default: a new one).
@@ -462,7 +462,7 @@ def network_for_request(network: Deferred[NetworkParts], request: PrecisionReque
         request: the requested precisions; none if TensorRT has flags for them.
 
     Raises:
-        BackendError: the network cannot be made again from a cast model.
+        BackendError: the network cannot be parsed again from a cast model.
     """
     if not request:
         return parts_of(network)
@@ -478,11 +478,11 @@ def cast_network(
 
     Args:
         network: the source of the network.
-        parts: the network that was made.
+        parts: the builder, network and parser from the source.
         request: the precisions that its configuration requests.
 
     Raises:
-        BackendError: the network cannot be made again from a cast model.
+        BackendError: the network cannot be parsed again from a cast model.
     """
     origin = source_of(parts[1])
     if origin is not None and origin.request == request:

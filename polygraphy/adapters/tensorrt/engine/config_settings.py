@@ -1,5 +1,5 @@
-"""The settings of a builder configuration that TensorRT and TensorRT-RTX share, as values; and how
-each becomes a call.
+"""The settings of a builder configuration that TensorRT and TensorRT-RTX share, and the call for
+each.
 """
 
 from __future__ import annotations
@@ -46,17 +46,19 @@ class CommonSettings:
     may be given by name.
 
     Attributes:
-        profiles: one `Profile` per optimization profile (default: one of defaults).
-        precision_constraints: ``obey``, ``prefer`` or ``none``: what the precisions of layers mean.
-        load_timing_cache: a file, by path or opened, with the times of earlier builds.
+        profiles: one `Profile` per optimization profile (default: a single one with default
+            shapes).
+        precision_constraints: ``obey``, ``prefer`` or ``none``: how strictly the precisions of
+            layers are enforced.
+        load_timing_cache: a path or open file with the times of earlier builds.
         algorithm_selector: chooses, or records, tactics.
-        sparse_weights: whether weights of 2:4 sparsity are used as such.
-        tactic_sources: the `TacticSource` members that may be used, and no others.
-        restricted: whether only what the safety runtime has may be used.
+        sparse_weights: whether kernels for 2:4 sparse weights may be used.
+        tactic_sources: the only `TacticSource` members that may be used.
+        restricted: whether only features of the safety runtime may be used.
         profiling_verbosity: the amount of detail about layers in the engine (default: DETAILED).
         memory_pool_limits: bytes per `MemoryPoolType`.
         refittable: whether weights can be exchanged later.
-        strip_plan: whether refittable weights are left out.
+        strip_plan: whether refittable weights are omitted from the plan.
         preview_features: the `PreviewFeature` members that are on; all others are off.
         engine_capability: the kind of engine to build.
         direct_io: whether inputs and outputs may not be reformatted.
@@ -64,7 +66,7 @@ class CommonSettings:
         hardware_compatibility_level: the other GPUs that the engine supports.
         max_aux_streams: number of additional streams that the engine may use.
         version_compatible: whether later versions can run the engine.
-        exclude_lean_runtime: whether the runtime for that is left out of the plan.
+        exclude_lean_runtime: whether the plan omits the runtime for later versions.
         quantization_flags: the `QuantizationFlag` members that are on; all others are off.
         error_on_timing_cache_miss: whether a tactic that the timing cache lacks is an error.
         disable_compilation_cache: whether compiled code is not kept in the timing cache.
@@ -128,7 +130,7 @@ class CommonSettings:
         """Set all settings but profiles and caches in an `IBuilderConfig`.
 
         Raises:
-            BackendError: this TensorRT lacks something, or refuses a value.
+            BackendError: this TensorRT lacks a feature, or rejects a value.
         """
         for name, (flag, feature) in FLAGS.items():
             if getattr(self, name):
@@ -245,7 +247,7 @@ def _settings_by_kind(kind: str) -> dict[str, tuple[str, str]]:
 
 
 FLAGS, ATTRIBUTES = _settings_by_kind("flag"), _settings_by_kind("attribute")
-"""Settings that are builder flags, or attributes of the configuration, as they are declared."""
+"""Settings that are builder flags, and those that are attributes of the configuration."""
 
 
 def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:

@@ -1,7 +1,6 @@
-"""Records which tactics a build chooses, and makes another build choose the same, or others.
+"""Records the tactics of a build, and makes another build choose or avoid them.
 
-That is done with algorithm selectors where TensorRT has them, else with a timing cache that can be
-edited.
+It uses algorithm selectors if TensorRT has them, else an editable timing cache.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ class CachedTactics:
 
         Args:
             cache: the file of the timing cache that belongs to the replay.
-            wanted: the tactics that the build has to choose.
-            finish: takes those that it chose.
+            wanted: the tactics that the build must choose.
+            finish: called with the chosen tactics.
         """
         self._cache = cache
         self._wanted = wanted
@@ -61,7 +60,7 @@ class CachedTactics:
         """Write the wanted tactics into the timing cache before a build.
 
         Raises:
-            BackendError: the cache does not hold what they are for, or refuses them.
+            BackendError: the cache lacks entries for the tactics, or rejects them.
         """
         if self._wanted is not None and self._cache is not None and Path(self._cache).exists():
             load_timing_cache(config, self._cache)
@@ -73,7 +72,7 @@ class CachedTactics:
         """Send the tactics that the build chose to the recorder.
 
         Raises:
-            BackendError: the timing cache holds none.
+            BackendError: the timing cache contains none.
         """
         if self._finish is None:
             return
@@ -177,7 +176,7 @@ def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> 
     TensorRT chooses the tactics of layers that are not in the replay.
 
     Args:
-        replay: the tactics to choose: a replay, or the path of a file, or an open file.
+        replay: the tactics to choose: a replay, a path, or an open file.
         exclude: replays (or files of such) whose tactics must not be chosen.
 
     Raises:
@@ -202,8 +201,8 @@ def _uses_timing_cache(doing: str, exclude: Exclusions) -> bool:
     selectors.
 
     Raises:
-        BackendError: nothing can be done about tactics; or they are to be excluded, which takes
-            a choice that only selectors have.
+        BackendError: this TensorRT cannot control tactics; or tactics are excluded, which requires
+            algorithm selectors.
     """
     caps = capabilities()
     if caps.has("algorithm_selector"):
@@ -257,7 +256,7 @@ class _Rules:
         """Raise BackendError if the chosen tactics differ from the replayed ones.
 
         Raises:
-            BackendError: a layer got another tactic, or none of the layers was met.
+            BackendError: a layer got a different tactic, or none of the layers is in the network.
         """
         wanted = self._wanted or TacticReplay()
         absent = [layer for layer in wanted if layer not in chosen]

@@ -1,7 +1,7 @@
-"""Timing caches: what a build measured, for the next one.
+"""Timing caches: the measurements of builds, for later builds.
 
-Several processes may build at once and share one file: it is changed under a lock, what others
-added meanwhile is kept, and it is replaced whole or not at all.
+Several processes may build at once and share one file: it is changed under a lock, additions of
+other processes are kept, and it is replaced completely or not at all.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SECONDS_TO_WAIT = 600.0
 def load_timing_cache(config: Any, source: PathOrFile | None) -> None:
     """Load the timing cache of a file into a configuration; without a file, do nothing.
 
-    A file that is missing or empty is only warned about, because the first build of several has
-    none; so is one that TensorRT passes over.
+    A missing or empty file is only a warning, because the first build has none; so is a file that
+    TensorRT ignores.
 
     Raises:
-        BackendError: TensorRT refuses the cache.
+        BackendError: TensorRT rejects the cache.
         FileError: the file cannot be read.
     """
     if source is None:
@@ -49,7 +49,7 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
 
     Args:
         config: the configuration that was built with.
-        dest: the file, by path or opened; an opened one is written as it is, from its start.
+        dest: a path or an open file; an open file is overwritten from its start.
 
     Raises:
         BackendError: TensorRT has no cache to save, or cannot write it.
@@ -93,8 +93,8 @@ def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
     not.
 
     Returns:
-        The cache, None if TensorRT makes none; and why it is an empty one in place of what the
-        bytes hold: TensorRT says so in its log only.
+        The cache, None if TensorRT creates none; and the reason if it is empty because TensorRT
+        rejected the bytes, which it only reports in its log.
     """
     with mute_log(), capture_log() as reasons:
         cache = config.create_timing_cache(content)
@@ -158,7 +158,7 @@ def _lock_file(path: str | Path) -> Iterator[None]:
     """Hold a lock on a file inside the block, against other processes.
 
     Raises:
-        FileError: another process keeps it for ten minutes.
+        FileError: another process holds the lock for ten minutes.
     """
     lock = filelock.FileLock(f"{ensure_parent(path)}.lock", timeout=_SECONDS_TO_WAIT)
     try:

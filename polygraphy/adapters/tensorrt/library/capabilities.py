@@ -1,8 +1,8 @@
 """Features of the TensorRT in use, found by looking for classes, members and enum values.
 
 Versions are never compared: the same feature came, went and was renumbered at different places in
-TensorRT and in TensorRT-RTX. One table says for each feature how it shows, who has it, and what to
-do without it; every check and every error message comes from that table.
+TensorRT and in TensorRT-RTX. One table lists for each feature how to detect it, which versions have
+it, and the alternative; all checks and error messages use that table.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ FEATURES: dict[str, Feature] = {
     ),
     "weights_manager": Feature(("IWeightsManager",), "weights loaded separately", _ONLY_RTX),
 }
-"""Every feature that is asked for somewhere, by name."""
+"""All features, by name."""
 
 MEMBERS: dict[str, str] = {
     "EngineCapability.DEFAULT": _ONLY_8,
@@ -212,7 +212,7 @@ MEMBERS: dict[str, str] = {
     "TacticSource.CUBLAS_LT": _TO_10,
     "TacticSource.CUDNN": _TO_10,
 }
-"""Members of enums that some TensorRT lack: who has them."""
+"""The versions that have enum members that others lack."""
 
 
 @frozen
@@ -221,8 +221,8 @@ class Capabilities:
 
     Attributes:
         name: ``TensorRT`` or ``TensorRT-RTX``.
-        version: as the module says, such as ``10.16.1.11``.
-        features: the names (see `features.FEATURES`) of those that it has.
+        version: the version of the module, such as ``10.16.1.11``.
+        features: the names of its features; see `FEATURES`.
     """
 
     name: str
@@ -242,7 +242,8 @@ class Capabilities:
             requested_name: the request, as users write it: ``use_dla=True``, ``--int8``.
 
         Raises:
-            BackendError: it does not; the message says who has it and what to do instead.
+            BackendError: it lacks the feature; the message names the versions that have it, and the
+                alternative.
         """
         if self.has(feature):
             return
@@ -283,7 +284,7 @@ def enum_value(enum: str, name: str, requested_name: str) -> Any:
         requested_name: the request, as users write it: ``use_dla=True``, ``--int8``.
 
     Raises:
-        BackendError: there is no such member, or no such enum; the message lists what there is.
+        BackendError: there is no such member or enum; the message lists the members.
     """
     module = tensorrt_module()
     value = getattr(getattr(module, enum, None), name.upper(), None)

@@ -23,7 +23,7 @@ _NAMES = {
     "uint8": "UINT8",
 }
 _ENTRIES = {name: DataType[ours] for ours, name in _NAMES.items()}
-# How people write them besides: the module has attributes of these names for most.
+# Other spellings: the module has attributes with most of these names.
 _SPELLINGS = {
     "bf16": "bfloat16",
     "float": "float32",
@@ -54,7 +54,7 @@ def as_trt_dtype(dtype: Any) -> Any:
     """Return the member of `tensorrt.DataType` for our data type, TensorRT's, or a name.
 
     Raises:
-        DataTypeConversionException: there is none.
+        DataTypeConversionException: TensorRT has no such type.
     """
     if isinstance(dtype, str):
         name = dtype.lower()

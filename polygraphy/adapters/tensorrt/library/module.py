@@ -1,8 +1,8 @@
 """The TensorRT in use: `tensorrt`, or `tensorrt_rtx` if POLYGRAPHY_USE_TENSORRT_RTX is set.
 
-All code of this adapter says ``from polygraphy.adapters.tensorrt.library.module import trt`` and
-finds nothing imported until it uses an attribute. Tests, and programs that hold several versions,
-put another module in its place.
+All code of this adapter uses ``from polygraphy.adapters.tensorrt.library.module import trt``, which
+imports TensorRT on first use of an attribute. Tests, and programs with several versions, replace
+the module.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Reasons:
 def capture_log() -> Iterator[Reasons]:
     """Yield an object that collects the errors TensorRT logs inside the block, from any thread.
 
-    What a logging call raised, such as KeyboardInterrupt, is raised when the block ends.
+    Exceptions of a logging call, such as KeyboardInterrupt, are raised at the end of the block.
     """
     reasons = Reasons()
     _watchers.append(reasons)
@@ -367,7 +367,7 @@ def require_gpu(what: str) -> None:
     """Raise BackendError unless there is a GPU.
 
     Raises:
-        UnavailableError: there is none; `what` says what needs it.
+        UnavailableError: there is no GPU; `what` names the feature that needs it.
     """
     if not has_gpu():
         raise UnavailableError(
@@ -386,7 +386,7 @@ def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., 
     returned instead.
 
     An exception is logged and kept, and the method returns `answer` instead, in this call and in
-    all that follow.
+    all later ones.
     """
 
     def guard_method(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -414,8 +414,8 @@ def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., 
 def raise_kept_errors(config: Any) -> None:
     """Raise the exception that a callback of a configuration kept during a build, if any.
 
-    Call this when a build is over, whether it succeeded or not: without what could not be
-    calculated it may well have gone on.
+    Call this after each build, even a successful one: TensorRT may continue after a failed
+    callback.
 
     Args:
         config: the ``IBuilderConfig`` of the build.
@@ -437,7 +437,7 @@ _OTHER_FLAGS = {
     "memory_pool_limits": "--pool-limit",
     "restricted": "--trt-safety-restricted",
 }
-"""Those that are not spelled like the argument."""
+"""Flags that are not spelled like the argument."""
 
 
 def flag_of(argument: str) -> str:

@@ -1,5 +1,5 @@
-"""Empty networks, what every loader of networks needs, and the layers whose precision can be raised
-one by one.
+"""Empty networks, helpers for all loaders of networks, and the layers whose precision can be
+raised.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class LoadPlugins(BaseLoader):
 create_network: Callable[..., tuple[Any, Any]]
 
 NetworkParts = Union["tuple[Any, Any]", "tuple[Any, Any, Any]"]
-"""A builder, its network and, where an ONNX model was parsed, the parser."""
+"""A builder, its network and, if an ONNX model was parsed, the parser."""
 
 
 def new_builder() -> Any:
@@ -111,7 +111,7 @@ def parts_of(network: Deferred[NetworkParts]) -> NetworkParts:
     """Return the builder, the network and the parser (or None) from a network or its loader.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: it is none of these.
     """
     parts: Any = network() if callable(network) else network
     if not isinstance(parts, (tuple, list)) or not 2 <= len(parts) <= 3:
@@ -213,9 +213,9 @@ def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
     """Return the names of layers whose precision can be raised, in order and without repetition.
 
     Args:
-        network: builder, network and, where there is one, parser; or a loader that returns them.
-            Where networks are strongly typed, it must parse an ONNX model: layers then are those
-            that are called after nodes of it.
+        network: builder, network and, where there is one, parser; or a loader that returns them. If
+            networks are strongly typed, it must parse an ONNX model, and the layers have the names
+            of its nodes.
     """
     if capabilities().has("layer_precisions"):
         return _layer_names(parts_of(network)[1])

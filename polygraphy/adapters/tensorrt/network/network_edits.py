@@ -46,7 +46,7 @@ class EditingLoader(BaseLoader):
 
         Args:
             network: builder, network and, where there is one, parser.
-            edit: is remembered with the network, so it must not refer to one.
+            edit: is stored with the network, so it must not refer to a network.
         """
         self._network = network
         self._edit = edit
@@ -273,13 +273,12 @@ class ModifyNetworkOutputs(EditingLoader):
         Args:
             network: builder, network and, where there is one, parser; or a loader that returns
                 them.
-            outputs: the tensors that become outputs in place of the present ones; `MARK_ALL` or
-                ``["*"]`` stands for all tensors except those that only hold constants, shapes or
-                truth values, and those inside of loops.
+            outputs: the tensors that replace the present outputs; `MARK_ALL` or ``["*"]`` means all
+                tensors except constants, shapes, booleans and tensors in loops.
             exclude_outputs: tensors that never become outputs.
-            mark_layer_types: types of layers (names in `tensorrt.LayerType`, in any case); what
-                layers of these types compute become outputs, in place of the present ones, or
-                besides `outputs` where both are given.
+            mark_layer_types: types of layers (names in `tensorrt.LayerType`, in upper or lower
+                case), whose results become outputs, in place of the present ones or in addition to
+                `outputs`.
         """
         choice = _OutputSelection(outputs, exclude_outputs, mark_layer_types)
         super().__init__(network, choice.apply)
@@ -304,8 +303,8 @@ class _OutputSelection:
         """Mark the selected outputs, in the order in which the network computes them.
 
         Raises:
-            UnknownNameError: a name, a pattern or a type matches nothing in the network.
-            UsageError: no output is left.
+            UnknownNameError: a name, pattern or type matches nothing in the network.
+            UsageError: no output remains.
         """
         tensors = tensors_of(network)
         present = [network.get_output(index) for index in range(network.num_outputs)]

@@ -53,13 +53,13 @@ class NetworkSource:
     """The model and the loader that a network was created from.
 
     Attributes:
-        parse: makes it again, of a model that is cast; None where precisions are flags, so that it
-            will not be asked for, and it need not keep the model in memory.
+        parse: parses it again, from a cast model; None if precisions are flags, so that the model
+            need not stay in memory.
         model: the file that it was parsed from; empty for bytes.
         request: the precision that its model was cast to.
         edits: the later changes by loaders, in order.
         seen: its `fingerprint` after the last of these.
-        layer_precisions: the requested precisions of layers, used if its model is cast.
+        layer_precisions: the requested precisions of layers, for casts of its model.
     """
 
     parse: Callable[[CastJob], NetworkParts] | None
@@ -146,7 +146,7 @@ def parsing_error(
         parser: the `tensorrt.OnnxParser`.
         source: the parsed model, for the message.
         reasons: messages that TensorRT logged meanwhile; used if the parser itself gives no reason.
-        model: returns the `onnx.ModelProto`, which says what the failing nodes are given.
+        model: returns the `onnx.ModelProto`, for the inputs of failing nodes.
     """
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     if any(_code(error) == _DAMAGED for error in errors):
@@ -248,9 +248,9 @@ class _Model:
     """The model that a loader parses.
 
     Attributes:
-        parse: has a parser read it as it is; files that this takes are removed by the stack.
+        parse: lets a parser read the unmodified model; temporary files are removed by the stack.
         load: returns it as an `onnx.ModelProto`, for a cast and for messages.
-        path: the file; empty for what is in memory.
+        path: the file; empty for a model in memory.
     """
 
     parse: Callable[[Any, ExitStack], bool]
@@ -287,11 +287,11 @@ class _NetworkFromOnnx(BaseLoader):
             mark_unfused_tensors_as_debug_tensors: whether tensors that remain after fusion become
                 debug tensors.
             enable_uint8_asymmetric_quantization_dla: the parser flag of that name.
-            config: an `IBuilderConfig`, or a loader of one, that the parser should know.
+            config: an `IBuilderConfig`, or a loader of one, for the parser.
             cast: the type to which floating-point tensors of the model are cast first, ``fp16`` or
-                ``bf16``; the network is strongly typed then, and its inputs and outputs keep their
+                ``bf16``; the network is then strongly typed, and its inputs and outputs keep their
                 types.
-            explicit_precision: deprecated, and without a meaning.
+            explicit_precision: deprecated, without effect.
         """
         if explicit_precision is not None:
             mod.warn_deprecated("explicit_precision", None, "2.0")
@@ -309,8 +309,8 @@ class _NetworkFromOnnx(BaseLoader):
 
         Raises:
             MissingDependencyError: TensorRT is not installed.
-            FileError: the file is missing or empty, or there is no room for a temporary one.
-            ModelError: it is no ONNX model.
+            FileError: the file is missing or empty, or a temporary file cannot be written.
+            ModelError: it is not an ONNX model.
             BackendError: there is no GPU, or TensorRT does not support the model.
         """
         model = self._source()

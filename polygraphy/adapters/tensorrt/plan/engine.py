@@ -155,7 +155,7 @@ def deserialize_plan(plan: Any, runtime: Any = None, dla_strategy: Any = None) -
     """Return the engine in a plan.
 
     Args:
-        plan: the plan, as anything that has a buffer, or a stream reader.
+        plan: the plan, as an object with a buffer, or a stream reader.
         runtime: the `tensorrt.Runtime`, or a loader of it; None for a new one.
         dla_strategy: a `DLAWorkspaceAllocationStrategy`, or its name, for the runtime.
 
@@ -194,10 +194,10 @@ def _allow_host_code(runtime: Any) -> None:
 
 
 HEADER_SIZE = 64
-"""Bytes that are read to identify a plan."""
+"""Number of bytes that identify a plan."""
 
 _RTX_TAG = b"vtrt\0\0\0\0"
-"""How plans of TensorRT-RTX begin; the size of the plan is in the eight bytes from 16."""
+"""The start of plans of TensorRT-RTX; the size of the plan is in the eight bytes from 16."""
 _SIZE = slice(16, 24)
 
 _LFS = b"version https://git-lfs"
@@ -246,7 +246,7 @@ def check_plan(head: bytes, size: int, path: str | Path | None = None) -> None:
         path: the file, for messages; None for memory.
 
     Raises:
-        ModelError: it is something else, or the end of it is missing.
+        ModelError: it is not a plan, or is truncated.
     """
     name = "The engine" if path is None else str(path)
     for kind, is_such, hint in _IS:

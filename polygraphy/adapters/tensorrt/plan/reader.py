@@ -1,4 +1,4 @@
-"""Reads engines, scripts that make networks, and ONNX models as TensorRT sees them."""
+"""Reads engines, scripts that create networks, and ONNX models as TensorRT parses them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | Ne
     Raises:
         BackendError: TensorRT is not installed, or cannot load it.
         FileError: a file is missing.
-        UsageError: a script does not make a network.
+        UsageError: a script does not create a network.
     """
     file = evaluate(source.loader) if source.loader is not None else _load_source(source)
     if hasattr(file, "num_io_tensors"):

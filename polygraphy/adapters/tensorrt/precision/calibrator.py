@@ -189,7 +189,7 @@ class CalibrationData:
     """The data and settings for quantizing a model, if TensorRT has no calibrators.
 
     Attributes:
-        data_loader: yields feed dictionaries, or is a function that returns such.
+        data_loader: an iterable of feed dictionaries, or a function that returns one.
         cache: the file or cache of value ranges.
         method: the method that chooses them: ``entropy``, ``minmax`` or ``percentile``.
     """

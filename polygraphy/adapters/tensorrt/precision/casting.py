@@ -1,10 +1,10 @@
-"""Lower precision where TensorRT takes every type from the model.
+"""Lower precision for TensorRT versions that take every type from the model.
 
 TensorRT 11 and TensorRT-RTX build strongly typed networks only: there is no flag that lets the
-builder choose fp16. What such a flag asked for is done to the ONNX model instead, in front of the
-parser. While a loader of a network is called, the request is in a context variable, so that a chain
-of whatever length - `ModifyNetworkOutputs`, a user's ``func.extend`` - need not know: the loader
-that parses the model finds it, and the others do to the new network what they do to any.
+builder choose fp16. Instead, the ONNX model is converted before parsing. While a loader of a
+network runs, the request is in a context variable, so that a chain of loaders
+(`ModifyNetworkOutputs`, a user's ``func.extend``) needs no change: the loader that parses the model
+reads it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class NodeSelection:
     """Nodes that were selected by the names of their layers.
 
     Attributes:
-        chosen: the nodes, as `cast_precision` calls them.
-        others: all other nodes, apart from those that have a chosen one inside.
-        unknown: names that no node goes by, in order.
-        known: all names that nodes go by first.
+        chosen: the names of the nodes for `cast_precision`.
+        others: all other nodes, except those with a chosen node in a subgraph.
+        unknown: names that no node has, in order.
+        known: the first name of every node.
     """
 
     chosen: frozenset[str]
@@ -87,7 +87,7 @@ def _node_names(node: Any) -> list[str]:
 
 
 QUANTIZED_TYPES = (DataType.INT8, DataType.FLOAT8E4M3FN)
-"""Types to which a model is quantized, and not cast."""
+"""Types to which a model is quantized instead of cast."""
 
 _FLOAT_TYPES = {
     name: DataType[precision.dtype.upper()]
@@ -124,14 +124,14 @@ class PrecisionRequest:
 class CastJob:
     """A cast in progress.
 
-    Layers are named as in `node_names`.
+    Layers have the names of `_node_names`.
 
     Attributes:
         request: the request for the whole model.
-        builder: the builder that new networks come from; None for one of their own.
-        layer_precisions: the requests for layers, by name: float32 for those that stay as they
-            are. What none of the two asks for otherwise is only had by the layers that name it.
-        calibration: the calibration of quantized layers, if `request` has none.
+        builder: the builder of new networks; None to create one.
+        layer_precisions: the requested types of layers, by name; float32 keeps a layer unchanged.
+            Without a request for the whole model, only these layers change.
+        calibration: the calibration data for quantized layers, if `request` has none.
         is_done: whether a model was cast.
     """
 
@@ -178,9 +178,9 @@ def cast_model(model: Any, job: CastJob) -> Any:
     """Return a copy of an `onnx.ModelProto`, cast as requested.
 
     Raises:
-        BackendError: nothing installed here can cast or quantize models.
-        ModelError: the model cannot be.
-        UsageError: it would have to be quantized, but there are no data to take ranges from.
+        BackendError: no installed package can cast or quantize models.
+        ModelError: the model cannot be cast or quantized.
+        UsageError: quantization needs data for value ranges, and there are none.
     """
     named = select_nodes(model, sorted(job.layer_precisions))
     for name in named.unknown:
@@ -213,9 +213,9 @@ def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collec
     """Return the names of the nodes to leave unchanged.
 
     Args:
-        model: whose nodes.
-        keeps: names of layers that do.
-        only: names of the only layers that do not; None for all others.
+        model: the model with the nodes.
+        keeps: names of layers to keep.
+        only: names of the only layers to change; None for all others.
     """
     chosen = select_nodes(model, sorted(keeps)).chosen
     return chosen if only is None else chosen | select_nodes(model, sorted(only)).others

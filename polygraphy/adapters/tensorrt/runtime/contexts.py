@@ -1,4 +1,4 @@
-"""The contexts of an active engine: one for whatever comes, and others for what comes back."""
+"""The contexts of an active engine: one for new shapes, and others for recurring shapes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _RUNS_BEFORE_CAPTURE = {"auto": 2, "on": 1}
 class GraphPolicy:
     """Decides when unchanged work is captured as a CUDA graph.
 
-    With ``auto``, work is captured when it was done twice, and done step by step where it cannot be
-    captured; with ``on`` it is captured when it was done once (the first inference with new shapes
-    sets the engine up, which cannot be captured), and it is an error where it cannot.
+    With ``auto``, work is captured after it ran twice, and continues step by step if it cannot be
+    captured; with ``on``, it is captured after it ran once (the first inference with new shapes
+    sets up the engine, which cannot be captured), and a failure is an error.
 
     Attributes:
         graph: the graph to launch instead of doing the work; None if there is none.
@@ -83,10 +83,10 @@ Shape = tuple[int, ...]
 class BoundContext:
     """An execution context that gets only changed settings, and whose answers are cached.
 
-    A graph holds for the state in which its context was captured, and for no other one.
+    A graph is only valid for the state in which its context was captured.
 
     Attributes:
-        native: the `IExecutionContext`; None once it is let go of.
+        native: the `IExecutionContext`; None after it is released.
         graphs: the policy for capturing its work, and the graph.
         is_proven: whether it has run.
     """
@@ -116,8 +116,8 @@ class BoundContext:
         """Set the shape of an input.
 
         Raises:
-            InputError: the profile does not take it.
-            BackendError: TensorRT does not.
+            InputError: the profile does not accept the shape.
+            BackendError: TensorRT rejects the shape.
         """
         name = tensor.name
         if self._set_shapes.get(name) == shape:
@@ -145,8 +145,8 @@ class BoundContext:
         """Raise an error unless the shapes of all inputs are known.
 
         Raises:
-            InputError: some are not.
-            BackendError: the shapes, or values that are shapes, do not fit each other.
+            InputError: the shape of an input is unknown.
+            BackendError: the shapes, or the values of shape tensors, are inconsistent.
         """
         if self._is_complete:
             return
@@ -189,15 +189,15 @@ class BoundContext:
 _USES = 2
 """Number of uses after which a key is kept."""
 _PERIOD = 64
-"""After how many uses what was long ago counts half."""
+"""Number of uses after which all counts are halved."""
 
 
 class ShapeCache:
     """Admits a bounded number of keys: an LFU cache with admission.
 
-    A key is admitted on its second use. When the cache is full, the least frequent key is evicted
-    for one that comes more than twice as often: admission costs something, so that many keys must
-    not evict each other all the time.
+    A key is admitted on its second use. If the cache is full, the least frequent key is evicted for
+    one that is used more than twice as often: because admission is expensive, keys must not keep
+    evicting each other.
     """
 
     def __init__(self, capacity: int, on_evicted: Callable[[Hashable], None]) -> None:
@@ -240,18 +240,18 @@ class ShapeCache:
 
 
 PLACES = 8
-"""For how many sets of shapes and addresses a graph is kept."""
+"""Largest number of sets of shapes and addresses with a graph."""
 
 
 class Contexts:
     """Provides a context, with its CUDA graph, for each of a few alternating arrangements of shapes
     and addresses.
 
-    TensorRT says that a graph must not be launched once the context from which it was captured was
-    changed. They all run in the same memory, for the runner does one inference at a time.
+    A graph must not be launched after the context from which it was captured changed. All contexts
+    share the same memory, because the runner does one inference at a time.
 
     Attributes:
-        main: the context of arrangements that are new, or too many.
+        main: the context for new arrangements, and if there are too many.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The inputs of an active engine: how data get to where the engine reads them.
+"""The inputs of an active engine: copies data to the memory that the engine reads.
 
 `feed` is called for every inference, so it begins with what is the same as last time: an array of
 the same description goes into pinned memory that is copied as part of the inference; memory of the
@@ -70,8 +70,8 @@ def refusal_error(what: str, reason: object, *, hint: str = "") -> BackendError:
 Shape = tuple[int, ...]
 
 STAGING_LIMIT = 1 << 20
-"""Host arrays up to this many bytes go through pinned memory; larger ones are copied directly, in
-pieces that overlap, by the driver."""
+"""Host arrays up to this many bytes are copied through pinned memory; the driver copies larger ones
+directly, in overlapping pieces."""
 
 _ndarray = np.ndarray
 _copyto = np.copyto
@@ -82,7 +82,7 @@ class DeviceInput:
 
     Attributes:
         tensor: its description in the engine.
-        shape: of the data at hand; None before the first.
+        shape: the shape of the current data; None before the first.
         address: the address from which the engine reads them.
         is_staged: whether `enqueue` has something to copy.
     """
@@ -109,7 +109,7 @@ class DeviceInput:
         """Set the data for an inference; return whether their shape or address changed.
 
         Returns:
-            Whether the shape, the address or the way of the data is another than last time.
+            Whether the shape, the address or the way of copying differs from the last inference.
 
         Raises:
             InputError: the data has the wrong type, or cannot be read.

@@ -132,7 +132,7 @@ class DeviceBlock:
     """Device memory that grows if necessary, and never shrinks.
 
     Attributes:
-        address: its address; 0 before it is first needed.
+        address: its address; 0 before the first use.
     """
 
     def __init__(self, device: Device) -> None:
@@ -164,7 +164,7 @@ class PinnedMemory:
     """Pinned host memory for copies of small arrays; it grows if necessary.
 
     Attributes:
-        address: its address; 0 before it is first needed.
+        address: its address; 0 before the first use.
     """
 
     def __init__(self, device: Device) -> None:
@@ -193,8 +193,8 @@ class ReusedArrays:
     """Pins the memory of large arrays that a caller passes repeatedly.
 
     The GPU copies pinned memory by itself, at about twice the speed. Pinning takes about as long as
-    a copy, so it is done for an array that comes a second time; and it is undone before the memory
-    goes back to where it came from, which a weak reference to its owner tells.
+    a copy, so an array is pinned when it is passed a second time, and unpinned before its memory is
+    freed, which a weak reference to its owner reports.
     """
 
     def __init__(self, device: Device) -> None:
@@ -243,8 +243,9 @@ STRATEGIES = ("static", "profile", "runtime")
 class Scratch:
     """Creates contexts, and provides their memory.
 
-    Strategies: ``static`` lets the engine own memory for its largest profile; with ``profile`` and
-    ``runtime`` the memory is ours, and as large as the profile in use, or the shapes at hand, need.
+    Strategies: with ``static``, the engine owns memory for its largest profile; with ``profile``
+    and ``runtime``, this object owns as much memory as the profile in use, or the current shapes,
+    need.
     """
 
     def __init__(self, engine: Any, device: Device, strategy: str | None) -> None:
@@ -252,7 +253,7 @@ class Scratch:
 
         Raises:
             UnknownNameError: there is no such strategy.
-            BackendError: this TensorRT does not have it.
+            BackendError: this TensorRT does not support the strategy.
         """
         self._strategy = strategy or "static"
         if self._strategy not in STRATEGIES:
@@ -384,8 +385,8 @@ def is_of_older_version(engine: Any) -> bool:
     """Return whether the engine is from a version-compatible plan of TensorRT 8, run by a later
     TensorRT.
 
-    Much of what is new then answers with an error, and some of it ends the process, so that it is
-    not even tried; debug tensors are what both are safe to be asked about.
+    Many newer functions then fail, and some end the process, so they are not called; debug tensors
+    are safe.
     """
     if not hasattr(engine, "is_debug_tensor"):  # TensorRT 8 itself.
         return False
@@ -398,7 +399,7 @@ def require_output_allocators(engine: Any, name: str) -> None:
     """Raise an error if the engine does not support an allocator for an output.
 
     Raises:
-        BackendError: it cannot; TensorRT would end the process.
+        BackendError: it does not support them; TensorRT would end the process.
     """
     if is_of_older_version(engine):
         raise BackendError(

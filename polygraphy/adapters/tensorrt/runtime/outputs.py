@@ -1,4 +1,4 @@
-"""The outputs of an active engine: where it writes them, and how they come back."""
+"""The outputs of an active engine: their memory, and copies to the host."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import Device, DeviceStream, PinnedBlock
 
 _BLOCKS = 3
-"""Most arrays: the one that is written, the previous one, which a caller may still hold, and one
-more."""
+"""Largest number of arrays: the one that is written, the previous one, which a caller may still
+use, and one more."""
 _BYTES = 1 << 28
-"""Most bytes of pinned memory, because other processes cannot use it."""
+"""Largest size of pinned memory in bytes, because other processes cannot use it."""
 
 
 class PinnedArrays:
     """Provides arrays that the device can fill at full speed.
 
-    An array belongs to its consumer: its memory is given again when nothing refers to it any
-    more. Callers that keep all results get ordinary arrays once the pinned ones are used up, and so
-    does the first call, because to pin memory takes about as long as to copy what is in it.
+    An array belongs to its consumer: its memory is reused when nothing refers to it any more.
+    Callers that keep all results get ordinary arrays after the pinned ones are used up, and so does
+    the first call, because pinning takes about as long as copying.
     """
 
     def __init__(self, device: Device) -> None:
@@ -116,10 +116,10 @@ class Allocator:
     largest inference determines its size.
 
     Attributes:
-        shape: of the output in the last inference; negative where the engine did not tell.
+        shape: the shape of the output in the last inference; negative if unknown.
         error: the exception that prevented an allocation; None without one. Exceptions do not pass
             through TensorRT.
-        native: the `IOutputAllocator` to give to TensorRT; it must live as long as the context.
+        native: the `IOutputAllocator` for TensorRT; it must live as long as the context.
     """
 
     def __init__(self, device: Device) -> None:
@@ -199,7 +199,7 @@ class FixedOutput:
         tensor: its description in the engine.
         address: the address to which the engine writes it.
         view: the output as an array on the device.
-        is_staged: whether it comes back through pinned memory, as part of the inference.
+        is_staged: whether it is copied to pinned memory as part of the inference.
     """
 
     def __init__(self, tensor: IoTensor, device: Device) -> None:
@@ -222,8 +222,8 @@ class FixedOutput:
         """Allocate memory for a shape.
 
         Args:
-            shape: of the output.
-            layout: the layout of its elements in memory; None for the order of the shape.
+            shape: the shape of the output.
+            layout: the memory layout of its elements; None for C order.
             aliased: the address of the input whose memory it shares; 0 for memory of its own.
         """
         dtype = self.tensor.dtype
@@ -296,7 +296,7 @@ class DataDependentOutput:
 
     Attributes:
         tensor: its description in the engine.
-        allocator: gives the engine memory when it asks.
+        allocator: provides memory to the engine.
     """
 
     is_staged = False

@@ -42,11 +42,12 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
     Args:
         engine: an `ICudaEngine`.
         budget: in bytes; -1 to let TensorRT choose, -2 to keep all weights on the device.
-        percent: of the streamable weights, from 0 to 100, instead of `budget`.
+        percent: the percentage of streamable weights, from 0 to 100, instead of `budget`.
 
     Raises:
         UsageError: both are given, or one is out of range.
-        BackendError: this TensorRT or this engine does not stream weights, or refuses.
+        BackendError: this TensorRT or engine does not support weight streaming, or rejects the
+            budget.
     """
     _check(budget, percent)
     if budget is None and percent is None:
