@@ -1,9 +1,9 @@
-"""Assertions for tests of models: that backends agree, that a model still gives what it gave, that
-arrays are close. What rounding explains passes; a failure says in a few lines where, by how much,
-and which layer is the first.
+"""Assertions for tests of models: that backends agree, that outputs of a model have not changed,
+that arrays are close. Differences within rounding pass; a failure reports in a few lines the
+location, the size and the first layer.
 
 With pytest, the plugin `pytest_polygraphy` comes with this package: ``docs/testing.md``. Nothing is
-logged, unless the logger was set to something else than its default.
+logged if the logger has its default settings.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Shapes = Mapping[str, Sequence[int]]
 T = TypeVar("T")
 
 _BUDGET = 10.0
-"""Seconds in which the first layer that differs is looked for."""
+"""Time limit for finding the first layer that differs, in seconds."""
 _MOST_ROWS = 4
 """Outputs that a failure lists."""
 
@@ -108,7 +108,7 @@ def assert_outputs_match(
 
     Raises:
         OutputsDiffer: the outputs differ.
-        UsageError: there is no such backend, or less than two; or the model has no states.
+        UsageError: a backend is unknown, there are fewer than two, or the model has no states.
     """
     __tracebackhide__ = True
     if len(backends) < 2:
@@ -191,7 +191,7 @@ def assert_matches_golden(
                 )
             changed = golden.model != file_facts([path])[0].sha256
             if not verdicts:
-                # A part of an output does not show where it comes from: compare with --onnx.
+                # A sample of an output is not enough for a diagnosis: compare with --onnx.
                 files = {"load_outputs": (str(file),)}
                 expected = {"runners": ("onnx",)} if golden.sampled else files
                 flags = _flags(backend) if isinstance(backend, str) else []

@@ -1,9 +1,9 @@
-"""The table that says which adapter is bound to which port.
+"""The table of the adapters that are bound to ports.
 
-A port is a protocol class, or a function that is declared with `port`. `resolve(port)` answers
-with what the innermost `bind` of this process bound to it, else with what the registered resolver
-(`polygraphy.wiring`) names, which is imported at that moment and kept. A function that is a port is
-called as it is. Tests and embedding tools bind their own::
+A port is a protocol class, or a function that is declared with `port`. `resolve(port)` returns the
+adapter of the innermost `bind` in this process, else the one that the registered resolver
+(`polygraphy.wiring`) names, which is imported on first use and cached. A port that is a function is
+called directly. Tests and embedding tools bind their own::
 
     with bind(ResultStore, MyStore()):
         results.save("anywhere")
@@ -91,7 +91,7 @@ def resolve(port: type[P], key: str | None = None) -> P:
     """Return the adapter that is bound to `port`.
 
     Raises:
-        UnboundPortError: nothing is bound, and the resolver knows nothing either.
+        UnboundPortError: no adapter is bound, and the resolver has none.
     """
     slot = (port, key)
     stack = _bound.get(slot)

@@ -86,13 +86,14 @@ if ARRAY_SWAP_THRESHOLD_MB >= 0:
     )
 
 EXPANSION_LIMIT_MB: int = _integer("POLYGRAPHY_EXPANSION_LIMIT_MB", 256)
-"""How many MiB may be made of a small file, beside what follows from its size: constants that are
-computed, functions that are inlined (1024 nodes to the MiB), archives that are unpacked. Negative
-for any number.
+"""Largest expansion of a small file in MiB, in addition to a multiple of its size: computed
+constants, inlined functions (1024 nodes count as one MiB), unpacked archives. Negative for no
+limit.
 """
 
 TRIAL_TIME_LIMIT_S: int = _integer("POLYGRAPHY_TRIAL_TIME_LIMIT_S", 30)
-"""Seconds that `check lint` gives a model, or a part of one, to be run. Negative for any number."""
+"""Time limit of `check lint` for running a model, or a part of one, in seconds. Negative for no
+limit."""
 
 USE_TENSORRT_RTX: bool = _is_on("POLYGRAPHY_USE_TENSORRT_RTX")
 """Whether TensorRT-RTX is used in place of TensorRT."""

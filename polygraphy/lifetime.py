@@ -1,9 +1,9 @@
 """Child processes that end when their parent does, however it ends: ctrl-C, a closed terminal
 (SIGHUP), SIGTERM or SIGKILL.
 
-Linux kills a process together with its parent if asked to, but not what that process has started.
-So one small shell per parent also watches a pipe that only the parent holds open, and kills the
-groups of all commands when it closes.
+On request, Linux kills a process together with its parent, but not its descendants. So one small
+shell per parent also watches a pipe that only the parent holds open, and kills the groups of all
+commands when it closes.
 """
 
 from __future__ import annotations

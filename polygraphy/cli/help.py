@@ -1,6 +1,4 @@
-"""The text of help: rendered from plain descriptions, so that nothing needs to be imported that
-only running needs.
-"""
+"""The text of help, rendered from plain descriptions without importing modules for running."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The entry point of the command line: runs the program that a command renders in this process, or
-saves it where nothing is lost, and says which options make no difference to it.
+"""The entry point of the command line: runs the program of a command in this process, or saves it
+without overwriting edits, and warns of options without effect.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def save(source: str, path: str) -> None:
     """Write a formatted program; ``-`` is standard output.
 
     Raises:
-        UsageError: a file is there that was edited.
+        UsageError: the file exists, and was edited.
         FileError: the file cannot be written.
     """
     from polygraphy.codegen.render import format_source
@@ -195,7 +195,7 @@ def _refuse_to_overwrite_edits(path: str, text: str) -> None:
         text: the program.
 
     Raises:
-        UsageError: there is a file that is not as its own command line generates it.
+        UsageError: the file exists, and differs from what its own command line generates.
     """
     from pathlib import Path
 
@@ -244,7 +244,7 @@ def _regenerate_program(program: str) -> str | None:
             return format_source(
                 command.render(parse(command, regenerated_program), quote_command(words))
             )
-    except Exception:  # Whatever a person wrote there, it is nothing that we can make again.
+    except Exception:  # The file was edited, so it cannot be generated again.
         return None
 
 

@@ -1,4 +1,4 @@
-"""Turns words into option groups, and says what became of options that are no longer."""
+"""Converts words to option groups, and explains removed options."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     """Return the option groups of a command line.
 
     Raises:
-        CommandLineError: an option does not exist, lacks its value, has one that it cannot take, or
-            excludes another; or a file would be overwritten.
+        CommandLineError: an option does not exist, lacks its value, has an invalid one, or excludes
+            another; or a file would be overwritten.
         HelpRequested: one of the words is -h or --help.
     """
     declared = {group: command.options_of(group) for group in command.groups}
@@ -233,9 +233,9 @@ def _unknown_words_message(
     """Return a message about unknown words, with similar options.
 
     Args:
-        words: the words that no option takes.
-        declared: the declarations that there are.
-        missing: flags that there are not, with a sentence that says what to do instead.
+        words: the words that no option accepts.
+        declared: the declared options.
+        missing: flags that do not exist, each with a sentence about the alternative.
     """
     from difflib import get_close_matches
 
@@ -282,8 +282,8 @@ class RemovedOption(NamedTuple):
         flags: its spellings.
         commands: the commands that accepted it; a group stands for all of its commands.
         advice: the alternative, as a sentence that begins after the flag.
-        takes: the number of words after it, in the notation of argparse, where it is accepted; None
-            where it is refused.
+        takes: the number of words after it, in the notation of argparse, if it is accepted; None if
+            it is refused.
     """
 
     flags: tuple[str, ...]
@@ -460,9 +460,9 @@ _ROWS = (
     RemovedOption(("--best",), _BUILDS, "is called --tf32 --fp16 --int8."),
     RemovedOption(("--noTF32",), _BUILDS, "has no effect: without --tf32, TF32 is off.", 0),
 )
-"""Options that are no longer, or that other tools call so. A row that `takes` words is about
-something that changes no result: it is accepted, and a warning says why it has no effect. Any other
-is refused with its advice.
+"""Removed options, and options of other tools. A row that `takes` words is about an option that
+changes no result: it is accepted with a warning that explains why it has no effect. Any other is
+refused with its advice.
 """
 
 

@@ -1,4 +1,4 @@
-"""The help that fits a screen: what most people need, examples, and where the rest is."""
+"""The help that fits a screen: the most important options, examples, and where to find the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from polygraphy.cli.help import Description, Group
 
 MOST_LINES = 40
-"""Lines of a help that needs no other."""
+"""Largest number of lines of a help without a short form."""
 
 _MAIN = ( "--golden", "--reference",
     "--input-shapes", "--load-inputs", "--iterations", "--val-range",
@@ -17,10 +17,10 @@ _MAIN = ( "--golden", "--reference",
     "--save-outputs", "--load-outputs", "-o", "--check", "--mode", "--until", "--verify",
     "--fp16", "--fp-to-fp16", "--report", "--gen-script", "-v",
 )  # fmt: skip
-"""Flags that most people need, of whatever command has them."""
+"""The most important flags of all commands."""
 
 _RUNNERS = "Runners"
-"""The group of options of which most people need any."""
+"""The group from which most command lines use an option."""
 
 _COLUMN = 28
 """Width of the options in `LINES`. Texts have at most 51 characters, so that 80 columns suffice."""

@@ -1,4 +1,4 @@
-"""Programs that show a fault and need nothing of this package."""
+"""Programs that reproduce a fault without this package."""
 
 from __future__ import annotations
 

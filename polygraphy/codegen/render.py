@@ -34,8 +34,8 @@ class BytecodeBeside(FileSystemBytecodeCache):
     """Caches compiled templates in the folder where Python caches modules, under the same
     conditions.
 
-    What is kept names the versions of Python and Jinja2, and the texts that it was made from: it is
-    never used for others.
+    The cache key includes the versions of Python and Jinja2, and the template texts, so a stale
+    entry is never used.
     """
 
     def __init__(self, package: Path, modules: Iterable[Path]) -> None:
@@ -191,12 +191,12 @@ def render(
     Args:
         template: name of the template, such as ``run.py.j2``.
         summary: the first line of the program's docstring; printable text.
-        command: the command line that the program stands for, as `quoted_command` writes it.
+        command: the command line of the program, as `quote_command` writes it.
         partials: templates of other packages that it may import: their texts by name.
         context: values for the template.
 
     Returns:
-        Python source; valid, but not pretty: see `format_source`.
+        Valid but unformatted Python source; see `format_source`.
     """
     imports = _Imports()
     use: Callable[..., Source] = imports.use

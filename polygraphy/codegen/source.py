@@ -1,12 +1,11 @@
-"""Values as Python source: the only way for anything from outside into a program, also for the
-command line in its docstring.
+"""Values as Python source: the only way for external values into a program, including the command
+line in its docstring.
 
-A template may write two kinds of things. What was made here is `Source` and goes into the program
-as it is; a number or a container is written as a literal; a bare string is refused, because nobody
-knows if it is code or data.
+`Source` from this module is written unchanged; numbers and containers are written as literals;
+plain strings are rejected, because they could be code or data.
 
-On top of values stand expressions: calls of published names, with the arguments that differ from
-their defaults, and what else such arguments hold besides literals.
+Expressions are calls of published names, with arguments that differ from their defaults, and other
+values of such arguments besides literals.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class ByteCount(int):
 
 
 _ROUND = 1e6
-"""Numbers from this one on are written with exponents, because their zeros are hard to count."""
+"""Numbers from this one up are written with exponents, because their zeros are hard to count."""
 _SAFE_EXPONENT = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-])0*(\d+)$")
 
 
@@ -39,7 +38,7 @@ def literal(value: Any) -> Source:
     """Return the literal of a value, which evaluates to an equal value of the same type.
 
     Raises:
-        TypeError: `value` is, or contains, something that has no literal.
+        TypeError: `value` is, or contains, an object without a literal.
     """
     return Source(_literal(value))
 
@@ -143,7 +142,7 @@ def _escape_character(character: str) -> str:
     if character.isprintable():
         return character
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # A byte of a file name that is no UTF-8.
+    if 0xDC80 <= code <= 0xDCFF:  # A byte of a file name that is not UTF-8.
         return f"\\x{code - 0xDC00:02x}"
     return f"\\U{code:08x}"
 
@@ -207,8 +206,8 @@ class Call(Expression):
     Attributes:
         name: a key of `SIGNATURES`.
         args: positional arguments: values, source, or other calls.
-        kwargs: arguments by name, written in the order of the signature; None is left out, because
-            None is what leaving out means.
+        kwargs: arguments by name, written in the order of the signature; None is omitted, because
+            it means the default.
         on: the object of a method call: a call, or the name of a step; None for a name that is
             imported.
 
@@ -309,8 +308,8 @@ class Step(Expression):
 
     Attributes:
         name: the name, which is never text of the user.
-        value: the value: an expression, or what has a literal.
-        note: a comment in front of it; empty for none.
+        value: an expression, or a value with a literal.
+        note: a comment before it; empty for none.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""The same questions to NumPy arrays, PyTorch tensors and views of device memory.
+"""The same functions for NumPy arrays, PyTorch tensors and views of device memory.
 
-What is computed is computed in NumPy; what comes out as an array is of the library that came in,
-and numbers are Python's. Of functions of two arrays one may be a number.
+NumPy does the computation; resulting arrays belong to the library of the argument, and numbers are
+Python numbers. In functions of two arrays, one may be a number.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def to_numpy(obj: Any) -> Array:
     """Return a NumPy array of the elements; host memory is not copied if possible.
 
     Raises:
-        UsageError: it is no array, nor a number.
+        UsageError: it is neither an array nor a number.
     """
     if is_torch(obj):
         return resolve(Tensors, "torch").to_array(obj)
@@ -163,7 +163,7 @@ def data_ptr(obj: Any) -> int:
     """Return the address of the first element.
 
     Raises:
-        UsageError: it has none: a number.
+        UsageError: it is a number, which has no address.
     """
     if is_torch(obj):
         return int(obj.data_ptr())
@@ -212,7 +212,7 @@ def view(obj: Any, dtype: DataTypeEntry, shape: Sequence[int]) -> Any:
     """Return the same memory as an array of another data type and shape.
 
     Raises:
-        UsageError: the elements do not lie one after another.
+        UsageError: the elements are not contiguous.
     """
     if is_device_view(obj):
         from polygraphy.adapters.cuda.array import DeviceView
@@ -306,11 +306,11 @@ def _make_function(
     """Return a NumPy function that also accepts arrays of other libraries.
 
     Args:
-        name: its name here.
-        function: of NumPy.
+        name: the name of the new function.
+        function: the NumPy function.
         doc: the return value.
-        answer: makes what is returned of the first array and what was found.
-        prepared: makes what the function takes of the elements of the first array.
+        answer: returns the result of the new function, from the first array and the NumPy result.
+        prepared: converts the first array to the argument of the NumPy function.
     """
 
     def apply(obj: Any, *others: Any, **settings: Any) -> Any:

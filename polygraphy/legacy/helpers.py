@@ -126,8 +126,8 @@ def value_or_from_dict(obj: Any, key: Hashable, default: Any = None) -> Any:
 def find_str_in_iterable(name: str, seq: Iterable[str], index: int | None = None) -> str | None:
     """Return the text of a sequence that matches a name; None if there is none.
 
-    That is the same text, else the first that contains the name or is contained in it, whatever
-    the case, else the one at position `index`, else None.
+    It is the equal text, else the first one that contains the name or is contained in it, ignoring
+    case, else the one at position `index`, else None.
     """
     texts = list(seq)
     if name in texts:
@@ -170,9 +170,9 @@ def check_sequence_contains(
         items: the expected items.
         name: name of the sequence.
         items_name: the name of its elements.
-        log_func: takes each complaint (default: it is raised).
-        check_missing: whether items may lack; they may not unless this is False.
-        check_extra: whether there may be others; there may not unless this is False.
+        log_func: called with each complaint (default: raise it).
+        check_missing: whether missing items are reported (default: True).
+        check_extra: whether additional elements are reported (default: True).
 
     Raises:
         UsageError: there is a complaint, and no `log_func`.
@@ -276,7 +276,7 @@ def make_repr(type_str: str, *args: Any, **kwargs: Any) -> tuple[str, bool, bool
     Args:
         type_str: the type of the called object.
         args: its arguments by position.
-        kwargs: those by name, of which None is left out.
+        kwargs: its named arguments; None is omitted.
 
     Returns:
         The text, whether all of `args` are None, and whether all of `kwargs` are.
@@ -313,14 +313,14 @@ def str_from_layer(
     """Return the description of a layer as text that ends with a line feed.
 
     Args:
-        prefix: the name of a layer: ``Node``, for instance.
-        index: its place in the model.
-        name: of the layer.
-        op: its outputs.
-        input_names: of the tensors that it takes.
-        input_meta: the metadata of these.
-        output_names: of the tensors that it computes.
-        output_meta: the metadata of these.
+        prefix: the word for a layer, such as ``Node``.
+        index: its index in the model.
+        name: the name of the layer.
+        op: the type of the layer.
+        input_names: the names of its inputs.
+        input_meta: the metadata of its inputs.
+        output_names: the names of its outputs.
+        output_meta: the metadata of its outputs.
     """
     inputs, outputs = _tensors(input_names, input_meta), _tensors(output_names, output_meta)
     arrow = f"\n{TAB} -> " if "\n" in inputs else " -> "
@@ -476,8 +476,8 @@ def save_file(
 
     Args:
         contents: the contents to write.
-        dest: a path, whose file is written whole or not at all, and in place where it is empty; or
-            a stream.
+        dest: a path, whose file is written completely or not at all, or a stream; an existing empty
+            file is filled in place.
         mode: ``wb`` for bytes, ``w`` for text.
         description: its description, for the log.
 
@@ -506,7 +506,7 @@ def makedirs(path: str | Path) -> None:
     """Create the parent folder of a path.
 
     Raises:
-        FileError: it cannot be made.
+        FileError: it cannot be created.
     """
     ensure_parent(path)
 

@@ -1,7 +1,7 @@
-"""Small questions to ONNX models, and outputs that are marked.
+"""Small helpers about ONNX models, and for marking outputs.
 
-A shape is a list: a dimension that is not known is -1, or has a name. Of a tensor of unknown rank
-it is None.
+A shape is a list: an unknown dimension is -1, or has a name. The shape of a tensor with unknown
+rank is None.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def all_tensor_names(model: ModelProto, include_inputs: bool | None = None) -> l
 
     Args:
         model: the model.
-        include_inputs: whether those of the inputs follow (default: no).
+        include_inputs: whether the names of the inputs follow (default: False).
     """
     tensors = GraphTensors(model.graph)
     names = [name for name in tensors.computed if name not in tensors.constants]
@@ -120,14 +120,14 @@ def mark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
 
     Args:
         model: the model.
-        outputs: names, or patterns as of `fnmatch`, in the order that the outputs are to have.
+        outputs: names, or patterns of `fnmatch`, in the order of the new outputs.
 
     Returns:
         The same model.
 
     Raises:
         UnknownNameError: a name or a pattern matches nothing in the model.
-        UsageError: there would be no outputs, or a name is that of a weight.
+        UsageError: no output would remain, or a name is that of a weight.
     """
     tensors = GraphTensors(model.graph)
     chosen = [name for word in outputs for name in _names_in_order(tensors, [word])]
@@ -142,8 +142,7 @@ def unmark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
 
     Args:
         model: the model.
-        outputs: names, or patterns as of `fnmatch`; those of tensors that are no outputs change
-            nothing.
+        outputs: names, or patterns of `fnmatch`; names of other tensors have no effect.
 
     Returns:
         The same model.
@@ -205,7 +204,7 @@ def lower_constant_nodes(graph: Any) -> Any:
     """Replace the Constant nodes of an `onnx_graphsurgeon.Graph` by weights, in place, and return
     the graph.
 
-    Those of graphs inside nodes become weights, too.
+    Constant nodes in subgraphs also become weights.
     """
     for node in [node for node in graph.nodes if node.op == "Constant" and "value" in node.attrs]:
         (tensor,) = node.outputs
@@ -268,9 +267,9 @@ def str_from_onnx(
 
     Args:
         model: the model.
-        show_layers: whether nodes are shown (default: no).
-        show_attrs: whether the attributes of nodes that are shown are (default: no).
-        show_weights: whether the elements of weights are (default: no).
+        show_layers: whether nodes are shown (default: False).
+        show_attrs: whether the attributes of shown nodes are shown (default: False).
+        show_weights: whether the elements of weights are shown (default: False).
         mode: deprecated: ``none``, ``basic`` (nodes), ``attrs`` or ``full``.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Statistics of outputs, as numbers, as text and as pictures.
+"""Statistics of outputs, as numbers, as text and as images.
 
-Arrays may be NumPy's, PyTorch's or of a device. Of an array without elements the statistics are 0,
-means NaN.
+Arrays may be from NumPy, PyTorch or a device. The statistics of an array without elements are 0,
+its means NaN.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def str_output_stats(output: Any, runner_name: str | None = None) -> str:
 
     Args:
         output: the array.
-        runner_name: whose output it is, which comes first (default: nothing).
+        runner_name: the name of the runner, at the start of the text (default: empty).
     """
     from polygraphy.adapters.console.numbers import percentiles, statistics
     from polygraphy.domain.arithmetic import summarize
@@ -160,7 +160,7 @@ def log_output_stats(
     Args:
         output: the array.
         info_hist: whether values and histogram are logged with severity INFO.
-        runner_name: whose output it is.
+        runner_name: the name of its runner.
         hist_range: the outer edges of the histogram.
     """
     severity = G_LOGGER.INFO if info_hist else G_LOGGER.VERBOSE
@@ -182,9 +182,9 @@ def log_compared_output_stats(
     Args:
         iter_result0: the outputs of the first runner.
         iter_result1: the outputs of the second runner.
-        match_dicts: answers of a comparison function, by output.
-        runner0_name: of the first one.
-        runner1_name: of the second one.
+        match_dicts: results of a comparison function, by output.
+        runner0_name: the name of the first runner.
+        runner1_name: the name of the second runner.
     """
     for name, answer in match_dicts.items():
         G_LOGGER.info(f"Output: {name!r} | {'PASSED' if answer else 'FAILED'}")
@@ -209,14 +209,14 @@ def build_heatmaps(
         arr: the array.
         min_val: the number of the first color.
         max_val: the number of the last color.
-        prefix: the name of the pictures.
-        save_dir: the folder in which they are saved (default: nowhere).
-        show: whether they are shown (default: no).
-        use_lognorm: whether colors follow the logarithm, where `min_val` has one (default: no).
+        prefix: the start of the file names.
+        save_dir: the folder in which they are saved (default: not saved).
+        show: whether they are shown (default: False).
+        use_lognorm: whether colors are logarithmic, if `min_val` is positive (default: False).
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
-        FileError: a picture cannot be saved.
+        FileError: an image cannot be saved.
     """
     from polygraphy.adapters.plots import (
         array_heat_maps,
@@ -247,20 +247,20 @@ def scatter_plot_error_magnitude(  # noqa: PLR0917
 
     Args:
         absdiff: the absolute difference of each element.
-        reldiff: the relative one.
+        reldiff: the relative difference of each element.
         reference_output: the second output.
-        min_reldiff: not needed: the axes follow the differences.
-        max_reldiff: not needed.
+        min_reldiff: not used, because the axes follow the differences.
+        max_reldiff: not used.
         runner0_name: the name of the runner of the first output.
         runner1_name: the name of the runner of the second output.
         out0_name: name of the first output.
-        out1_name: name of the second one.
-        save_dir: the folder in which the picture is saved (default: nowhere).
-        show: whether it is shown (default: no).
+        out1_name: name of the second output.
+        save_dir: the folder in which the plot is saved (default: not saved).
+        show: whether it is shown (default: False).
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
-        FileError: the picture cannot be saved.
+        FileError: the plot cannot be saved.
     """
     from polygraphy.adapters.plots import (
         plots_of_errors,

@@ -1,4 +1,4 @@
-"""Small questions to TensorRT networks and engines, and outputs that are marked."""
+"""Small helpers about TensorRT networks and engines, and for marking outputs."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def mark_outputs(network: Any, outputs: Iterable[str]) -> None:
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
-        outputs: names, or patterns as of `fnmatch`, in the order that the outputs are to have.
+        outputs: names, or patterns of `fnmatch`, in the order of the new outputs.
 
     Raises:
         UnknownNameError: a name or a pattern matches nothing in the network.
-        UsageError: there would be no outputs.
+        UsageError: no output would remain.
     """
     tensors = tensors_of(network)
     chosen: list[str] = []
@@ -97,7 +97,7 @@ def mark_by_layer_type(network: Any, layer_types: Iterable[str]) -> None:
         layer_types: names in `tensorrt.LayerType`, in any case.
 
     Raises:
-        UnknownNameError: TensorRT has no such type of layers.
+        UnknownNameError: TensorRT has no such type of layer.
     """
     tensors = tensors_of_types(network, layer_types)
     if tensors:
@@ -138,8 +138,8 @@ def get_input_metadata_from_network(
         network: the `tensorrt.INetworkDefinition`.
         profile: a `Profile`, or a `tensorrt.IOptimizationProfile`; inputs that it does not name
             have no bounds.
-        force_opt_shapes: whether the shapes are the usual ones of the profile (default: those of
-            the network, with the smallest and the largest one of the profile as their bounds).
+        force_opt_shapes: whether to use the optimum shapes of the profile (default: the shapes of
+            the network, with the minimum and maximum of the profile as bounds).
     """
     metadata = TensorMetadata()
     for index in range(network.num_inputs):
@@ -167,7 +167,7 @@ def get_metadata_from_engine(engine: Any, context: Any, mode: Any) -> TensorMeta
 
     Args:
         engine: the `tensorrt.ICudaEngine`.
-        context: an `IExecutionContext` of it; not needed.
+        context: an `IExecutionContext` of it; not used.
         mode: `tensorrt.TensorIOMode.INPUT` or ``OUTPUT``.
     """
     metadata = TensorMetadata()
@@ -209,9 +209,9 @@ def str_from_network(
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
-        show_layers: whether layers are shown (default: no).
-        show_attrs: whether the attributes of layers that are shown are (default: no).
-        show_weights: whether the attributes that are weights are (default: no).
+        show_layers: whether layers are shown (default: False).
+        show_attrs: whether the attributes of shown layers are shown (default: False).
+        show_weights: whether attributes that are weights are shown (default: False).
     """
     from polygraphy.adapters.console.models.engine_text import network_lines
     from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
@@ -234,8 +234,8 @@ def str_from_engine(
     Args:
         engine: the `tensorrt.ICudaEngine`.
         context: an `IExecutionContext` of it, or None.
-        show_layers: whether layers are shown, as far as the engine keeps that (default: no).
-        show_attrs: whether the attributes of layers that are shown are (default: no).
+        show_layers: whether layers are shown, if the engine has this information (default: False).
+        show_attrs: whether the attributes of shown layers are shown (default: False).
         combine_tensor_info: path of saved outputs whose statistics are shown with the layers.
     """
     from polygraphy.adapters.console.models.engine_text import engine_lines
@@ -257,7 +257,7 @@ def str_from_config(config: Any, network: Any) -> str:
 
     Args:
         config: the `tensorrt.IBuilderConfig`.
-        network: not needed.
+        network: not used.
     """
     from polygraphy.adapters.tensorrt.engine.config import config_lines
 

@@ -1,9 +1,8 @@
 """Logging: `G_LOGGER`, the logger of the process, and its classes.
 
-A line is `[I] message`: the letter of its severity, then the time and the source line if they are
-asked for, then four spaces per level of indentation, then the message, whose further lines are
-indented in place of the tags. Critical messages go to standard error, the rest to standard
-output.
+A line is `[I] message`: the letter of its severity, then the time and the source line if requested,
+then four spaces per level of indentation, then the message, whose further lines are indented in
+place of the tags. Critical messages go to standard error, the rest to standard output.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def tensor_from(name: str, data: Any, device: Any) -> pytorch.Tensor:
     """Return the data for an input as a new tensor on a device, which the model may write to.
 
     Raises:
-        InputError: PyTorch has no such data type, or it is no array.
+        InputError: PyTorch has no such data type, or it is not an array.
     """
     if isinstance(data, torch.Tensor):
         moved: pytorch.Tensor = data.to(device)

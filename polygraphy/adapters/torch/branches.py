@@ -1,5 +1,5 @@
-"""Which Python `if` decides whether a line of a module runs: exporters keep the branch that their
-example takes.
+"""Finds the Python `if` that decides whether a line of a module runs: exporters keep the branch
+that their example takes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def line_of_number(path: str, line: int) -> int:
                 continue
             if _takes_number(statement, kinds):
                 return statement.lineno
-            if not _calls_module(statement):  # What a layer computes is no number.
+            if not _calls_module(statement):  # The result of a layer is not a number.
                 wanted |= _names_read(statement)
     return 0
 

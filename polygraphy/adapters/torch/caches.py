@@ -1,4 +1,4 @@
-"""Modules that take keys and values as one argument, run with the inputs of an ONNX model."""
+"""Runs modules that accept keys and values as one argument with the inputs of an ONNX model."""
 
 from __future__ import annotations
 

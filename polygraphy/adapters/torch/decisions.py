@@ -1,5 +1,5 @@
-"""Which statements of Python decide what a module computes, and what they decide: an exporter keeps
-what its example decides.
+"""The Python statements that decide what a module computes, and their decisions: an exporter keeps
+the decisions of its example.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ torch = mod.lazy_import("torch>=2.2")
 
 Statement = Union[ast.If, ast.While, ast.For, ast.IfExp]
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnx_ir", "numpy", "polygraphy", "sympy", "jaxtyping")
-"""Packages whose own decisions do not follow from a module."""
+"""Packages whose decisions do not belong to a module."""
 _SAME_FOR_ALL_DATA = ("dtype", "device", "is_cuda", "layout", "requires_grad")
 _MAX_LOOP = 8
-"""The largest number of passes of a `while` that is tried."""
+"""The largest number of passes of a `while` to try."""
 
 
 @frozen
@@ -111,8 +111,8 @@ def call_with_outcome(decision: Decision, outcome: int, call: Callable[[], Any])
     """Return the result of a function in which a statement decides another outcome.
 
     Args:
-        decision: of the statement.
-        outcome: whether its body runs, each time; how often, if it is a loop.
+        decision: the decision of the statement.
+        outcome: 1 if the body runs, else 0; for a loop, the number of passes.
         call: the function.
 
     Raises:
@@ -197,8 +197,8 @@ def _decision_points(
     """Yield the deciding statements of a block.
 
     Args:
-        body: its statements.
-        after: the line that runs behind the block; 0 if there is none.
+        body: the statements of the block.
+        after: the line that runs after the block; 0 if there is none.
         function: the function.
     """
     for position, stmt in enumerate(body):
@@ -263,7 +263,7 @@ def _other_outcomes(point: DecisionPoint, outcomes: Sequence[int]) -> Iterator[i
 def _depends_on_data(point: DecisionPoint, frame: FrameType) -> bool:
     """Return whether a condition depends on tensors that the module computes or reads.
 
-    Names hold such tensors themselves, or what earlier lines compute from them.
+    Names refer to such tensors, or to values computed from them.
     """
     tainted = {name for name, value in frame.f_locals.items() if _holds_data(value)}
     statement = point.statement

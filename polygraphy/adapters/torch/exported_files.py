@@ -1,4 +1,4 @@
-"""Reading files of `torch.export.save` without running code that is in them."""
+"""Reads files of `torch.export.save` without running code in them."""
 
 from __future__ import annotations
 

@@ -41,12 +41,12 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
 
     Args:
         doing: the operation: ``load``, ``compile``, ``run``.
-        model: the file, where there is one.
+        model: the file, if there is one.
 
     Raises:
-        ModelError: a file is not the model that it should be.
-        InputError: the model does not take these inputs.
-        BackendError: anything else.
+        ModelError: a file is not a valid model.
+        InputError: the model does not accept these inputs.
+        BackendError: any other failure.
     """
     try:
         yield
@@ -115,8 +115,8 @@ triton = mod.lazy_import("triton", log=False)
 def check_compiler() -> None:
     """Raise UnavailableError if loading PyTorch's compiler would end the process.
 
-    Triton and TensorFlow each bring an LLVM of their own, and that of Triton aborts when it comes
-    second. The other way round is no problem.
+    Triton and TensorFlow each contain an LLVM, and that of Triton aborts if it is loaded second.
+    The reverse order works.
 
     Raises:
         BackendError: TensorFlow is loaded, and Triton is not.
@@ -143,8 +143,7 @@ Keep = Callable[[str, Any], None]
 class ExportedModule:
     """Runs a `torch.export.ExportedProgram`.
 
-    Tensors are called as in the program's graph. The ONNX model that `torch.onnx.export` makes of a
-    program calls them the same.
+    Tensors have the names in the program's graph, as in the ONNX model from `torch.onnx.export`.
     """
 
     def __init__(self, program: Any) -> None:
@@ -338,7 +337,7 @@ class Module:
         shape.
 
         Raises:
-            UsageError: it cannot, so that the tensors inside are not known.
+            UsageError: `torch.export` fails, so that the inner tensors are unknown.
         """
         args, named = self._arguments(tensors)
         key = (*named, *(tuple(tensor.shape) for tensor in tensors))
@@ -379,7 +378,7 @@ def call_on_device(call: Callable[[], Result], tensors: Sequence[Any]) -> Result
         tensors: the inputs.
 
     Raises:
-        RuntimeError: the call fails, also in this way.
+        RuntimeError: the second call fails too.
     """
     try:
         return call()
@@ -447,7 +446,7 @@ def get_model(loader: Any) -> Any:
     """Return a model, or the model from a loader. A script may also contain the model itself.
 
     Raises:
-        UsageError: a script names a class of networks: its weights would be random.
+        UsageError: a script names a class of modules, whose weights would be random.
         BackendError: the loader raised an exception.
     """
     # Mistakes in a path or a name are reported before PyTorch is imported, which takes seconds.
@@ -533,7 +532,7 @@ class TorchFromPath(BaseLoader):
 
         Raises:
             FileError: the file is missing or empty.
-            ModelError: it is neither.
+            ModelError: it is neither a program nor a module.
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.progress(f"Loading PyTorch model: {path.absolute()}")

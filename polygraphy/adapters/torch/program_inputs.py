@@ -1,4 +1,4 @@
-"""The inputs of a program: which input of a model each is, and its data."""
+"""The inputs of a program: the matching inputs of a model, and their data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | No
     same position.
 
     Raises:
-        InputError: they do not go together.
+        InputError: the inputs do not match.
     """
     program.accept(feed)
     wanted = program.inputs()

@@ -39,11 +39,10 @@ class ModuleRecording:
     """The operations that a module performs.
 
     Attributes:
-        nodes: in order, each called as the tensor that it makes.
-        calls: by its name, what was called.
-        frames: by its name, the file and the line of the module.
-        weights: tensors that operations read, but that no operation produces and that are no
-            inputs.
+        nodes: the operations in order, each with the name of its result.
+        calls: the recorded call of each operation, by name.
+        frames: the file and line of each operation in the module, by name.
+        weights: tensors that operations read, and that are neither inputs nor results.
     """
 
     nodes: list[Node] = field(factory=list)
@@ -68,9 +67,9 @@ def record_call(
 
     Args:
         module: the module.
-        names: those of its inputs.
+        names: the names of its inputs.
         tensors: its inputs.
-        keep: takes what each operation makes, with its name.
+        keep: called with name and value of each result.
     """
     from torch.utils._python_dispatch import TorchDispatchMode  # No other name shows operations.
 
@@ -144,8 +143,8 @@ def compute_operation(recording: ModuleRecording, name: str, value: Callable[[st
     """Return the result of a recorded operation for other input tensors.
 
     Args:
-        recording: of the module.
-        name: its outputs.
+        recording: the recording of the module.
+        name: the name of its result.
         value: returns a tensor by its name.
     """
     call = recording.calls[name]

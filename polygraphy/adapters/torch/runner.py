@@ -239,7 +239,7 @@ def tensors_in(result: Any, name: str = "") -> list[tuple[str, Any]]:
         entries = [{each: getattr(layer, each, None) for each in names} for layer in layers]
         parts = [("layers", entries)]
     else:
-        return []  # None, a number: whatever is no tensor is no output.
+        return []  # None, a number: only tensors are outputs.
     return [
         tensor
         for key, value in parts

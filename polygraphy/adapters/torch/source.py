@@ -1,4 +1,5 @@
-"""A PyTorch program from which an ONNX model was exported: every tensor, every operator alone."""
+"""A PyTorch program from which an ONNX model was exported: all its tensors, and each operator in
+isolation."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ _SHARES = ("p", "dropout_p", "dropout")
 _OPSETS = (18, 20, 22)
 """Opsets that are tried if a different export may be correct."""
 _OLDER: dict[str, Any] = {"dynamo": False}
-"""The older exporter, which takes a module that was traced."""
+"""The older exporter, which traces a module."""
 _TRACED = "torch.jit.trace(p.module(), p.example_inputs[0])"
 
 
@@ -226,11 +227,11 @@ class OpenedTorch:
         """Set the opened program, the names of its inputs, and notes.
 
         Args:
-            program: the way to run it.
-            names: by input of the program, that of the model; None where the model has none.
+            program: the program that runs it.
+            names: the input of the model for each input of the program; None if the model has none.
             path: its file.
             notes: notes about it.
-            module: the module that it was exported from, where that was given.
+            module: the module that it was exported from, if known.
         """
         self.notes = notes
         self.release = str(torch.__version__).partition("+")[0]

@@ -1,1 +1,1 @@
-"""Pages that a browser shows."""
+"""Pages for a browser."""

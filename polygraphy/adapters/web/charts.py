@@ -19,7 +19,7 @@ _WIDTH, _HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
 _MOST_POINTS = 1500
 _SEGMENTES = 480
-"""Of a model with more tensors than points can be distinguished; the worst of each is drawn."""
+"""Number of segments if a model has too many tensors; the worst tensor of each is drawn."""
 _ROOM = 46
 """Letters of a label; what is longer is cut off in the middle."""
 
@@ -73,7 +73,7 @@ def depth_chart(
     tolerance; None for too few tensors.
 
     Args:
-        rows: of a comparison.
+        rows: the rows of a comparison.
         measure: the error measure.
         anchor: returns the id of the row with a number in the page.
     """
@@ -124,8 +124,8 @@ def curves_chart(
     for too few tensors.
 
     Args:
-        curves: as the document of a diagnosis has them, of one party.
-        all_curves: those of all parties, which share a scale.
+        curves: the curves of one backend in the document of a diagnosis.
+        all_curves: the curves of all backends, which share a scale.
     """
     order: Any = max((curve["tensors"] for curve in curves), key=len, default=())
     places = {error["name"]: place for place, error in enumerate(order)}

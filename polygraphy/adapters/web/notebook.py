@@ -1,6 +1,4 @@
-"""Results, verdicts and models as notebooks show them: a fragment of HTML, in which names are
-text.
-"""
+"""Results, verdicts and models for notebooks: fragments of HTML, with names escaped."""
 
 from __future__ import annotations
 

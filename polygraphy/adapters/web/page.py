@@ -1,15 +1,15 @@
-"""Pages that show a model, each one file that needs nothing but itself.
+"""Pages that show a model, each in one self-contained file.
 
-A model is made by anybody, and its names may look like markup. So they are in the page as JSON
-only, in which every character that could end a script is escaped, and the viewer writes them as
-text. A content security policy has the browser run the viewer and nothing else.
+Names in a model are not trusted, and may look like markup. So they are in the page as JSON only,
+with every character escaped that could end a script, and the viewer writes them as text. With the
+content security policy, the browser runs only the viewer.
 
-What a page knows about its model, as JSON has it; `viewer/*.js` read it.
+The data of a page about its model, as JSON for `viewer/*.js`.
 
 The document is kept small, because a model may have 20,000 nodes: lists stand for objects, and a
 tensor is described once per graph.
 
-Serves one page to browsers on this machine, and to no other.
+Serves one page, only to browsers on this machine.
 
 It listens on the loopback address only. A page of another site that the user has open could still
 have the browser ask for it, under a host name that leads here (DNS rebinding) or from a script; so
@@ -48,7 +48,7 @@ def serve_page(page: str, port: int, announce: Callable[[str], Any]) -> None:
     """Serve a page until the user interrupts; announce its address first.
 
     Raises:
-        UsageError: the port is taken, or is none.
+        UsageError: the port is in use or invalid.
     """
     with page_server(page, port) as server:
         announce(f"http://{_ADDRESS}:{server.server_port}/")
@@ -62,7 +62,7 @@ def page_server(page: str, port: int) -> ThreadingHTTPServer:
     """Return a listening server for a page; port 0 means any free port.
 
     Raises:
-        UsageError: the port is taken, or is none.
+        UsageError: the port is in use or invalid.
     """
     content = page.encode()
 
@@ -201,7 +201,7 @@ def page_data(
     Args:
         model: the details to show.
         drawings: its graphs, in the order of `polygraphy.domain.model.drawing.draw`.
-        statistics: of its size.
+        statistics: the statistics of its size.
         errors: the findings about tensors of the main graph, by name.
     """
     numbers = {id(drawing.graph): number for number, drawing in enumerate(drawings)}

@@ -1,8 +1,8 @@
-"""The page of a verdict document: one file that needs nothing but itself.
+"""The page of a verdict document, in one self-contained file.
 
-Names in it may look like markup, because models are made by anybody: what is written goes through
-an environment that escapes it, and a content security policy has the browser run the page's own
-script and nothing else. The document is in the page, compressed where it is large.
+Names in it are not trusted, and may look like markup: the template environment escapes them, and
+with the content security policy, the browser runs only the script of the page. The page contains
+the document, compressed if it is large.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ def region_of(
     """Return a drawing of the nodes around some nodes; None if none of these is in the model.
 
     Args:
-        model: read with layers.
+        model: the model with its layers.
         rows: the findings about tensors, by name.
         centers: labels of the nodes around which others are drawn, the most important first.
         anchor: returns the id of the row of a tensor in the page.
-        most: number of nodes drawn at most.
+        most: the largest number of nodes to draw.
     """
     shown_nodes = [node for node in model.graph.nodes if constant_weight(node) is None]
     chosen = _nearest_nodes(shown_nodes, list(dict.fromkeys(centers)), most)

@@ -1,6 +1,4 @@
-"""The backends of this package: what declares one, and all that there are, in the order of the
-help; who needs to know about one asks here.
-"""
+"""The backends of this package: their declarations, and a list in the order of the help."""
 
 from __future__ import annotations
 
@@ -34,8 +32,8 @@ def _check_full_stop(instance: Backend, attribute: Any, text: str) -> None:
 class Backend:
     """A backend that another package adds.
 
-    A package names an object of this class in its entry-point group ``polygraphy.backends``; the
-    name of the entry point is that of the backend: ``mine`` is run by ``polygraphy run --mine``.
+    A package declares an object of this class in its entry-point group ``polygraphy.backends``. The
+    name of the entry point is the name of the backend: ``polygraphy run --mine`` runs ``mine``.
 
     Attributes:
         title: the display name of the backend, as in "Compare model.onnx in ONNX Runtime and Mine".
@@ -73,8 +71,8 @@ class RunnerModel:
     Attributes:
         source: the expression for the ONNX model.
         is_path: whether that is the path of a file; else an ONNX model, or a loader of one.
-        text: the text after the runner's flag, for one that has a model of its own.
-        is_part: whether it is a part of a model, of many that are run in turn.
+        text: the text after the flag of a runner that has its own model.
+        is_part: whether it is one of several parts of a model that run in turn.
     """
 
     source: Source
@@ -132,11 +130,11 @@ class Conversion:
     """The way `convert` creates a format that only this backend reads.
 
     Attributes:
-        targets: the conversion targets, by the names that ``--convert-to`` takes.
+        targets: the conversion targets, by their names for ``--convert-to``.
         groups: the options about it.
-        make: returns the statements before the last one and that one, which saves, from the
-            options, the ONNX model (None where the model is none), the data, the target, and
-            the path of the output.
+        make: returns the statements before the last one, and the last one, which saves; its
+            arguments are the options, the ONNX model (None for other models), the data, the target,
+            and the path of the output.
         warn: logs which of the options have no effect on a target.
     """
 
@@ -169,8 +167,8 @@ class Inspection:
 
     Attributes:
         groups: the options about it.
-        besides: those of them that make nothing of a model by themselves.
-        make: returns that, from the options, the model, whether it is to be converted.
+        besides: options among them that alone do not request a build.
+        make: returns the inspected model for the options, the model, and whether it is converted.
         warn: logs which of the options have no effect on models of some paths.
     """
 
@@ -186,30 +184,31 @@ class BuiltInBackend(Backend):
 
     Attributes:
         name: its name in programs and templates.
-        groups: returns the groups of its own options, imported where it takes part.
+        groups: returns the groups of its own options, imported if it is used.
         text: the name of the text after its flag; such a backend runs what the text names, and
             the others the model of the command line.
-        shared: those of them that say how a model is loaded, whichever backend runs it.
+        shared: those of them about loading a model, for any backend.
         idle: the reason why its other options have no effect if it is not chosen; empty if others
             use them, too.
-        runs_parts: whether it runs any part of an ONNX model, so that layers can take turns.
-        marks_outputs: whether it makes tensors outputs by itself, without an ONNX model.
+        runs_parts: whether it runs any part of an ONNX model, as layer-by-layer runs require.
+        marks_outputs: whether it marks tensors as outputs itself, without an ONNX model.
         modules: the modules it imports that may be loaded before a process forks.
-        rewrites: whether it rewrites models but for what is marked as an output, so that the model
-            as it is tells more.
-        call: returns the call that makes its runner, from the options and the model.
-        party: returns the call that makes a party of a diagnosis; None where it cannot be one.
-        baseline: returns the call that makes the party with which a diagnosis compares its party if
-            the command names nothing to compare with; None if there is none.
-        program: returns the call that makes a program from which models are exported, of what the
-            flag names; None where there is none.
-        party_groups: returns those that the party takes; `groups` unless there are others.
+        rewrites: whether it rewrites models except marked outputs, so that the unmarked model must
+            run too.
+        call: returns the call that creates its runner, from the options and the model.
+        party: returns the call that creates it as a backend of a diagnosis; None if it cannot be
+            one.
+        baseline: returns the call that creates a backend to compare with in a diagnosis, if the
+            command names none; None if there is none.
+        program: returns the call that creates a program from which models are exported, from the
+            text after the flag; None if it has none.
+        party_groups: returns the groups of options in a diagnosis (default: `groups`).
         warn: logs which of its options have no effect, from the options, the names of the backends
             that are chosen, and the type of the model.
-        conversion: returns what `convert` makes for it; None for nothing.
-        inspection: returns what `inspect model` shows of it; None for nothing.
-        choose: returns how a program uses it, where more than that call is to be known: from the
-            options and the type of the model.
+        conversion: returns how `convert` uses it; None if it does not.
+        inspection: returns how `inspect model` uses it; None if it does not.
+        choose: returns how a program uses it, from the options and the type of the model, if `call`
+            is not enough.
     """
 
     name: str
@@ -263,7 +262,7 @@ class BuiltInBackend(Backend):
 
 
 _MODULES = ("onnxrt", "onnx", "openvino", "trt.backend", "tf", "pluginref", "torch")
-"""The modules beside this one that declare backends; one whose file is not there is left out."""
+"""The modules beside this one that declare backends; missing files are ignored."""
 
 _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy.comparator")
 

@@ -1,7 +1,7 @@
 """Backends that other packages add to the command line.
 
-A backend is loaded when its flag is on the command line, or when help lists all. One that cannot be
-loaded is named in a warning, and nothing else suffers; only a command that asks for it fails.
+A backend is loaded when its flag is on the command line, or when help lists all. If one cannot be
+loaded, a warning names it; only a command that uses it fails.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def backends_with_flags(flags: Collection[str], taken: Collection[str]) -> list[
     imported.
 
     Args:
-        flags: those of the command line.
-        taken: flags that there are already.
+        flags: the flags of the command line.
+        taken: existing flags.
 
     Raises:
         BrokenPlugin: one of them cannot be loaded.
@@ -109,7 +109,7 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
     """Return every backend of other packages that can be loaded; warn of the rest.
 
     Args:
-        taken: flags that there are already.
+        taken: existing flags.
     """
     backends: list[PluggedBackend] = []
     flags = set(taken)
@@ -131,7 +131,7 @@ def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
         partial = "" if declared.runner else _template_text(plugin.module, declared.partial)
-    except Exception as error:  # It is anybody's code.
+    except Exception as error:  # It is code of another package.
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenPlugin(
             f"the backend {plugin.name!r} of the package {package_of(plugin)} cannot be used:"

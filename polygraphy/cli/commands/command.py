@@ -57,11 +57,11 @@ class Command:
         """Return the command with the options that installed packages add.
 
         Args:
-            flags: those of the command line that is about to be parsed, which needs what they name;
-                without them, everything is added, for help.
+            flags: the flags of the command line to parse; only what they need is added; None adds
+                everything, for help.
 
         Raises:
-            CommandLineError: what the command line names cannot be used.
+            CommandLineError: a named backend cannot be used.
         """
         return self
 
@@ -88,7 +88,7 @@ class Command:
         """Return the options of named runners, by name.
 
         Raises:
-            CommandLineError: those of one are not valid.
+            CommandLineError: the options of a named runner are invalid.
         """
         return {}
 
@@ -147,14 +147,14 @@ class OneCall(Command):
         Args:
             name: its name.
             description: its purpose, for the help.
-            groups: its groups of options, but for those at the end.
+            groups: its groups of options, without those at the end.
             says: the summary of the program; ``{}`` stands for each argument without a flag, and
-                ``{s}`` for the ending of a verb, where that is one.
+                ``{s}`` for the ending of a verb after a single argument.
             call: the function.
-            together: whether it takes several files as one list.
-            template: of the program.
-            besides: returns arguments that no row feeds; raises CommandLineError if the options
-                contradict each other.
+            together: whether several files become one list.
+            template: the template of the program.
+            besides: returns additional arguments that no option feeds; raises CommandLineError if
+                the options contradict each other.
         """
         self.name = name
         self.__doc__ = description

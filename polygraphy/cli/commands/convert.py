@@ -188,9 +188,9 @@ def _conversion_of_backend(
     Args:
         target: the conversion target.
         values: the options.
-        onnx: the call that makes the ONNX model; None if there is none.
-        data: the call that makes input data.
-        output: the path of what is made.
+        onnx: the call that creates the ONNX model; None if there is none.
+        data: the call that creates input data.
+        output: the path of the result.
 
     Raises:
         CommandLineError: options do not fit together.
@@ -206,7 +206,7 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
     """Return whether outputs before and after the conversion are compared.
 
     Raises:
-        CommandLineError: they cannot be.
+        CommandLineError: they cannot be compared.
     """
     verifies = values[VerifyOptions].verify
     if verifies and (kind != "onnx" or target != "onnx"):
@@ -225,7 +225,7 @@ def _target(options: ConvertOptions) -> str:
     """Return the target format of the conversion.
 
     Raises:
-        CommandLineError: nothing tells.
+        CommandLineError: the target is unknown.
     """
     if options.convert_to is not None:
         _check_extension(options.convert_to, options.output)

@@ -1,5 +1,4 @@
-"""The commands that there are, by name; what a command consists of is imported when it is
-chosen.
+"""All commands by name; the modules of a command are imported when it is used.
 
 The name of a sub-command is that of its group, a space and its own: ``inspect data``.
 """
@@ -110,12 +109,12 @@ _ALL = {
     "doctor": ("doctor", "Show backends, devices and settings."),
 }
 
-# pathlib costs more than the look.
+# Importing pathlib takes longer than this check.
 _ROOMS = {"trt": isdir(join(dirname(__file__), "trt"))}  # noqa: PTH112, PTH118, PTH120
 """The available folders of commands for one backend."""
 
 COMMANDS = {name: row for name, row in _ALL.items() if _ROOMS.get(row[0].partition(".")[0], True)}
-"""All commands: the module beside this one that has what is named after it, and what it does."""
+"""All commands: the module beside this one, the name in it, and the description."""
 
 GROUPS = {
     "check": "Check models and saved results.",
@@ -148,7 +147,7 @@ def members(group: str) -> dict[str, str]:
 def split_command(words: list[str]) -> tuple[str, list[str]]:
     """Return the name of the command in a command line, and the words after it.
 
-    Where there is no such command, the name is made of the words that would have to name it.
+    For an unknown command, the name consists of the words that should name one.
     """
     length = 2 if words[0] in GROUPS else 1
     return " ".join(words[:length]), words[length:]
@@ -159,13 +158,13 @@ def split_leading(words: list[str], commands: Collection[str]) -> tuple[list[str
 
     Args:
         words: the words of a command line.
-        commands: the words that name a command here, which no list of values goes beyond.
+        commands: the words that name a command, at which a list of values ends.
 
     Returns:
-        Those options with their values, and what follows.
+        The options with their values, and the remaining words.
 
     Raises:
-        CommandLineError: another option stands there.
+        CommandLineError: another option comes before the command.
     """
     if not words or not words[0].startswith("-"):
         return [], words

@@ -1,7 +1,7 @@
 """Runners with a name and options of their own: ``--runner cuda='--onnxrt --providers cuda'``.
 
-The same backend may take part several times, each time with other options. Options outside the
-quotes belong to every runner of their backend; a runner's own options win.
+A backend may be used several times with different options. Options outside the quotes apply to
+every runner of their backend; a runner's own options take precedence.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RunnerFlags(OrderedFlags):
         """Return the names of the runners; see `OrderedFlags`.
 
         Raises:
-            BadValue: a named runner has no name, one that is not valid, or one that another has.
+            BadValue: a named runner has no name, an invalid one, or one that is already used.
         """
         entries = super().parse(words)
         names = [row.name for row in map(runner_row, entries) if row is not None]
@@ -169,12 +169,13 @@ def parse_named(
 
     Args:
         command: the command.
-        choice: its group that chooses backends, of one row.
-        values: its options.
+        choice: its group with the single option that selects backends.
+        values: the options of the command line.
         groups_of: returns the groups of a backend's options.
 
     Raises:
-        CommandLineError: the options of a runner are not valid, or it has not one backend.
+        CommandLineError: the options of a runner are invalid, or it does not have exactly one
+            backend.
     """
     (row,) = command.options_of(choice)
     rows = map(runner_row, getattr(values[choice], row.name))
@@ -224,10 +225,10 @@ class ChosenRunner:
 
     Attributes:
         backend: its name.
-        text: the text after its flag, for one that has a model of its own.
+        text: the text after its flag, for one that has its own model.
         name: the name of the runner; empty if the user chose none.
-        values: the options of the command line, with those of the runner in their place.
-        own: those of the runner alone; None without a name.
+        values: the options of the command line, overridden by those of the runner.
+        own: only the options of the runner; None without a name.
     """
 
     backend: str
@@ -242,7 +243,7 @@ def select_runners(values: Values, choice: type[Options]) -> list[ChosenRunner]:
 
     Args:
         values: the options.
-        choice: the group that chooses backends, of one row.
+        choice: the group with the single option that selects backends.
     """
     (row,) = options_of(choice)
     runners = []

@@ -329,7 +329,7 @@ def split_rest(
     name.
 
     Returns:
-        The words before, and the words after by the name of the option.
+        The words before the option, and the words after it by its name.
     """
     flags = {
         flag: single_option.name
@@ -460,9 +460,10 @@ def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) ->
 
     Args:
         name: the published name, a key of `SIGNATURES`.
-        values: the options; those that leave the argument at its default feed nothing.
+        values: the options; defaults feed nothing.
         args: positional arguments.
-        decided: arguments that no row feeds, or that replace what a row feeds; None leaves one out.
+        decided: arguments that no option feeds, or that replace those that one feeds; None omits
+            one.
     """
     defaults = SIGNATURES[name].arguments
     fed: dict[str, Any] = {}

@@ -1,5 +1,5 @@
-"""What counts as equal: how outputs are compared, by which functions, and what is shown of it; and
-how every tensor of a model is, layer by layer.
+"""Options for comparing outputs: functions, tolerances, what is shown, and layer-by-layer
+comparison.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def relative_tolerance(
     """Return the declaration of the option `--rtol`.
 
     Args:
-        kind: the form of a value.
-        of: whose value the difference is divided by.
-        otherwise: the effect of leaving it out.
-        feeds: the arguments that it becomes.
-        note: a further sentence of the help.
+        kind: the kind of the value.
+        of: the value that the difference is divided by.
+        otherwise: the default behavior, for the help.
+        feeds: the arguments that get the value.
+        note: an additional sentence of the help.
     """
     example = ", for all outputs or per output, as in --rtol 1e-5 logits:1e-3"
     return option(

@@ -91,8 +91,8 @@ def severities(options: LogOptions) -> dict[str, str]:
     """Return log levels by path within the package, with ``""`` for the rest; empty without
     options.
 
-    The most specific wins: `--silent` where there is no log file, then `--verbosity`, then `-v`,
-    `-q` and `--extra-verbose`, of which the highest level counts.
+    The most specific option wins: `--silent` (without a log file), then `--verbosity`, then the
+    highest level among `-v`, `-q` and `--extra-verbose`.
     """
     if options.silent and options.log_file is None:
         return {"": "CRITICAL"}
@@ -176,8 +176,8 @@ class Log:
         severities: log levels by path within the package, ``""`` for all others.
         formats: the formats of log lines.
         file: the file that the log is also written to.
-        file_level: the level of the file, where that is not all that is logged.
-        console_level: the level of the console, where that is not all that is logged.
+        file_level: the level of the file, if it does not get all messages.
+        console_level: the level of the console, if it does not get all messages.
         format: the format of standard output; None for text.
         report: paths of reports.
         sources: the files that the program reads, for its report.

@@ -1,4 +1,4 @@
-"""Which model; and graphs of TensorFlow as models: how they are loaded, and become ONNX models."""
+"""Options for the model, and for loading TensorFlow graphs and converting them to ONNX."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
         kind: the type of the model, one of `TF_TYPES`.
 
     Raises:
-        CommandLineError: a checkpoint is named, and the model is none.
+        CommandLineError: a checkpoint is named, but the model is not one.
     """
     load = values[TfLoadOptions]
     if load.ckpt is not None and kind != "ckpt":

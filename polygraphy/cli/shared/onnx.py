@@ -236,9 +236,8 @@ class OnnxModel:
     """The calls that load and change an ONNX model.
 
     Attributes:
-        calls: functions of the model, each of what the one before returns; the first one takes a
-            path, or a TensorFlow graph.
-        graph: loaders of that graph, in order; the first one takes a path.
+        calls: functions that are applied in turn; the first one gets a path, or a TensorFlow graph.
+        graph: loaders of that graph, in order; the first one gets a path.
     """
 
     calls: tuple[Call, ...] = (_LOAD,)
@@ -298,12 +297,12 @@ def onnx_of(
     Args:
         values: the options.
         is_loaded: whether a runner loads the model at all.
-        has_others: whether there is another model that the options for all backends are about.
+        has_others: whether the options for all backends also apply to another model.
         graph: the loaders of the TensorFlow graph that it is converted from; none for an ONNX file.
         opset: the opset that it is converted to.
 
     Raises:
-        CommandLineError: the model is asked to be changed or saved, and nothing loads it.
+        CommandLineError: the options change or save the model, but nothing loads it.
     """
     load, save = values[OnnxLoadOptions], values[OnnxSaveOptions]
     every = OutputOptions() if has_others and not is_loaded else values[OutputOptions]

@@ -20,7 +20,7 @@ _LATE = ("--log-file", "--gen-script", "--report")
 """Options of files that every command can write."""
 _LIBRARY = "Library"
 _DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
-"""Names in whose presence the text of a script does not tell what it defines."""
+"""If a script contains one of these names, its text does not show all its definitions."""
 
 NamedPaths = Iterable[tuple[str, str | None]]
 
@@ -33,7 +33,7 @@ def check_paths(read: NamedPaths, written: NamedPaths) -> None:
         written: the files that are written, in the same form.
 
     Raises:
-        CommandLineError: two of them name the same path, be it through a link.
+        CommandLineError: two of them name the same path, also through a link.
     """
     flags = {_resolve_path(path): flag for flag, path in read if path is not None}
     for flag, path in written:
@@ -88,8 +88,8 @@ def check_log_and_program(values: Values) -> None:
         values: the options of any command.
 
     Raises:
-        CommandLineError: something else names it, too; of the log and the program, a file that
-            exists.
+        CommandLineError: another option also names the file; for the log and the program, only
+            existing files count.
     """
     written: list[tuple[str, str]] = []
     named: set[str] = set()
@@ -117,7 +117,7 @@ def check_read(values: Values) -> None:
     """Raise an error if an input file, or a function of a script, does not exist.
 
     Raises:
-        UsageError: there is none.
+        UsageError: it does not exist.
     """
     for _, _, row, value in _options_with_values(values):
         if row.reads is None or not value:
@@ -149,7 +149,7 @@ def _check_file(what: str, path: str) -> None:
     place = Path(path)
     try:
         if place.exists() or _is_prefix(place) or (what == _LIBRARY and place.name == path):
-            return  # A library without a folder is looked for where the system has them.
+            return  # A library without a folder is searched for in the folders of the system.
         names = [path.name for path in place.parent.iterdir()]
         if place.is_symlink():
             raise UsageError(
@@ -159,7 +159,7 @@ def _check_file(what: str, path: str) -> None:
     except FileNotFoundError:
         names = []  # There is no such folder.
     except (OSError, ValueError):
-        return  # Whether it is there is not known; opening it says what is wrong.
+        return  # It may exist or not; opening it reports the error.
     matches = close_matches(place.name, names, limit=1, cutoff=0.8)
     hint = f"Did you mean {place.parent / matches[0]}?" if matches else ""
     if not names and not place.parent.exists():
@@ -179,7 +179,7 @@ def _check_symbol(path: str, symbol: str) -> None:
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # Running the script says what is wrong with it.
+        return  # Running the script reports its errors.
     known_names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -1,4 +1,4 @@
-"""Options for running: the order of runners, and what is kept of a run."""
+"""Options for running: the order of runners, and the saved data of a run."""
 
 from __future__ import annotations
 

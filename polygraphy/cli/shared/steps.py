@@ -1,4 +1,4 @@
-"""Models with states: how many steps are run, on which tokens, and which output is which input."""
+"""Options for models with states: number of steps, tokens, and pairs of outputs and inputs."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def with_steps(values: Values, data: Call, model: Source | None) -> Call:
         model: the expression that names the ONNX model; None if there is none.
 
     Raises:
-        CommandLineError: there is no ONNX model whose states could be found.
+        CommandLineError: there is no ONNX model in which to find states.
     """
     options = values[StepOptions]
     if options.steps is None:

@@ -39,7 +39,7 @@ def build_of(values: Values, *, is_script: bool, builder: str = "EngineFromNetwo
 
     Args:
         values: the options of all groups about builds.
-        is_script: whether the model is a script that makes the network.
+        is_script: whether the model is a script that creates the network.
         builder: the builder.
 
     Raises:
@@ -171,7 +171,7 @@ def network_of(
 
     Args:
         values: the options of all groups about networks.
-        is_script: whether the model is a script that makes the network.
+        is_script: whether the model is a script that creates the network.
         is_empty: whether there is no model.
         config: the configuration of an engine built from it; None for no engine.
 

@@ -14,7 +14,7 @@ _BRIEF = 3
 """Up to this number of arguments, a configuration is written inside a longer expression."""
 
 _LOADED = "load{}_network"
-"""The name of a network that is as it is to be, with a suffix."""
+"""The name of the final network, with a suffix."""
 
 _NOT_FIRST = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -31,9 +31,10 @@ class TrtConfig:
     """The calls that create a builder configuration.
 
     Attributes:
-        make: makes the configuration.
-        postprocess: changes it, and lacks it as an argument; None for nothing.
-        calibration: finds value ranges, of the whole model or of layers; None for not at all.
+        make: the call that creates the configuration.
+        postprocess: the call that changes it, without its first argument; None for none.
+        calibration: the call that creates the calibrator, for the whole model or for layers; None
+            for none.
     """
 
     make: Call = Call("CreateConfig")
@@ -68,9 +69,9 @@ class TrtNetwork:
     """The source of a network, and its edits.
 
     Attributes:
-        source: makes it, and lacks the model as an argument.
-        plugins: loads libraries before; None for none.
-        steps: change it in turn, and lack it as an argument.
+        source: the call that creates it, without the argument for the model.
+        plugins: the call that loads libraries first; None for none.
+        steps: the calls that change it in turn, without the argument for the network.
     """
 
     source: Call = Call(_OF_PATH)
@@ -82,7 +83,7 @@ class TrtNetwork:
 
         Args:
             model: the name of the model, or an expression; None for an empty network.
-            is_path: whether it stands for a path, rather than for a model or a loader of one.
+            is_path: whether it is a path, instead of a model or a loader of one.
         """
         parsed = self.source.name == _OF_PATH and not is_path
         source = evolve(self.source, name="NetworkFromOnnxModel") if parsed else self.source
@@ -152,10 +153,10 @@ class TrtModel:
         is_engine: whether the model is an engine already, so that nothing is built.
         network: the source of the network.
         config: the build configuration.
-        build: builds it, and lacks network and configuration.
+        build: the call that builds it, without network and configuration.
         save: path for the engine.
-        load: loads a saved engine, and lacks its path.
-        runner: runs it, and lacks the engine.
+        load: the call that loads a saved engine, without its path.
+        runner: the call that creates the runner, without the engine.
     """
 
     is_engine: bool = False
@@ -206,9 +207,9 @@ class TrtModel:
 
         Args:
             model: the name of the ONNX model.
-            is_path: whether that stands for its path, rather than for a model or a loader of one.
-            cache: the name of what keeps value ranges, where that is no file.
-            network: the name of the network before it is changed, where it has one already.
+            is_path: whether that is a path, instead of a model or a loader of one.
+            cache: the name of the variable with the value ranges, if they are not in a file.
+            network: the name of the unchanged network in the program, if it has one.
         """
         calibration, config = self.config.calibration, self.config.call
         if calibration is not None and cache is not None:

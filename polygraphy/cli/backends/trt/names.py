@@ -1,7 +1,7 @@
-"""The names that TensorRT gives to choices: those of all generations, from 8.6 to 11.x and RTX.
+"""TensorRT's names of choices, in all versions from 8.6 to 11.x and RTX.
 
-Rendering a program needs no TensorRT, so names are checked against this table; what the installed
-one lacks is said when the program runs.
+Rendering a program needs no TensorRT, so names are checked against this table; names that the
+installed version lacks are errors when the program runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In which precision TensorRT computes."""
+"""The precision in which TensorRT computes."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
     is taken from the model.
 
     Args:
-        options: the options about profiles; the n-th time that one is given is for profile n.
-        inputs: the shapes of the data, by input; they are the profile where no other is given.
+        options: the options about profiles; the n-th use of an option is for profile n.
+        inputs: the shapes of the data, by input, which are the default profile.
 
     Raises:
         CommandLineError: the options do not fit together.

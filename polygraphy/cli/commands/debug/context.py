@@ -1,4 +1,4 @@
-"""From options to the context of a program that searches for what is to blame."""
+"""From options to the context of a program that searches for a culprit."""
 
 from __future__ import annotations
 
@@ -233,8 +233,8 @@ def check_of(values: Values, *, implied: Sequence[str] = (), asks: bool = True) 
 
     Args:
         values: the options.
-        implied: the words of a command that does where none is given.
-        asks: whether it only does where no user can be asked.
+        implied: the words of the default check command.
+        asks: whether the default is only used if no user can be asked.
     """
     options = values[CheckOptions]
     if options.check:
@@ -259,9 +259,9 @@ def iterations_of(
     Args:
         values: the options.
         check: the call that decides.
-        group: the options about iterations that the command has.
-        numbered: files of which a copy is kept after each.
-        results: files that are written when the search is over, None for those that are not.
+        group: the command's options about iterations.
+        numbered: files of which each iteration keeps a copy.
+        results: files that are written after the search; None for others.
     """
     options: Any = values[group]
     replay = (value.save_debug_replay for value in values if isinstance(value, DebugReplayOptions))
@@ -280,7 +280,7 @@ def stop_condition(options: UntilOptions) -> str | int:
     """Return the condition that ends the iterations: ``good``, ``bad``, or a number.
 
     Raises:
-        CommandLineError: nothing tells.
+        CommandLineError: no condition is given.
     """
     until = options.num_iterations if options.until is None else options.until
     if until is None:

@@ -104,8 +104,8 @@ class Run:
         runners: its contents.
         after: statements after it.
         call: the call that runs them.
-        is_lazy: whether that runs nothing until its results are asked for.
-        is_split: whether the results are taken apart by runner.
+        is_lazy: whether that runs nothing until its results are read.
+        is_split: whether the results are split by runner.
     """
 
     before: Sequence[Step] = ()
@@ -124,8 +124,7 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
         values: the options.
         backends: the backends that run it.
         data: the call that creates the data loader.
-        also_unmarked: whether runners of which tensors are marked are joined by ones of the model
-            as it is.
+        also_unmarked: whether the unmarked model also runs, for runners with marked tensors.
     """
     first_model = values[StepOptions].first_model
     is_once = also_unmarked and first_model is None
@@ -204,7 +203,7 @@ def _runners_of_first_model(
     """Return the statements that create runners for the model of the first step, and the runners.
 
     Raises:
-        CommandLineError: a backend runs another model, or saves what it builds.
+        CommandLineError: a backend runs a different model, or saves its build.
     """
     other_runner = next((runner for runner in backends.runners if runner.text), None)
     if other_runner is not None:
@@ -272,7 +271,7 @@ _ALSO_OF_ONE = (
     "--save-accuracy-results",
     "--validate",
 )
-"""Those of them that are about a single run, too."""
+"""Those of them that also apply to a single run."""
 
 
 _CHOOSE_SECOND = "Choose a second runner, or load outputs with --load-outputs."
@@ -354,7 +353,7 @@ def layerwise_runners(
     """Return how backends run the parts of a model layer by layer; None if it runs as a whole.
 
     Raises:
-        CommandLineError: running it by layers is asked for where it is not possible.
+        CommandLineError: a layer-by-layer run is requested but not possible.
     """
     budget = values[LayerwiseOptions].memory_budget
     obstacle = _obstacle(values, backends)

@@ -1,4 +1,4 @@
-"""The backends of the command `run`: which of them run the model, and how."""
+"""The backends of the command `run`: selection and usage."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ class Backends:
 
     Attributes:
         runners: the runners, in order.
-        onnx: the call that makes the ONNX model, for backends that take one.
-        accepting: the names of the backends that do.
+        onnx: the call that creates the ONNX model, for backends that run one.
+        accepting: the names of the backends that run the ONNX model.
     """
 
     runners: Sequence[UsedRunner]
@@ -160,10 +160,10 @@ def backends_of(
     Args:
         values: the options.
         declared: the backends whose options are among them.
-        plugins: the backends of other packages that are chosen.
+        plugins: the selected backends of other packages.
 
     Raises:
-        CommandLineError: a backend cannot run such a model, or options do not fit together.
+        CommandLineError: a backend cannot run this type of model, or options contradict each other.
     """
     runners = select_runners(values, RunnerOptions)
     chosen = backends_named_by(runner.backend for runner in runners)

@@ -33,7 +33,7 @@ def check_types(model: NamedModel, kind: str, plugins: Sequence[PluggedBackend])
     Args:
         model: the model.
         kind: its type; those of TensorFlow count as ``onnx``, which they are converted to.
-        plugins: the backends that are to run it.
+        plugins: the backends that run it.
     """
     for plugin in plugins:
         types = plugin.declared.model_types
@@ -48,7 +48,7 @@ def render_checked(render: Callable[[], str], plugins: Sequence[PluggedBackend])
     """Return a rendered program; raise an error if a template of another package made it invalid.
 
     Raises:
-        BrokenPlugin: it is not.
+        BrokenPlugin: the program is invalid.
     """
     try:
         source = render()

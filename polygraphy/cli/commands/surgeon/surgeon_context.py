@@ -38,10 +38,10 @@ def edit_of(
     Args:
         values: the options.
         summary: the summary of the program, in which ``{}`` stands for the model's name.
-        ending: the ending of the output's name after the model's name, unless it has a name.
-        steps: the operations on the model: calls that lack it.
+        ending: the ending of the default file name after the model's name.
+        steps: the calls that edit the model, without the argument for it.
         verifies: whether outputs are compared.
-        data: the data with which the model is run.
+        data: the call that creates the data for running the model.
 
     Raises:
         CommandLineError: a file is both read and written.

@@ -128,7 +128,7 @@ def render_onnx_precision(values: Values) -> Program:
     """Return the program that finds the nodes that must stay in float32.
 
     Raises:
-        CommandLineError: the model is no ONNX file, or options exclude each other.
+        CommandLineError: the model is not an ONNX file, or options exclude each other.
     """
     path = values[ModelOptions].model_file
     if path is None:
@@ -281,8 +281,8 @@ class _EngineCommand(Command):
 
         Args:
             values: the options, those about all outputs among them.
-            check_words: the check command that does where none is given.
-            asks: whether it only does where no user can be asked.
+            check_words: the words of the default check command.
+            asks: whether the default is only used if no user can be asked.
             results: files that the check writes.
             network: the name of the unchanged network in the program, if it has
                 a name for that.
@@ -395,7 +395,7 @@ def _model(values: Values) -> str:
     """Return the path of the model.
 
     Raises:
-        CommandLineError: there is none, or TensorRT builds no engine of it.
+        CommandLineError: there is no model, or TensorRT cannot build an engine from it.
     """
     model = values[ModelOptions].model_file
     if model is None:

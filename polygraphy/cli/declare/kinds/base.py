@@ -1,6 +1,5 @@
-"""What every kind of value is, several of one kind, and flags, which take no words, or name what is
-appended to a list; then texts: any, some of a few, paths and scripts; and numbers: whole or not,
-ranges of them, of bytes, and of the largest elements.
+"""The base of all kinds of values, and kinds of flags, of texts (any text, choices, paths and
+scripts), and of numbers (integers, ranges, sizes in bytes, and numbers of largest elements).
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ class Kind:
     """Converts the words of an option to its value, and back.
 
     Attributes:
-        nargs: the number of words it takes, in the notation of argparse: None for one, ``?``,
-            ``+``, ``*``, or 0 for a flag.
+        nargs: the number of words, in the notation of argparse: None for one, ``?``, ``+``, ``*``,
+            or 0 for a flag.
         metavar: the name of the words in the help.
         choices: the allowed words, if there are only a few.
         adds_up: whether a second use of the flag adds words instead of replacing the first ones.

@@ -1,5 +1,5 @@
 """Values by name: for all tensors or some, shapes of tensors, options of execution providers, and
-what is done to pictures before a model takes them.
+preprocessing of images.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ _WITH_OPTIONS = re.compile(r"([^:=,]+):([^:=,]+=.*)", re.DOTALL)
 class Providers(Texts):
     """One or more providers: ``cuda``, or with options ``cuda:device_id=1,use_tf32=0``.
 
-    The value of an option goes on to the next ``,`` that a key and ``=`` follow.
+    The value of an option ends at the next ``,`` that is followed by a key and ``=``.
     """
 
     metavar = "PROVIDER[:KEY=VALUE,...]"
@@ -233,7 +233,7 @@ def shapes_in(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return the names of tensors in some words, each with its dimensions.
 
     A word is ``name:[1,3]``, ``name:1,3``, ``name:1x3``, or several of them with commas between; a
-    name that holds a comma comes in single quotes.
+    name with a comma must be in single quotes.
 
     Raises:
         BadValue: a word has no name, no colon, or unmatched brackets.
