@@ -125,7 +125,7 @@ class MissingFileError(FileError, FileNotFoundError):
 
     @property
     def filename(self) -> str | None:
-        """Return the path as text."""
+        """Return the path as text; None if there is no path."""
         return None if self.path is None else str(self.path)
 
 

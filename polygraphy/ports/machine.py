@@ -196,7 +196,7 @@ def free_memory() -> int:
 
 @port
 def release_memory() -> None:
-    """Return memory that this process does not use to the system."""
+    """Give memory that this process does not use back to the system."""
 
 
 @port

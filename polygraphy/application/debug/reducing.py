@@ -143,7 +143,8 @@ class PartChecks:
             resolve(ResultStore).save([dict(feed)], path)
 
     def passing_part(self, count: int) -> PartNodes | None:
-        """Return a passing part with a similar number of nodes, fewer if possible."""
+        """Return a passing part with a similar number of nodes, fewer if possible; None if no part
+        passed."""
         good = [part for part, outcome in self._known.items() if outcome is Outcome.GOOD]
         smaller = [part for part in good if len(part.nodes) < count]
         if smaller:
@@ -524,8 +525,8 @@ def _remaining_model(
     parts: PartChecks, part: PartNodes
 ) -> tuple[Any, Mapping[str, Any] | None] | None:
     """Return the rest of a model, and its inputs with the recorded values (0 if not finite) of the
-    nodes found. If the check compares with saved outputs, dependent nodes are removed as well.
-    """
+    nodes found; None if nothing can be searched. If the check compares with saved outputs,
+    dependent nodes are removed as well."""
     opened = parts.opened
     culprits = set(part.nodes)
     nodes = [node for node in range(len(opened.dependencies)) if node not in culprits]

@@ -79,7 +79,7 @@ class CheckFolders:
         return CheckFolder(folder, files)
 
     def give_back(self, check_folder: CheckFolder) -> None:
-        """Return a folder to the pool after its files were removed."""
+        """Put a folder back into the pool after its files were removed."""
         self._free.append(check_folder)
 
     def close(self) -> None:

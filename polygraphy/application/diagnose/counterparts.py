@@ -379,7 +379,7 @@ class _WeightSearch:
         self._before = self._error(mismatch.values[0])
 
     def weights(self) -> OtherWeights | None:
-        """Return the weights that explain the difference."""
+        """Return the weights that explain the difference; None if none do."""
         for tries in (self._try_single_weights(), self._try_all_weights()):
             best = self._best(tries)
             if best is not None:

@@ -68,7 +68,8 @@ class CarefulParty:
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the graph that is executed; see the port."""
+        """Return the graph that is executed, None if the backend does not expose it; see the
+        port."""
         return run_in_subprocess(
             lambda: self._party.runtime_graph(model, without=without, level=level), self._party
         )
@@ -118,11 +119,13 @@ class WarmParty:
         return WarmParty(self._call(_call_method, "in_float32", {}), self._process)
 
     def on_host(self) -> WarmParty | None:
-        """Return the same backend on the CPU, in the same process; see the port."""
+        """Return the same backend on the CPU, in the same process, None if it is that already; see
+        the port."""
         return self._related_party("on_host")
 
     def with_exact_products(self) -> WarmParty | None:
-        """Return the same backend without saturation, in the same process; see the port."""
+        """Return the same backend without saturation, in the same process, None if it has no such
+        form; see the port."""
         return self._related_party("with_exact_products")
 
     def _related_party(self, name: str) -> WarmParty | None:
@@ -138,7 +141,8 @@ class WarmParty:
     def runtime_graph(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the graph that is executed; see the port."""
+        """Return the graph that is executed, None if the backend does not expose it; see the
+        port."""
         how = {"without": list(without), **({} if level is None else {"level": level})}
         return self._call(_call_method, "runtime_graph", how, _load_model(model))
 

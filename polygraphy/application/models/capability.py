@@ -63,7 +63,7 @@ def inspect_capability(
     provider_libraries: Mapping[str, str] | None = None,
 ) -> bool:
     """Report, and save, the nodes of an ONNX model that TensorRT's parser does not support, or that
-    an execution provider does not run.
+    an execution provider does not run; return whether there are no such nodes.
 
     Nothing is saved of a model that is supported.
 

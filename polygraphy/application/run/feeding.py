@@ -303,7 +303,7 @@ class Feeds:
 
 
 def _seed_of(data_loader: Any) -> int | None:
-    """Return the seed of a loader that generates data."""
+    """Return the seed of a loader that generates data; None for other loaders."""
     seed = getattr(data_loader, "seed", None)
     return seed if isinstance(seed, int) else None
 

@@ -99,7 +99,7 @@ class WithFirstModel:
         return self._last.infer(feed_dict, check_inputs, *args, **kwargs)
 
     def last_inference_time(self) -> float | None:
-        """Return the time of the last step, in seconds."""
+        """Return the time of the last step, in seconds; None if it was not measured."""
         return self._last.last_inference_time()
 
     def last_device_times(self) -> Any:

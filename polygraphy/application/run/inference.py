@@ -76,7 +76,8 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
 
 
 def _next_step(lanes: Sequence[Iterator[Step]], known_names: list[list[str]]) -> Step | None:
-    """Return the next iteration of every lane; `known_names` are the names in lanes that ended."""
+    """Return the next iteration of every lane, None if all have ended; `known_names` are the names
+    in lanes that ended."""
     parts = [next(lane, None) for lane in lanes]
     if parts.count(None) == len(parts):
         return None

@@ -215,7 +215,7 @@ class WithUnmarked:
         return outputs
 
     def last_inference_time(self) -> float | None:
-        """Return the time of the marked model, in seconds."""
+        """Return the time of the marked model, in seconds; None if it was not measured."""
         return self._marked.last_inference_time()
 
     def last_device_times(self) -> Any:

@@ -102,7 +102,8 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     dry_run: bool = False,
     profile: int | None = None,
 ) -> bool:
-    """Return whether all combinations of a plan match the reference; each runs in its own process.
+    """Run all combinations of a plan, each in its own process, and return whether nothing new
+    fails: no cell that is not a known failure and, with a baseline, did not fail there.
 
     Args:
         plan: models, runners, precisions and so on, as a plan in TOML has them.
@@ -218,7 +219,7 @@ def _compared_rows(
 
 
 def _report_outcome(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
-    """Log the outcome; see `sweep` for return value and errors."""
+    """Log the outcome, and return whether nothing new failed; see `sweep` for the errors."""
     if outcome.merged:
         equal_name = "is" if outcome.merged == 1 else "are"
         text = f"{count_text(outcome.merged, 'combination')} {equal_name} identical to others."

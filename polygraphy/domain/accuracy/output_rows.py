@@ -151,7 +151,7 @@ class OutputRow:
 
     @property
     def rounding(self) -> Rounding | None:
-        """Return the rounding limit, if known."""
+        """Return the rounding limit; None if it is unknown."""
         return self.worst.rounding or self.noise
 
 
@@ -508,7 +508,8 @@ def _sufficient_tolerances(answer: OutputCompareResult) -> frozenset[str]:
 
 
 def larger_metric(value: float | None, other_ratio: float | None) -> float | None:
-    """Return the larger of two metrics; NaN counts as larger than any number."""
+    """Return the larger of two metrics, or the only one that is known; None if neither is. NaN
+    counts as larger than any number."""
     if value is None or other_ratio is None:
         return other_ratio if value is None else value
     if isnan(value) or isnan(other_ratio):

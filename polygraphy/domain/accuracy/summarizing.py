@@ -124,7 +124,7 @@ def _tolerance_text(row: OutputRow) -> str:
 
 def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:
     """Return the comparison and the output that exceeds its tolerance most, or comes closest to it;
-    failed outputs that both runs have come first."""
+    failed outputs that both runs have come first. None if there are no outputs."""
     rows = [(comparison, row) for comparison in comparisons for row in comparison.outputs]
     return max(rows, key=lambda pair: row_sort_key(pair[1]), default=None)
 

@@ -363,9 +363,8 @@ class Difference:
         return self._order_statistic("relative", probability)
 
     def metrics_without_pass(self) -> tuple[float, ...] | None:
-        """Return the largest, mean and median absolute and relative differences, in this order, if
-        they are known without a pass.
-        """
+        """Return the largest, mean and median absolute and relative differences, in this order;
+        None if they are not known without a pass."""
         formed = self._formed
         if formed is not None and (known_metrics := formed[0].metrics(formed[1])) is not None:
             return known_metrics

@@ -63,9 +63,8 @@ class RowStatistics(NamedTuple):
 
 
 def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistics] | None:
-    """Return statistics of each row of a matrix, shape ``(k, n)``, n > 0.
-
-    None if an element is not finite, or a sum or a square is beyond float64: that needs more care.
+    """Return statistics of each row of a matrix, shape ``(k, n)``, n > 0; None if an element is not
+    finite, or a sum or a square is beyond float64, which needs more care.
     """
     size = rows.shape[1]
     ordered = rows.copy()

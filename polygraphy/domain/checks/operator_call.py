@@ -43,7 +43,7 @@ class Operand:
 
     @property
     def integers(self) -> list[int] | None:
-        """Its elements, if they are known and integers."""
+        """Its elements; None if they are unknown or not integers."""
         if self.values is None or not np.issubdtype(np.asarray(self.values).dtype, np.integer):
             return None
         return [int(value) for value in np.asarray(self.values).reshape(-1)]

@@ -79,7 +79,7 @@ def _index_limits(position: int, axis: int) -> Callable[[OperatorCall], Range | 
 
 
 def _sequence_length_limits(call: OperatorCall) -> Range | None:
-    """Return the limits of the lengths of sequences."""
+    """Return the limits of the lengths of sequences; None if the time axis has unknown length."""
     axis = call.attributes.get("layout", 0)
     if call.op == "ReverseSequence":
         axis = call.attributes.get("time_axis", 0)
@@ -101,13 +101,15 @@ def _member_limits(beyond: int = 0) -> Callable[[OperatorCall], Range | None]:
 
 
 def _unpool_index_limits(call: OperatorCall) -> Range | None:
-    """Return the limits of the indices of a MaxUnpool, which count all elements of its output."""
+    """Return the limits of the indices of a MaxUnpool, which count all elements of its output; None
+    if its size is unknown."""
     sizes = call.integers(2) or unpooled_sizes(call)
     return None if sizes is None else (0, prod(sizes) - 1)
 
 
 def _write_limits(call: OperatorCall) -> Range | None:
-    """Return the limits of the positions that a TensorScatter writes to."""
+    """Return the limits of the positions that a TensorScatter writes to; None if they are unknown,
+    or it wraps around."""
     axis = call.attributes.get("axis", -2)
     size, length = dim_of(call, 0, axis), dim_of(call, 1, axis)
     if size is None or length is None or call.attributes.get("mode", "linear") != "linear":
@@ -260,7 +262,8 @@ def _check_batch_dims(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _class_weights(call: OperatorCall) -> tuple[int | None, ...] | None:
-    """Return the shape of the weights of the classes of a loss."""
+    """Return the shape of the weights of the classes of a loss; None if the rank of the scores is
+    unknown."""
     return None if call.shape(0) is None else (dim_of(call, 0, 1),)
 
 

@@ -178,7 +178,8 @@ def is_program(outputs: Any) -> bool:
 
 
 def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
-    """Return two outputs as arrays; a sequence of equal shapes becomes one array."""
+    """Return two outputs as arrays; None for a sequence of different shapes, unless the other
+    output has the same shapes."""
     if isinstance(value, np.ndarray) and isinstance(reference, np.ndarray):
         return value, reference
     arrays = _array(value), _array(reference)

@@ -65,12 +65,12 @@ class CompareResult:
 
     @property
     def output0_name(self) -> str | None:
-        """The name of the output in the first run."""
+        """The name of the output in the first run; None if it is unknown."""
         return self.tensor0.name if self.tensor0 else None
 
     @property
     def output1_name(self) -> str | None:
-        """The name of the output in the second run."""
+        """The name of the output in the second run; None if it is unknown."""
         return self.tensor1.name if self.tensor1 else None
 
     def set_thresholds(self, thresholds: Any) -> None:
@@ -306,7 +306,8 @@ class OutputCompareResult(CompareResult):
         self._passed = state.get("_stored_passed")
 
     def _metric(self, field: str) -> float | None:
-        """Return a statistic of the differences; compute it at the first call."""
+        """Return a statistic of the differences, computed at the first call; None if they are not
+        known."""
         if field not in self._metrics:
             self._metrics[field] = self._compute_statistic(field)
         return self._metrics[field]
@@ -532,7 +533,8 @@ class OutputCompareResult(CompareResult):
         self._difference = self._formed = None
 
     def _known_metrics(self) -> tuple[float, ...] | None:
-        """Return all metrics but quantiles if they are known without a pass over the arrays."""
+        """Return all metrics but quantiles; None if they are not known without a pass over the
+        arrays, or there is a quantile."""
         if self.quantile is not None:
             return None
         if self._difference is None and self._formed is not None:

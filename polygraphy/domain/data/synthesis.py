@@ -352,7 +352,8 @@ class DataLoader:
     def _with_known_lengths(
         self, name: str, shape: Shape | None, lengths: Mapping[str, int]
     ) -> Shape | None:
-        """Return an input shape with numbers for dimensions whose length another input defines."""
+        """Return an input shape with numbers for dimensions whose length another input defines;
+        None if the shape is unknown."""
         if shape is None or lengths.keys().isdisjoint(shape):
             return shape
         if isinstance(shape, BoundedShape) and (shape.min or shape.max):
@@ -367,8 +368,7 @@ class DataLoader:
 
     def _with_required_lengths(self, shape: Shape | None, model: TensorMetadata) -> Shape | None:
         """Return an input shape with numbers for dimensions whose length the model requires, such
-        as the number of heads in a cache.
-        """
+        as the number of heads in a cache; None if the shape is unknown."""
         is_open = shape is not None and any(isinstance(dim, str) for dim in shape)
         if not is_open or (isinstance(shape, BoundedShape) and (shape.min or shape.max)):
             return shape

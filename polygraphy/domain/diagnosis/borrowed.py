@@ -286,7 +286,7 @@ class SameTensors:
         self, name: str, array: Any, used_names: Collection[str], is_moved: bool = False
     ) -> str | None:
         """Return the tensor that holds the same values as `array`: by the same name if possible,
-        else by shape.
+        else by shape; None if there is none.
 
         Args:
             name: its name.

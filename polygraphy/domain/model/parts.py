@@ -211,8 +211,8 @@ class _Reader:
 
     def _read_scaled(self, node: Maker, at: int) -> Layout | None:
         """Return the parts of a tensor whose slices are multiplied by constants of different
-        magnitude, such as boxes (image size) and scores (1).
-        """
+        magnitude, such as boxes (image size) and scores (1); None if the magnitudes are equal or
+        unknown."""
         factors = self._graph.constant(node.inputs[1 - at])
         if factors is None or factors.size < 2 or factors.size != max(factors.shape):
             return None
@@ -300,11 +300,11 @@ class _Reader:
             shape=None if shape is None else tuple(shape),
         )
 
-    def _read_transpose(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_transpose(self, tensor: str, node: Maker, depth: int) -> Layout:
         """Return the layout of the output of Transpose."""
         return self._read_move("transpose", node, depth, node.attributes.get("perm", ()))
 
-    def _read_reshape(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_reshape(self, tensor: str, node: Maker, depth: int) -> Layout:
         """Return the layout of the output of Reshape."""
         return self._read_move("reshape", node, depth)
 
@@ -416,9 +416,8 @@ class _Reader:
         return evolve(move, operands=(*move.operands, padding))
 
     def _read_where(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of the output of Where; a constant becomes a value that fills the
-        other input.
-        """
+        """Return the layout of the output of Where; a constant becomes a value that fills the other
+        input. None if both are constants."""
         if len(node.inputs) != 3:
             return None
         constant = [self._graph.is_constant(name) for name in node.inputs[1:]]
@@ -440,7 +439,7 @@ class _Reader:
             )
         return plain_layout.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
-    def _read_clip(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_clip(self, tensor: str, node: Maker, depth: int) -> Layout:
         """Return the layout of the output of Clip, whose limits are fill values."""
         names = [*node.inputs[1:3]]
         fills = tuple(number for name in names for number in self._finite(name))
@@ -450,7 +449,7 @@ class _Reader:
         clip = self.layout(node.inputs[0], depth)
         return clip.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
-    def _read_repetition(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_repetition(self, tensor: str, node: Maker, depth: int) -> Layout:
         """Return the layout of the output of Tile or Expand."""
         return self._read_move("repeat", node, depth)
 
@@ -466,7 +465,8 @@ class _Reader:
         return new_layout
 
     def _read_branches(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        """Return the layout of an output of If: that of the first branch whose output has parts."""
+        """Return the layout of an output of If: that of the first branch whose output has
+        parts; None if there is none."""
         at = list(node.outputs).index(tensor)
         layouts = [self.layout(names[at], depth) for names in node.bodies if at < len(names)]
         return next((layout for layout in layouts if not layout.is_plain), None)
@@ -487,7 +487,7 @@ class _Reader:
         lengths = (1,) * len(operands)
         return Layout("join", operands=operands, numbers=(int(axis),), shape=lengths)
 
-    def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout:
         """Return the layout of the output of ScatterElements or ScatterND, which mixes two
         inputs.
         """

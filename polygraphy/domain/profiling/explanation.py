@@ -65,7 +65,8 @@ def compare_profiles(
 
 
 def explain_difference(table: ProfileTable) -> str:
-    """Return the sentence about the first and the last profile of a table."""
+    """Return the sentence on how the times of the first and the last profile of a table differ, and
+    why."""
     first, last = table.sides[0], table.sides[-1]
     first_name, last_name = (
         (first.runner, last.runner) if first.runner != last.runner else ("A", "B")

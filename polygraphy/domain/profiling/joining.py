@@ -174,7 +174,8 @@ class _ProfileJoin:
         return names
 
     def _tensor_of_blocked(self, executed: ExecutedNode) -> str | None:
-        """Return the tensor of the model that a node in ONNX Runtime's blocked layout computes.
+        """Return the tensor of the model that a node in ONNX Runtime's blocked layout computes;
+        None if its name shows none.
 
         It is called after the convolution, also if it adds another tensor to the result, and
         computes the activation after that.

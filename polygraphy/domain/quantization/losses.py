@@ -183,7 +183,8 @@ def weight_loss(site: Site) -> SiteLoss | None:
 def _with_shared_scale(
     exact: Array, values: Array, scheme: Scheme, axis: int
 ) -> tuple[float, float] | None:
-    """Return the loss of a weight's worst channel, and its loss with its own scale."""
+    """Return the loss of a weight's worst channel, and its loss with its own scale; None if that
+    cannot be compared."""
     if exact.ndim < 2 or scheme.stored_type.minifloat is not None:
         return None
     rows, read = (

@@ -198,8 +198,7 @@ class SetSearch:
 
     def _smallest_good(self, kept: Sequence[str] | None) -> Sequence[str] | None:
         """Return the smallest set that was run and reaches the target: a known one, or a smaller
-        one.
-        """
+        one; None if there is none."""
         best = min((names for names, _ in self._sets_within_target()), key=len, default=None)
         return best if kept is None or (best is not None and len(best) < len(kept)) else kept
 

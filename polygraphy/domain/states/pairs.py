@@ -412,8 +412,7 @@ def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
 
 def _slot_axis(read: Tensor, axis: int | None) -> int | None:
     """Return the axis of the slots. If indices over several axes leave it open, it is second to
-    last, as in [batch, heads, slots, size].
-    """
+    last, as in [batch, heads, slots, size]; None if it is unknown."""
     shape = read.shape
     if shape is None:
         return axis
@@ -561,7 +560,8 @@ _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
 
 
 def _axis_nearest_output(step: _Step, axis: int) -> int | None:
-    """Return the axis of a state: `axis`, unless an operator nearer to the output determines it."""
+    """Return the axis of a state: `axis`, unless an operator nearer to the output determines it;
+    None if that one is unknown."""
     return axis if step.kind is None else step.axis
 
 

@@ -51,8 +51,8 @@ class Facts(Protocol):
 
     @property
     def lowered(self) -> ComputePrecision | None:
-        """Return the precision of operators on float32 tensors if it is less than float32, with the
-        operators of the model that it affects."""
+        """Return the precision of operators on float32 tensors, with the operators of the model
+        that it affects; None if it is not less than float32."""
 
     @property
     def source(self) -> Any:
@@ -234,7 +234,7 @@ class DeferredFacts:
 
     @property
     def lowered(self) -> ComputePrecision | None:
-        """Return the precision below float32, if any; see `Facts`."""
+        """Return the precision below float32, None without one; see `Facts`."""
         return self._facts().lowered
 
     @property

@@ -403,9 +403,8 @@ class _DivergenceSearch:
         return all(difference.relative <= self._left for difference in differing.values())
 
     def _compute_with(self, chosen: Sequence[Divergence]) -> dict[str, Any] | None:
-        """Return all tensors with some replaced by the reference's; the last computation is
-        cached.
-        """
+        """Return all tensors with some replaced by the reference's, None if the model cannot run;
+        the last computation is cached."""
         key = [(parting.border.tensor, parting.border.twin) for parting in chosen]
         if self._last is None or self._last[0] != key:
             self._budget.taken += 1
@@ -471,8 +470,7 @@ class _DivergenceSearch:
         self, node: Node, name: str, made: Values, equal_names: Mapping[str, str]
     ) -> str | None:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
-        is equal; scalars need more than an equal value.
-        """
+        is equal; else None. Scalars need more than an equal value."""
         read, value = _non_constant_inputs(node, self._case.model.constants), made[name]
         twins = tuple(equal_names.get(name, "") for name in read)
         if not read or not all(twins):

@@ -166,7 +166,7 @@ class Change:
         self, kinds: Mapping[str, Callable[[int], Iterator[Variant]]]
     ) -> Explanation | None:
         """Return the first explanation among nodes that compute no verified tensor, by kind of
-        change; record the changes that the budget excludes."""
+        change; None if there is none. Changes that the budget excludes are recorded."""
         nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantized and any(is_coarse(nodes[index].operator) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.

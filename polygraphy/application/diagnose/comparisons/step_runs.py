@@ -124,7 +124,8 @@ class Party:
         return [makers[output]] if makers.get(output) else []
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
-        """Return the matching state of another plan: by name, else by order."""
+        """Return the matching state of another plan: by name, else by order; None if there is
+        none."""
         by_name = next(
             (state_pair for state_pair in self.plan.pairs if state_pair.input == pair.input), None
         )

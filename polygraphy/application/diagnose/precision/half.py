@@ -410,7 +410,7 @@ class Trial:
         self._report = report
         self._order = list(range(len(feeds)))
         self._allowance = 1.0
-        with self._attempt(titles.IN_FLOAT32_BY_NODE) as attempt:
+        with self._record_step(titles.IN_FLOAT32_BY_NODE) as attempt:
             measured = [model.measure(feed) for feed in feeds]
             self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
@@ -432,7 +432,7 @@ class Trial:
             checks = 0 if adds_up else 2
             facts["allowance"] = 1.0
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
-        with self._attempt(titles.FEWEST_IN_FLOAT32) as attempt:
+        with self._record_step(titles.FEWEST_IN_FLOAT32) as attempt:
             order = order_nodes(self._losses, self._model.passes, self._model.users, self._limits)
             search = BoundedSearch(self._heals, *self._cost())
             kept_nodes = healing_passes(order, search, is_ranked=True)
@@ -445,7 +445,7 @@ class Trial:
         if search.is_cut_short:
             kept_nodes = self._drop_unneeded_nodes(kept_nodes)
         self._tolerance = self._usual.scale(facts["allowance"])
-        with self._attempt("counter-check") as attempt:
+        with self._record_step("counter-check") as attempt:
             feeds = (self._lowered.run(feed, kept_nodes) for feed in self.feeds)
             after = self._tolerance.worst_error(self.exact, feeds)
             attempt.append(steps.counter_check(after))
@@ -469,7 +469,7 @@ class Trial:
         Args:
             compute: the function that computes the narrow model, if it exists already.
         """
-        with self._attempt(titles.all_nodes_in(HALF[self._limits.name])) as attempt:
+        with self._record_step(titles.all_nodes_in(HALF[self._limits.name])) as attempt:
             feeds = [(compute or self._lowered.run)(feed) for feed in self.feeds]
             errors = [self._tolerance.error(*pair) for pair in zip(self.exact, feeds)]
             before = max(errors, key=lambda error: error.excess)
@@ -497,8 +497,8 @@ class Trial:
         return self._usual.scale(min(MOST, self._allowance))
 
     @contextmanager
-    def _attempt(self, title: str) -> Iterator[list[str]]:
-        """Time a step of the search; the caller appends its notes to the list."""
+    def _record_step(self, title: str) -> Iterator[list[str]]:
+        """Yield a list for the notes of a step of the search, and report the step with its time."""
         notes: list[str] = []
         start = time.perf_counter()
         yield notes

@@ -257,7 +257,7 @@ class HalfModel:
     is_whole: bool
 
     def open(self) -> OpenedHalf:
-        """Return the float32 model, opened to compute in that type."""
+        """Return the float32 model, opened to compute in half precision."""
         return open_half(self.wide, self.dtype, self.nodes)
 
     def outputs_of(self, party: SuspectedParty) -> list[Values]:

@@ -179,7 +179,8 @@ def _step_difference(case: Case, place: WrongNodes) -> StepDifference:
 
 
 def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
-    """Return all tensors computed by the arbiter or, if it cannot, by a backend."""
+    """Return all tensors computed by the arbiter or, if it cannot, by a backend; None if none
+    can."""
     with case.record_step(titles.ALL_TENSORS) as notes:
         for party in (runs.request.arbiter, *case.parties):
             try:

@@ -292,8 +292,7 @@ class _FileComparison:
 
     def _example_between(self, feed: Feed, graph: Graph) -> Feed | None:
         """Return the example for which the exporter should write as many nodes as the file has, if
-        the number of nodes grows with the example as it does for another one.
-        """
+        the number of nodes grows with the example as it does for another one; else None."""
         counts = [len(computing_nodes(one)) for one in (self._twin, graph, self._graph)]
         if counts[0] == counts[1]:
             return None
@@ -598,7 +597,8 @@ def _explains(
 
 
 def interpolate_examples(feed: Feed, other_values: Feed, share: float) -> Feed | None:
-    """Return an example between two others, or beyond the second, in sizes and in values.
+    """Return an example between two others, or beyond the second, in sizes and in values; None if a
+    size is not possible.
 
     Args:
         feed: the example for a share of 0.

@@ -71,7 +71,8 @@ def _guessed_input(plan: StatePlan) -> str:
 
 
 def _culprit_of_failing_step(case: Case, reference: Party, error: BackendError) -> Culprit | None:
-    """Return the fault of a model that fails in a step that the other party can run."""
+    """Return the fault of a model that fails in a step that the other party can run; None if that
+    fails as well."""
     if str(error.backend or "") == reference.name:
         return None
     run = Run(reference, reference.load())
@@ -91,7 +92,8 @@ def _nodes_in_message(case: Case, error: BackendError) -> list[str]:
 
 
 def _diagnose_fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
-    """Return the culprit if the model runs with some numbers of positions, but not with all."""
+    """Return the culprit if the model runs with some numbers of positions, but not with all; else
+    None."""
     if plan.roles.chunk is not None or plan.first is not None:
         return None
     compute = case.load(case.parties[0])
