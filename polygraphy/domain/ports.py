@@ -55,8 +55,8 @@ class StoredItems(Protocol):
 class ResultStore(Protocol):
     """Saves and loads feed dictionaries, run results, accuracy results and replays.
 
-    A path with a file extension is one file; a path without is a folder that holds one file per
-    iteration. A file is either written whole or left as it was.
+    A path with a file extension is one file; a path without one is a folder with one file per
+    iteration. A file is written completely or not changed at all.
     """
 
     def save(self, value: Any, dest: PathOrFile) -> None:

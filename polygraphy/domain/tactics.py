@@ -129,8 +129,7 @@ def suspicious_tactics(
 ) -> dict[str, tuple[Algorithm, ...]]:
     """Return, by layer, the tactics that failed builds chose and no passing build did.
 
-    Layers and tactics are in the order in which the replays that failed hold them; each tactic is
-    listed once.
+    Layers and tactics are in the order of the replays of failed builds; each tactic is listed once.
     """
     harmless: dict[str, set[Algorithm]] = {}
     for replay in good:

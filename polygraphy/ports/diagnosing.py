@@ -182,14 +182,14 @@ class SuspectedParty(Protocol):
             program.
         options: its options on the command line, by the names of their rows.
 
-    It may have five more: `survives_fork`, whether a forked process can use its library if this
-    process has (default: True); `uses_device`, whether its library holds memory of a device
-    (default: False); a method `on_host` without arguments, which returns the same backend on
-    the CPU, or None if it is that already (default: there is no such party); a method
+    It may have five more attributes: `survives_fork`, whether a forked process can use its library
+    after this process has used it (default: True); `uses_device`, whether its library holds memory
+    of a device (default: False); a method `on_host` without arguments, which returns the same
+    backend on the CPU, or None if it is that already (default: there is no such party); a method
     `with_exact_products` without arguments, which returns the same backend without saturating
-    products of uint8 and int8, or None if it has none (default: none); and a method `start`
-    without arguments, which loads libraries and starts the device, so that the first model finds
-    them ready. It is called while other work goes on, and may fail.
+    products of uint8 and int8, or None if there is none (default: None); and a method `start`
+    without arguments, which loads libraries and starts the device, so that they are ready for the
+    first model. It is called while other work goes on, and may fail.
     """
 
     name: str
@@ -378,10 +378,10 @@ class SourceProgram(Protocol):
         name: its flag without the dashes.
 
     It may have `uses_device`, whether it runs on a device (default: False); if it does, `close`
-    releases memory of that. It may have a method `on_host` without arguments, which returns the
-    same program on the CPU, or None if it is that already (default: none). It may have
-    `weight_dtype`, the half precision in which weights are stored, such as ``bfloat16``; None for
-    none (the default).
+    releases memory of that device. It may have a method `on_host` without arguments, which returns
+    the same program on the CPU, or None if it runs there already (default: None). It may have
+    `weight_dtype`, the half precision in which weights are stored, such as ``bfloat16``; None (the
+    default) for none.
     """
 
     name: str

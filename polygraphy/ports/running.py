@@ -262,8 +262,8 @@ def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
         lowered: the precision in which its backend computes operators on float32 tensors, if not
             float32.
 
-    Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
-    nothing is known.
+    Facts are optional: nothing is known about a model that cannot be read, or that is too large to
+    be read in addition.
     """
 
 

@@ -196,8 +196,8 @@ def _fail_early_end(
 def restrict_to_shared(run0: Run, run1: Run) -> tuple[Run, Run]:
     """Return two runs reduced to the outputs both have; unchanged if there are none.
 
-    Where some names are the same, what one side lacks is not compared with what merely stands in
-    the same place on the other.
+    If some names are equal, outputs that only one run has are not compared with outputs at the same
+    position of the other run.
     """
     outputs0: dict[str, Any] = run0[1] or {}
     outputs1: dict[str, Any] = run1[1] or {}
@@ -282,8 +282,8 @@ def compare_accuracy(
 ) -> AccuracyResults:
     """Return the comparison of runs, pair by pair and iteration by iteration.
 
-    A stream is taken one iteration at a time, and the arrays of an iteration are let go when it was
-    compared.
+    A stream is read one iteration at a time, and the arrays of an iteration are released after it
+    was compared.
 
     Args:
         run_results: results, a stream of them (one iteration each), or a list of such, whose runs

@@ -30,8 +30,8 @@ def compare_saved(
 ) -> AccuracyResults:
     """Return the comparison of saved data with a reference of the same kind: runs or input data.
 
-    Each run of the candidate is compared with the run of the reference of the same runner; where
-    the reference holds a single run, all are compared with that one.
+    Each run of the candidate is compared with the run of the same runner in the reference; if the
+    reference has a single run, all are compared with that one.
 
     Args:
         reference: the expected values; relative differences are relative to their magnitude.
@@ -92,8 +92,7 @@ def _pairs(
 ) -> list[tuple[int, int]]:
     """Return pairs of runs, as positions in both files, of candidate and reference.
 
-    Runners are the same by name, or else by kind where each kind is there once, or else by
-    position.
+    Runners are matched by name, or else by kind if each kind occurs only once, or else by position.
     """
     count = len(expected)
     if count == 1:
@@ -158,8 +157,8 @@ def check_accuracy(
 ) -> bool:
     """Report on saved accuracy results and return whether all outputs passed.
 
-    What is not given stays as it was when the results were saved, so without any argument the saved
-    verdicts count.
+    Tolerances and thresholds that are not given stay as they were when the results were saved;
+    without any argument, the saved verdicts count.
 
     Args:
         path: a file of accuracy results.

@@ -229,7 +229,7 @@ def guilty_passes(
     """Return the fewest rewrites of a backend to disable so that it computes some nodes correctly;
     empty if rewrites cannot be disabled.
 
-    They are searched in the part around the region, and in the whole model where that is right.
+    They are searched in the part around the region or, if that part is correct, in the whole model.
     """
     experiment = _find_experiment(case, party, place, trace)
     if experiment is None:

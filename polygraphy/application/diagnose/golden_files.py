@@ -234,8 +234,8 @@ def convert_types(dtypes: Mapping[str, Any], saved: Values) -> Values:
 def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:
     """Return saved runs on the same data.
 
-    The first runs of several files are one, if together they are of as many input sets as there
-    are.
+    The first runs of several files are joined to one if together they have as many input sets as
+    the data.
 
     Args:
         paths: files or folders.

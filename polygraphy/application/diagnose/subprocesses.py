@@ -45,7 +45,7 @@ class CarefulParty:
     """A party that performs each operation in a separate process; implements the port
     `SuspectedParty`.
 
-    What it refuses, it refuses when it computes.
+    It refuses a model when the model runs, not when it is loaded.
     """
 
     def __init__(self, party: SuspectedParty) -> None:
@@ -155,7 +155,8 @@ class WarmParty:
     def start(self) -> None:
         """Start the backend in the process; other methods do so on first use.
 
-        A class of this package is known there, so nobody has to wait for it.
+        The process can import a class of this package, so nobody has to wait for the start of such
+        a party.
         """
         keep = self._process.keep
         if type(self._source).__module__.startswith("polygraphy."):

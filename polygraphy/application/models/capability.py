@@ -65,7 +65,7 @@ def inspect_capability(
     """Report, and save, the nodes of an ONNX model that TensorRT's parser does not support, or that
     an execution provider does not run; return whether there are no such nodes.
 
-    Nothing is saved of a model that is supported.
+    Nothing is saved if the model is supported.
 
     Args:
         model: an ``onnx.ModelProto``, or a loader that returns one.

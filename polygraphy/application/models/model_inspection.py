@@ -94,7 +94,7 @@ def inspect_model(
         BackendError: ONNX Runtime cannot load the model, or start a provider.
         UsageError: a choice does not exist, or is not available for models of this type.
 
-    Of several models, all that can be read are shown before that is raised.
+    If one of several models cannot be read, the others are shown before the error is raised.
     """
     showing = _ModelViewer(_detail_of(show), stats=stats, unbounded=list_unbounded_dds)
     lists_tensors = "quantization" in show or reference is not None or bool(inputs)
@@ -313,7 +313,7 @@ def draw_model(
 ) -> None:
     """Save an interactive page with the graph of a model and the contents of each node.
 
-    The page is one file, which a browser shows without a network.
+    The page is a single file, which a browser shows without network access.
 
     Args:
         path: the model file.

@@ -55,7 +55,7 @@ def last_device_times(runner: Runner) -> DeviceTimes | None:
 def promises(runner: Any, what: Promise) -> bool:
     """Return whether a runner guarantees a property, such as ``leaves_inputs_alone``.
 
-    What a class says does not hold for one derived from it that infers in another way.
+    The promise of a class does not hold for a derived class with its own `infer`.
     """
     own_values: Mapping[str, Any] = getattr(runner, "__dict__", {})
     for names in (own_values, *map(vars, type(runner).__mro__)):
@@ -163,7 +163,7 @@ def _as_array(data: Any) -> Any:
 class Feeds:
     """The feed dictionaries of a run, one at a time.
 
-    What the data loader assumed (its `notes`) is passed on to the console, each note once.
+    The assumptions of the data loader (its `notes`) are passed on to the console, each note once.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Feeds:
     ) -> None:
         """Pass the inputs of runners to loaders that accept them, and load the first data.
 
-        The first runner speaks for all. `may_be_none` as of `describe_model`.
+        The inputs are those of the first runner. See `describe_model` for `may_be_none`.
 
         Raises:
             UsageError: there are no data.

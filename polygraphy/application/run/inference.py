@@ -56,7 +56,8 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
     """Yield, by iteration, name and outputs of every run; None for runs that have ended. Closing it
     closes its sources.
 
-    Runs are identified by position. Names in later iterations may be of runners of other processes.
+    Runs are identified by position, because names in later iterations may come from runners in
+    other processes.
 
     Raises:
         UsageError: the iterations of a stream have runs of different runners.
@@ -261,8 +262,8 @@ def stream(
 ) -> Iterator[RunResults]:
     """Yield the outputs of all runners, one iteration at a time, to limit memory.
 
-    Nothing happens before the first result is asked for. Runners are active from then until the
-    last iteration has run.
+    Nothing runs before the first result is requested. Runners are active from then until the last
+    iteration has run.
 
     Args:
         runners: each is activated, fed and deactivated.

@@ -251,13 +251,14 @@ def stream_layerwise(
     """Yield the results of a model with every tensor as an output, as many layers at a time as fit
     into memory.
 
-    Each segment of layers is a model of its own, which every runner runs on what it made of the
-    segment before. So each layer is loaded and computed once per iteration, whatever the budget is.
-    When all layers fit, the model is run in one piece. Segments stay loaded for the next iteration
-    where the budget has room for the weights of all.
+    Each segment of layers is a separate model, which every runner runs on its own results of the
+    previous segment. So each layer is loaded and computed once per iteration, however small the
+    budget is. If all layers fit, the model runs in one piece. Segments stay loaded for the next
+    iteration if the budget has room for all weights.
 
-    Backends compute some models otherwise when tensors are marked as outputs. So each runner also
-    runs the unmodified model, once per iteration, and the model's own outputs are taken from there.
+    Backends compute some models differently when tensors are marked as outputs. Therefore each
+    runner also runs the unmodified model once per iteration, and the model's own outputs come from
+    that run.
 
     Args:
         make_runners: per runner a function that makes it of a model.

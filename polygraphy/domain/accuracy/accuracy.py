@@ -29,10 +29,10 @@ first pair for None."""
 class PairResult:
     """One iteration of two runs, compared by one function.
 
-    `results` maps output names to answers that are truthy when the output passed; `outputs` are the
-    two runs' outputs. Where `is_judged` is false, only the average of all iterations is judged.
-    Names of runners may repeat: `positions` says which runs were compared, `origins` which files
-    they were read from (empty for none).
+    `results` maps output names to answers that are true if the output passed; `outputs` are the
+    outputs of both runs. If `is_judged` is false, only the average of all iterations is judged.
+    Names of runners may repeat: `positions` are the positions of the compared runs, and `origins`
+    the files that they were read from (empty for none).
     """
 
     runners: RunnerPair
@@ -63,7 +63,7 @@ class PairResult:
 class PairTally:
     """The number of matching iterations of a pair of runs, or of outputs if averages are judged.
 
-    An iteration without any output matches nothing.
+    An iteration without any output does not count as a match.
     """
 
     runners: RunnerPair
@@ -188,8 +188,8 @@ def check_aggregation(aggregation: str) -> str:
 class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     """The results of one comparison function: per pair of runners and iteration, one per output.
 
-    Truthy when every pair passed, as `tallies` counts: every output of every iteration did, and in
-    every iteration at least one was compared.
+    True if every pair passed, as `tallies` counts: in every iteration at least one output was
+    compared, and all of them passed.
 
     Attributes:
         label: name of the comparison function.

@@ -38,9 +38,9 @@ class Spool(Protocol):
 class AnswerLog(list[Answers]):
     """A list of results per iteration; earlier iterations are packed while the list grows.
 
-    The list itself holds the recent iterations. `all_iterations` yields all of them, and `unpack`
-    turns it into a plain list of all. Only answers that packing does not change are packed: results
-    of our comparison functions, and booleans.
+    The list itself contains the recent iterations. `all_iterations` yields all of them, and
+    `unpack` turns the log into a plain list of all. Only answers that packing preserves are packed:
+    results of our comparison functions, and booleans.
     """
 
     def __init__(self, open_spool: Callable[[], Spool] | None) -> None:

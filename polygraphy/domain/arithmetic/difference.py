@@ -56,7 +56,7 @@ MOST_KEPT = 256
 class KeptDifferences:
     """The absolute and relative differences of two arrays that were released.
 
-    The metrics are those of `Difference`, to the last bit.
+    The metrics equal those of `Difference` to the last bit.
     """
 
     __slots__ = ("_medians", "absolute", "relative")
@@ -164,15 +164,14 @@ class Mismatches:
 class Difference:
     """The absolute and the relative difference of an array from a reference.
 
-    Nothing is computed before it is asked for, what was computed is kept, and no array of the size
-    of the operands is ever made, unless that is the size of a block or less. What the differences
-    are for each dtype, and for NaN, infinity and zero, is said in `kernels`. The operands are
-    never written to; they must not change while this object is used, unless it has copies of its
-    own (`own_arrays`).
+    Nothing is computed before it is requested, and results are kept. No array of the size of the
+    operands is created, unless that is at most the size of a block. The module `kernels` documents
+    the differences for each dtype, and for NaN, infinity and zero. The operands are never written
+    to; they must not change while this object is used, unless it has its own copies (`own_arrays`).
 
-    Two views are offered. The metrics (`max_abs` and its like) are for judging: they are NaN if any
-    difference is NaN, and 0 for empty arrays. The summaries are for looking at: they leave NaN out
-    and count it. The metrics take infinite differences as they are.
+    There are two views. The metrics (`max_abs` and so on) are for judging: they are NaN if any
+    difference is NaN, and 0 for empty arrays. The summaries are for display: they exclude NaN and
+    count it. The metrics include infinite differences.
     """
 
     def __init__(
@@ -266,7 +265,7 @@ class Difference:
         """Return the mismatches: elements that differ by more than a tolerance; see `Limit` for the
         formulas.
 
-        The first call makes the one pass that also finds the largest and the mean differences.
+        The first call runs the one pass that also computes the largest and the mean differences.
 
         Raises:
             ValueError: for a tolerance that is negative or NaN, or an unknown formula.

@@ -162,7 +162,7 @@ def _count_each(block: Floats, edges: Floats) -> list[int]:
     """Return how many finite elements of a block are below each edge, how many of them are at most
     the last edge, and how many there are.
 
-    Minus infinity is left out of all counts.
+    Minus infinity is not counted.
     """
     below = np.empty(block.size, np.bool_)
     least = -np.finfo(np.float64).max

@@ -179,7 +179,7 @@ def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) ->
 def combine_rows(rows: Sequence[Row]) -> Row:
     """Return the statistics of several blocks as one, from at least one row.
 
-    A sum or a square that float64 cannot hold gives an infinite result.
+    A sum or a square that exceeds float64 gives an infinite result.
     """
     if len(rows) == 1:
         return rows[0]

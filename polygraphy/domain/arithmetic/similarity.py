@@ -59,8 +59,8 @@ def dot_metrics(value: Array, reference: Array, *, threads: int = 1) -> DotMetri
     """Return the lengths of two arrays of one shape, of their difference, and the angle, computed
     in one pass without copies.
 
-    Numbers of any dtype are widened to float64, but for differences of 64-bit integers and
-    longdoubles, which are formed before. A complex number counts as two real ones.
+    Numbers of any dtype are widened to float64, except for differences of 64-bit integers and
+    longdoubles, which are computed before that. A complex number counts as two real ones.
 
     Raises:
         ValueError: if the shapes differ.
@@ -111,7 +111,7 @@ def normalized_l2(metrics: DotMetrics) -> float:
 def sqnr(metrics: DotMetrics) -> float:
     """Return the signal to quantization noise ratio in dB; the reference is the signal.
 
-    It is -20 log10 of `normalized_l2`; about 6.02 dB for each bit that is right.
+    It is -20 log10 of `normalized_l2`: about 6.02 dB for each correct bit.
     """
     ratio = normalized_l2(metrics)
     if ratio in (0.0, math.inf) and metrics.reference_norm and metrics.difference_norm:
@@ -149,7 +149,7 @@ def _decibels(amplitude: float) -> float:
 class _Length(NamedTuple):
     """The Euclidean length ``mantissa * 2 ** exponent``, also where float64 cannot hold that.
 
-    The exponent is 0 unless the squares are out of the range of float64.
+    The exponent is 0 unless the squares are outside the range of float64.
     """
 
     mantissa: float
@@ -471,7 +471,7 @@ def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -
     that is at most `margin` below the k-th highest there. So entries that tie may change places,
     and with a margin those that nearly do. A list with a NaN agrees with none.
 
-    A few rows are looked at at a time, or a single one where that is longer than a block.
+    A few rows are processed at a time, or a single one if it is longer than a block.
 
     Args:
         value: scores, shape ``(..., n)``.

@@ -518,8 +518,8 @@ def _describe_nothing(size: int, quantiles: Sequence[float]) -> Summary:
 def root_mean_square(values: Array, *, threads: int = 1) -> float:
     """Return the root of the mean square of the finite elements; 0 when there are none.
 
-    Each block is scaled by its largest element first, so neither 1e-200 nor 1e+200 is lost. Of
-    complex numbers the modulus counts.
+    Each block is first scaled by its largest element, so that neither 1e-200 nor 1e+200 is lost.
+    Complex numbers count by their modulus.
 
     Raises:
         TypeError: the array holds no numbers.

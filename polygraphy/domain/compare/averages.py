@@ -14,10 +14,10 @@ from polygraphy.domain.errors import UsageError
 def average_of(answers: Sequence[Any]) -> CompareResult:
     """Return a result with the mean of each metric of one output over its iterations.
 
-    It is held to the thresholds of the first iteration. A metric that an iteration does not have is
-    left out of the mean; NaN makes the mean NaN. Of decibels the mean is that of the powers that
-    they stand for: no iteration, however exact, makes up for the noise of another. Where an output
-    could not be compared in one of the iterations there is no mean, and it fails.
+    The result is judged by the thresholds of the first iteration. A metric that an iteration does
+    not have is left out of the mean; NaN makes the mean NaN. Decibels are averaged as the powers
+    that they stand for: no iteration, however exact, compensates for the noise of another. If an
+    output could not be compared in one of the iterations, there is no mean, and it fails.
 
     Args:
         answers: what a comparison function answered about the output, one per iteration, at least

@@ -12,7 +12,7 @@ def distribution_of(difference: Difference) -> dict[str, Any]:
     absolute error, the number of ``nan`` errors, and a ``histogram`` with ``counts`` and
     ``bin_edges``.
 
-    Statistics are those of the errors that are not NaN; of empty outputs all are 0.
+    Statistics ignore errors that are NaN; for empty outputs, all are 0.
     """
     summary = difference.absolute()
     drawn = difference.absolute_histogram()

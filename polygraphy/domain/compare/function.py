@@ -27,10 +27,10 @@ class BaseCompareFunc(Protocol):
 class PairwiseCompareFunc:
     """A comparison function that compares one pair of outputs at a time.
 
-    Subclasses say how two arrays of one shape are compared (`compare_arrays`), and which of their
-    settings may differ from output to output (`per_output_settings`). Pairing, shapes, missing
-    outputs and settings for outputs that do not exist are dealt with here. Another function may
-    have `check_averages`, `grant_threads` and `label`, too, and is asked as this one is.
+    Subclasses implement the comparison of two arrays of one shape (`compare_arrays`), and list the
+    settings that may differ between outputs (`per_output_settings`). This class handles pairing,
+    shapes, missing outputs and settings for outputs that do not exist. Other functions may also
+    have `check_averages`, `grant_threads` and `label`, which are called in the same way.
 
     Attributes:
         label: a name for logs and results.

@@ -155,7 +155,8 @@ def _entries_out_of_place(
     """Return rows and columns, in order, of entries in `lists` that `array` lacks within
     `tolerance` positions.
 
-    One comparison of whole arrays; then one for each place nearby, of what is still looked for.
+    The arrays are compared as a whole first; then, for each nearby position, only the entries that
+    were not found yet.
     """
     length = lists.shape[1]
     rows, columns = np.nonzero(~_equal_elements(lists, array)[:, : max(length - tolerance, 0)])

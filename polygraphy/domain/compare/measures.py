@@ -45,7 +45,7 @@ class PerceptualDistance(Protocol):
     def between(self, image0: np.ndarray[Any, Any], image1: np.ndarray[Any, Any]) -> float:
         """Return the distance of two image arrays of equal shape; 0 if they are equal.
 
-        It is NaN where one of them holds NaN or infinity.
+        It is NaN if one of them contains NaN or infinity.
 
         Raises:
             TypeError: the arrays are not numeric.

@@ -87,7 +87,7 @@ class MetricThreshold(Threshold):
 class MetricResult(CompareResult):
     """The value of a metric for one output; true if it passed.
 
-    NaN never is, nor is a metric that was not computed, or not held to anything.
+    NaN never passes, nor does a metric that was not computed or has no threshold.
 
     Attributes:
         value: the metric; None when it was not computed.
@@ -132,8 +132,8 @@ class MetricResult(CompareResult):
     def excess(self) -> float:
         """Return the metric relative to its threshold: at most 1 if passed, infinite for NaN.
 
-        Decibels are compared as the amplitudes that they stand for, similarity by what it lacks of
-        1.
+        Decibels are compared as the amplitudes that they stand for, similarities by their distance
+        from 1.
         """
         if self.value is None or self.thresholds is None or math.isnan(self.value):
             return math.inf
@@ -190,7 +190,7 @@ class DetailedResult(MetricResult):
 class MetricCompareFunc(PairwiseCompareFunc):
     """Compares one metric of each output with its threshold, which may differ between outputs.
 
-    Subclasses name the classes of its verdicts and thresholds, and compute the metric.
+    Subclasses name the classes of the results and thresholds, and compute the metric.
     """
 
     result_type: ClassVar[type[MetricResult]]

@@ -39,9 +39,9 @@ from polygraphy.domain.tensors.shapes import Shape, fits, format_shape, is_dynam
 def cast_if_representable(array: Array, wanted: DataTypeEntry) -> Array | None:
     """Return an array in another data type; None if a value would be lost.
 
-    A floating-point type may round, but has to hold the magnitude of every finite value and to keep
-    NaN and infinity as they are. An integer type has to hold every value exactly. An imaginary part
-    is never dropped.
+    A floating-point type may round, but must be able to represent the magnitude of every finite
+    value, and keep NaN and infinity. An integer type must represent every value exactly. An
+    imaginary part is never dropped.
     """
     target = wanted.numpy()
     if array.dtype.kind == "c" and wanted.kind != "complex":
@@ -105,9 +105,9 @@ _MAX_RANK_TO_PERMUTE = 6
 def own_copy(data: Any) -> Any:
     """Return a private copy of the data.
 
-    Arrays and tensors stay what they are, but for views of memory, on the host or a device, which
-    become NumPy arrays. A number, which may be the address of device memory, is as it is, and so is
-    what cannot be copied.
+    Arrays and tensors keep their type, except views of memory, on the host or a device, which
+    become NumPy arrays. Numbers, which may be addresses of device memory, and objects that cannot
+    be copied are returned unchanged.
     """
     if isinstance(data, np.ndarray):
         return deepcopy(data) if data.dtype.hasobject else data.copy()
@@ -129,7 +129,7 @@ def own_copy(data: Any) -> Any:
 def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
     """Raise InputError if names, data types or shapes of a feed dictionary do not fit the inputs.
 
-    Integers stand for device addresses and are only checked by name.
+    Integers stand for device addresses; only their names are checked.
 
     Raises:
         InputError: something does not fit; it names the input, what was expected and what was
@@ -212,9 +212,9 @@ def fit_feed(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return data adapted to the inputs of a model, and notes about the changes.
 
-    Names are matched as outputs are paired; entries that no input asks for are dropped. Data types
-    are cast when every value survives the range, shapes are transposed or reshaped when the number
-    of elements allows it.
+    Names are matched as outputs are paired; entries that match no input are dropped. Data types are
+    cast if no value leaves the range, and shapes are transposed or reshaped if the number of
+    elements allows it.
 
     Returns:
         The fitted data, and notes about what was changed.

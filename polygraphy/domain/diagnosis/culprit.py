@@ -208,7 +208,7 @@ def with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> list[Culprit]:
     """Return the culprits with the node at which NaN or infinity appears as evidence; that node
     itself if there are none.
 
-    A node that computes NaN from a wrong value is not at fault.
+    A node that computes NaN from an incorrect value is not at fault.
     """
     if not culprits:
         return [broken]

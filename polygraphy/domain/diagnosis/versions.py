@@ -35,8 +35,8 @@ def wrong_span(
 ) -> Span:
     """Return the span of versions around the current one that have its fault.
 
-    It is found by bisection where the newest, or the oldest, is right; else one version after the
-    other is asked, because a fault may have come more than once.
+    It is found by bisection if the newest or the oldest version is correct; else the versions are
+    tested one after another, because a fault may have occurred more than once.
 
     Args:
         versions: those that can be tried.

@@ -27,8 +27,8 @@ Edge = tuple[int, int]
 def rows_of(count: int, edges: Sequence[Edge]) -> list[int]:
     """Return the row of each vertex, from 0 at the top.
 
-    Every edge leads to a lower row, except those that close a circle, of which there are none in
-    a valid model.
+    Every edge leads to a lower row, except those that close a cycle, which a valid model does not
+    have.
 
     Args:
         count: number of vertices.
@@ -240,9 +240,9 @@ class GraphDrawing:
 def draw(model: Model) -> list[GraphDrawing]:
     """Return the drawings of all graphs of a model that was read with layers and attributes.
 
-    Weights are not vertices, be they initializers or the values of Constant nodes. The main graph
-    is the first; the graphs inside a node follow behind the graph that it is in, in
-    the order of `Graph.walk`, and the bodies of functions with theirs come last.
+    Weights, whether initializers or values of Constant nodes, are not vertices. The main graph is
+    first; the graphs inside a node follow the graph that contains it, in the order of `Graph.walk`,
+    and the bodies of functions come last, with their subgraphs.
     """
     drawings: list[GraphDrawing] = []
     _draw_graphs(_without_constants(model.graph), None, None, drawings)
@@ -255,7 +255,8 @@ def draw(model: Model) -> list[GraphDrawing]:
 def model_to_draw(description: Any) -> Model | None:
     """Return the model in a description for drawing; None if it has no graph.
 
-    Of an engine, the layers of the first optimization profile are drawn: the others have the same.
+    For an engine, the layers of the first optimization profile are drawn, because the others have
+    the same layers.
     """
     if isinstance(description, Model):
         return description

@@ -177,8 +177,8 @@ class _ProfileJoin:
         """Return the tensor of the model that a node in ONNX Runtime's blocked layout computes;
         None if its name shows none.
 
-        It is called after the convolution, also if it adds another tensor to the result, and
-        computes the activation after that.
+        Such a node is named after the convolution, even if it also adds another tensor to the
+        result and computes the activation after that.
         """
         match = _BLOCKED.match(executed.name)
         tensor = "" if match is None else match[1]

@@ -68,7 +68,7 @@ class TopKPostprocessFunc:
 def top_k(array: npt.NDArray[Any], k: int, axis: int = -1) -> npt.NDArray[np.intp]:
     """Return the indices of the `k` largest elements along an axis, the largest first.
 
-    Of equal elements the first comes first; NaN comes last. Where there are fewer than `k`, all are
+    Of equal elements, the first comes first; NaN comes last. If there are fewer than `k`, all are
     returned.
 
     Raises:

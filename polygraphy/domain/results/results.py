@@ -34,8 +34,8 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
     """A list of ``(key, values)`` that can be indexed by position or by key, and iterated like a
     dictionary through `items`.
 
-    Keys may repeat; looking one up finds its first entry. Subclasses say what kind of thing a key
-    is: neither an integer nor a slice.
+    Keys may repeat; a lookup finds the first entry with the key. Subclasses define what a key is:
+    neither an integer nor a slice.
     """
 
     key_description = "Key"
@@ -342,7 +342,8 @@ class RunResults(KeyedList[str, IterationResult], Storable):
     """The results of several runners: a list of ``(runner name, iterations)``, which can also be
     indexed by name.
 
-    Names may repeat (a model run twice by the same runner); looking up a name finds its first run.
+    Names may repeat (a model run twice by the same runner); a lookup finds the first run with the
+    name.
     """
 
     key_description = "Runner"

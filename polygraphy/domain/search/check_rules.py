@@ -103,8 +103,8 @@ class Failure:
     ) -> Failure:
         """Return the kind of failure of a finished command.
 
-        The message counts of a command of this package that ended with an error, and of other
-        programs the kind of the exception that ended them.
+        For a command of this package that ended with an error, the message counts; for other
+        programs, the kind of the exception that ended them.
         """
         code = TIMED_OUT if finished.timed_out else max(finished.code, -1)
         known_outputs = outputs or {}

@@ -63,8 +63,8 @@ def dependency_sets(dependencies: Sequence[Iterable[int]]) -> list[int]:
 def first_bad_part(reach: Sequence[int], test: Test) -> BadPart:
     """Return, by bisection, a bad part whose smaller parts are all good.
 
-    That is what is found where a part is bad as soon as it holds a node that is to blame. It takes
-    about ``2.4 log2(n)`` tests at most, whether the graph is a chain or has many branches, which
+    Such a part is found if a part is bad as soon as it contains a node at fault. The search takes
+    at most about ``2.4 log2(n)`` tests, whether the graph is a chain or has many branches, which
     are tested together.
 
     Args:

@@ -84,8 +84,8 @@ def plan_segments(
 ) -> list[Segment]:
     """Return the segments of a model, each as long as the budget allows.
 
-    A layer that does not fit by itself is a segment of its own. A tensor whose size is not known is
-    taken to be as large as the largest of the others.
+    A layer that does not fit by itself becomes a segment of its own. A tensor of unknown size is
+    assumed to be as large as the largest of the others.
 
     Args:
         layers: in an order in which each reads what earlier ones made; else there is one segment.

@@ -13,9 +13,9 @@ def first_good(most: int, test: Test) -> int | None:
     """Return the smallest good number by bisection, assuming that all larger ones are good; None if
     none is.
 
-    At most ``2 + log2(most + 1)`` numbers are tested where all answers are clear; one more for each
-    that is not. Where larger numbers are not always good, a number is found that is good and has
-    one below it that is not known to be.
+    At most ``2 + log2(most + 1)`` numbers are tested if all answers are clear, and one more for
+    each answer that is not. If larger numbers are not always good, the result is a good number just
+    above one that is not known to be good.
 
     Args:
         most: the largest number; it is tested first, because nothing is found if it is not good.

@@ -81,8 +81,8 @@ def bisect_batch(
     """Return the results of the names that can be computed, in as few calls as possible, and the
     names that cannot.
 
-    Where everything can be computed, that takes one step; each one that cannot costs about twice
-    the logarithm of their number more.
+    If everything can be computed, that takes one call; each name that cannot be computed takes
+    about twice the logarithm of their number more.
 
     Args:
         names: the names of the results to compute.
@@ -112,8 +112,8 @@ def smallest_good_set(
 ) -> list[T] | None:
     """Return a minimal set of items that is good as a whole, or None: none of them can be omitted.
 
-    That holds where more items never make a good set bad. The number of tests is of the order of
-    ``k log2(n / k)`` for `k` items that are found among `n`.
+    This requires that more items never make a good set bad. The number of tests is of the order of
+    ``k log2(n / k)`` for `k` items found among `n`.
 
     Args:
         items: all items.

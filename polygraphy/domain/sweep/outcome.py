@@ -235,8 +235,8 @@ def rows_before(
 ) -> list[Mapping[str, Any] | None]:
     """Return, for each cell, its row in an earlier sweep; None for a new cell.
 
-    The same key is the same cell. If a model, a package or a flag changed, so did the key: then the
-    name decides, or a name that the cell has in a plan with fewer axes.
+    Cells with the same key are the same. If a model, a package or a flag changed, the key did too:
+    then the name decides, or a name that the cell has in a plan with fewer axes.
     """
     keys = {(before.get("model"), before.get("key")): before for before in baseline.values()}
     return [

@@ -177,7 +177,8 @@ def _may_limit_inputs() -> bool:
 class DeferredFacts:
     """Facts that are computed on first access.
 
-    They go to another process as they are, if what finds them out does; else as they are found.
+    They are passed to another process uncomputed if the function that computes them can be pickled;
+    else they are computed first.
     """
 
     is_program = False
@@ -197,7 +198,8 @@ class DeferredFacts:
         self._found: Facts | None = None
 
     def __reduce__(self) -> Any:
-        """Return what pickle stores: the computed facts."""
+        """Return what pickle stores: the functions, or the computed facts if the functions cannot
+        be pickled."""
         import pickle
 
         try:

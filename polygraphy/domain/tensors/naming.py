@@ -42,9 +42,9 @@ def select_names(
 ) -> set[str]:
     """Return the known names that match some words.
 
-    A word that is a known name means that name, even if it looks like a pattern; so does one that
-    is such a name but for the number of the tensor (see `match_name`). Any other pattern means
-    every known name that it matches, case-sensitively, but none of those in `unless`.
+    A word that is a known name means that name, even if it looks like a pattern; so does a word
+    that lacks only the number of the tensor (see `match_name`). Any other pattern means every known
+    name that it matches, case-sensitively, except those in `unless`.
 
     Args:
         words: names and patterns, as of `fnmatch`.

@@ -56,7 +56,7 @@ def pair_outputs(names0: Iterable[str], names1: Iterable[str]) -> list[OutputPai
     """Return the pairs of outputs of two runs: by exact name, then by the unique part of a name,
     then by position.
 
-    No output is used twice. Outputs that find no partner come last, with None on the other side.
+    No output is used twice. Outputs without a partner come last, with None on the other side.
     """
     return list(_pair_names(tuple(names0), tuple(names1)))
 
@@ -94,12 +94,12 @@ def pair_by_source(
     """Return the pairs of tensors of a program and of a model that was exported from it; names are
     ignored, because an equal name proves nothing.
 
-    Tensors are the same that come from the same tensor of the program and are of one shape, data
-    type and value; then those that are of these at all, if there is one such; then those that come
-    from the same tensor and have one shape, unless the exporter is known to have counted the
-    operations of that kind otherwise: where it replaces one by others, all names behind it move.
-    The last tensors of both, which are what the model is for, are the same if these have one shape.
-    Others have no partner.
+    Tensors are paired in this order: those from the same tensor of the program, with equal shape,
+    data type and value; then those with equal shape, data type and value from any tensor, if there
+    is only one; then those from the same tensor with equal shape, unless the exporter is known to
+    have counted operations of that kind differently: if it replaces one operation by others, all
+    later names shift. The last tensors of both, which are the results of the model, are paired if
+    their shapes are equal. Other tensors have no partner.
 
     Args:
         first: the outputs of the first run, in the order in which they are computed.

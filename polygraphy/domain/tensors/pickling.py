@@ -38,7 +38,7 @@ def pickled_items(state: dict[str, Any]) -> Any:
 class PublishedDict(dict[str, Value]):
     """A dictionary created from at most one other, like NVIDIA's classes, whose pickles it reads.
 
-    Keywords are no entries: `dct` is the name of the argument there.
+    Keyword arguments are not entries: `dct` is the name of the argument there.
     """
 
     def __init__(

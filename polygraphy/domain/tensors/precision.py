@@ -157,7 +157,7 @@ def widen_array(array: Any) -> Any:
 def narrow_array(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:
     """Return an array rounded to a narrower floating-point type, and the loss.
 
-    NaN and infinities stay what they are. A finite element that the type cannot hold becomes its
+    NaN and infinities are unchanged. A finite element beyond the range of the type becomes its
     largest finite value of the same sign, because an infinity would spread through a model.
 
     Args:

@@ -57,9 +57,10 @@ def tf32_tensors(
     """Return the wrong tensors that TF32 explains.
 
     These are the products whose error TF32 reproduces, because libraries choose a kernel for each
-    shape, and compute some products in float32. If most products of the model differ, those within
-    the effect of TF32 as well: the kernel may round in another way. So are tensors with several
-    products behind saved ones, of which some may be in TF32, if the file says so.
+    shape, and compute some products in float32. If most products of the model differ, they include
+    those within the effect of TF32, because the kernel may round in another way. If the file says
+    that TF32 was used, they also include tensors that several products after saved tensors compute,
+    because some of these products may be in TF32.
 
     Args:
         case: the model.

@@ -93,8 +93,8 @@ def _extension_kind(name: str) -> Kind:
 class Flat:
     """An array of any layout, read as the vector of its elements in C order.
 
-    Contiguous and one-dimensional arrays are read in place. Of any other layout only the block
-    that is asked for is copied. The array is never written to.
+    Contiguous and one-dimensional arrays are read in place. Of any other layout, only the requested
+    block is copied. The array is never written to.
     """
 
     __slots__ = ("_real", "_vector", "array", "kind", "size")
@@ -129,7 +129,7 @@ class Flat:
     def reals(self, start: int, stop: int, out: Floats) -> Reals:
         """Return the elements as native float32 if it holds all values of the dtype, else float64.
 
-        Like `floats`, the array's own memory where that is possible.
+        As in `floats`, in the array's own memory if possible.
         """
         block = self.block(start, stop)
         return block if block.dtype == self._real else convert(block, out.view(self._real))
@@ -240,7 +240,7 @@ _idle: deque[Scratch] = deque()
 class borrowed_scratch:
     """Scratch memory for the duration of a pass.
 
-    It is kept for the next one, some 10 MiB for each thread that ever took part at the same time.
+    It is kept for the next pass: about 10 MiB for each thread that took part at the same time.
     """
 
     def __init__(self, room: int) -> None:

@@ -136,8 +136,8 @@ PARTS = 8
 def sample_positions(size: int) -> npt.NDArray[np.intp]:
     """Return the C-order positions of a random sample, ascending and always the same for a size.
 
-    The stream is cut in equal strata and one position is drawn in each, so that neither sorted
-    nor periodic data mislead.
+    The stream is divided into equal strata, and one position is drawn in each, so that neither
+    sorted nor periodic data distort the sample.
     """
     count = min(size, SAMPLE, max(SAMPLE_LEAST, size // 32))
     drawn = np.random.default_rng(size).random(count)

@@ -61,8 +61,8 @@ STEPS: Sequence[Step[LoweredBackend]] = (report_unmeasured_nodes, explain_by_kep
 def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering) -> HalfPrecision:
     """Return the effect of half precision in a backend.
 
-    Why nodes lose too much is seen where every operator rounds, so those that do there are tried
-    first; a backend that joins nodes may need their neighbors as well.
+    Rounding at every operator shows why nodes lose too much, so the nodes at fault there are tried
+    first; a backend that fuses nodes may need their neighbors as well.
     """
     half = opened.half.result(lowered.feeds)
     for hops in range(_MOST_HOPS + 1) if half.verdict == FAULT else ():
