@@ -153,3 +153,12 @@ def test_the_log_says_what_weights_lost(
     )
     convert_to_bf16(model, copy=True)
     assert "all exact" in capsys.readouterr().out
+
+
+def test_operators_that_are_never_cast_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (float[2,4] x) => (float[2,4] y) { a = com.microsoft.FastGelu(x) y = Relu(a) }""")
+    assert [node.op_type for node in convert_to_fp16(model).graph.node].count("Cast") == 2
+    assert "stay in fp32, because they are not ONNX" in (said := capsys.readouterr().out)
+    assert "com.microsoft.FastGelu." in said

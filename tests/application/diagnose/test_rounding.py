@@ -190,3 +190,17 @@ def test_outputs_that_differ_as_little_as_kernels_may_are_no_fault(
     with bind(Findings, kept):
         diagnose(model, [Approximates(), OnnxParty()])
     assert kept.verdict == verdict
+
+
+def test_a_model_that_generates_random_numbers_is_at_fault_itself() -> None:
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["r"]),
+        helper.make_node("Add", ["x", "r"], ["y"]),
+    ]
+    model = make("random", nodes, [value("x", (4, 9))], [value("y", (4, 9))])
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(model, [Unsteady(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"]) == (["r"], "model")
+    assert culprit["cause"] == "nondeterminism"

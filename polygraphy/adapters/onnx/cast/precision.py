@@ -286,7 +286,26 @@ def cast_in_place(
                 function.opset_import.add(domain="", version=versions.get("", 1))
     if not is_trial:
         converted.report()
+        _warn_of_other_domains(model, functions, dtype)
     return settings.forms
+
+
+def _warn_of_other_domains(
+    model: ModelProto, functions: Collection[FunctionKey], dtype: DataTypeEntry
+) -> None:
+    """Log the operators that are never cast, because only the standard's types are known."""
+    operators = {
+        f"{domain}.{node.op_type}"
+        for node in _all_nodes(model)
+        for domain in [domain_of(node.domain)]
+        if domain and (domain, node.op_type, node.overload) not in functions
+    }
+    if operators:
+        G_LOGGER.warning(
+            "These operators stay in fp32, because they are not ONNX standard operators, so their"
+            f" {dtype} support is unknown: {list_some(sorted(operators), 5, str)}.",
+            mode=LogMode.ONCE,
+        )
 
 
 def _restore_outputs(graph: GraphProto, names: Sequence[str], used_names: set[str]) -> None:

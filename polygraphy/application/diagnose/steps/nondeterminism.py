@@ -9,7 +9,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tensor_trace import trace_repeatedly
-from polygraphy.domain.diagnosis.culprit import FAULT, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.model.graph import Node
 from polygraphy.domain.rounding import deviation, rounding_between
@@ -21,8 +21,8 @@ _RUNS = 5
 
 
 def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return the first backend whose outputs differ between runs. With other backends present, the
-    slow arbiter is not repeated.
+    """Return the first backend whose outputs differ between runs, or the model if it generates
+    random numbers. With other backends present, the slow arbiter is not repeated.
     """
     nodes = case.model.nodes
     for index, (first, *_) in runs.outputs.items():
@@ -38,14 +38,18 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
         if not differing:
             continue
         name = next(iter(differing))
-        makers = _random_nodes(nodes) or _first_unsteady(case, party)
+        random_nodes = _random_nodes(nodes)
+        makers = random_nodes or _first_unsteady(case, party)
         makers = makers or [case.model.graph.producers.get(name, len(nodes) - 1)]
+        facts = [evidence.runs_disagree(party.name, name, differing[name])]
+        if random_nodes:
+            facts.insert(0, evidence.random_numbers(nodes[makers[-1]].operator))
         culprit = Culprit(
             [nodes[i].label for i in makers],
             name,
-            party.name,
+            MODEL if random_nodes else party.name,
             "nondeterminism",
-            facts=[evidence.runs_disagree(party.name, name, differing[name])],
+            facts=facts,
             op=nodes[makers[-1]].operator,
         )
         return Found(DiagnosisResult(FAULT, [culprit]), case)

@@ -144,7 +144,8 @@ def unknown_value(name: str) -> InputError:
 def no_castable_node(dtype: str) -> UsageError:
     """Return the error that no node can be cast to a data type."""
     return UsageError(
-        f"No node of the model can be cast to {dtype}.", hint="Pass a model that computes in fp32."
+        f"No node of the model can be cast to {dtype}.",
+        hint="Pass a model with float32 nodes of standard ONNX operators.",
     )
 
 

@@ -49,6 +49,12 @@ def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Se
 
 
 @fact
+def random_numbers(op: str) -> str:
+    """Return the fact that an operator generates random numbers."""
+    return f"{op} generates random numbers, so results differ in every run and every backend."
+
+
+@fact
 def runs_disagree(party: str, tensor: str, deviation: Deviation) -> str:
     """Return the fact that two runs of a backend on the same data differ."""
     return (
