@@ -103,7 +103,7 @@ def diagnose_refusals(
                 result.append(
                     steps.count_of_refusals(len(refused_nodes.nodes), len(case.model.nodes))
                 )
-    if lacking := _describe_lost_operators(culprits, refusals.values()):
+    if lacking := _describe_lost_operators(case, culprits, refusals.values()):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=lacking), case)
     if not culprits:
         reason = reasons.no_part_refused(" ".join(messages))
@@ -122,19 +122,28 @@ def _blame_names(culprit: Culprit) -> Culprit:
 
 
 def _describe_lost_operators(
-    culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]
+    case: Case, culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]
 ) -> str:
     """Return a sentence about non-standard operators that backends lack, with advice; empty if
     anything else is refused."""
     if not all(isinstance(error, UnsupportedOperatorError) for error in errors):
         return ""
-    if not culprits or not all("." in culprit.op for culprit in culprits):
-        return ""
-    lacks = " ".join(
-        reasons.missing_operator(culprit.party, culprit.op, culprit.op.startswith(_STANDARD))
+    every = [*dict.fromkeys(node.operator for node in case.model.nodes)]
+    lost = [
+        (culprit.party, operator)
         for culprit in culprits
+        for operator in ([culprit.op] if culprit.nodes else every)
+    ]
+    if not lost or not all("." in operator for _, operator in lost):
+        return ""
+    kinds: dict[tuple[str, bool], list[str]] = {}
+    for party, operator in lost:
+        kinds.setdefault((party, operator.startswith(_STANDARD)), []).append(operator)
+    lacks = (
+        reasons.missing_operator(party, operators, is_standard)
+        for (party, is_standard), operators in kinds.items()
     )
-    return reasons.missing_operators(lacks)
+    return reasons.missing_operators(" ".join(lacks))
 
 
 def find_refused_nodes(

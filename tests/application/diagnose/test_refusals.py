@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
@@ -105,6 +105,15 @@ def test_an_operator_that_a_backend_lacks_is_nobodys_fault(domain: str, said: st
     words = re.escape(f"onnx does not support {domain}.FusedSoftplus{said}")
     with pytest.raises(InconclusiveError, match=f"{words} Compare"):
         diagnose(model, [OnnxParty(), able])
+
+
+def test_a_model_of_operators_that_a_backend_lacks_is_nobodys_fault() -> None:
+    """As transformers that an optimizer fused: each node is refused by itself."""
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[2,3] x) => (float[2,3] y) { a = own.Fused(x)  y = own.Other(a) }""")
+    words = "onnx does not support own.Fused, own.Other, non-standard operators. Compare"
+    with pytest.raises(InconclusiveError, match=words):
+        diagnose(model, [OnnxParty(), Able()])
 
 
 class Able(OnnxParty):

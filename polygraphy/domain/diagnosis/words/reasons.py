@@ -306,9 +306,11 @@ def open_shapes(inputs: Sequence[str]) -> str:
 
 
 @statement
-def missing_operator(party: str, op: str, is_standard: bool) -> str:
-    """Return the sentence that a backend does not support an operator."""
-    return f"{party} does not support {op}{'.' if is_standard else ', a non-standard operator.'}"
+def missing_operator(party: str, operators: Sequence[str], is_standard: bool) -> str:
+    """Return the sentence that a backend does not support some operators."""
+    kind = "a non-standard operator" if len(operators) == 1 else "non-standard operators"
+    end = "." if is_standard else f", {kind}."
+    return f"{party} does not support {list_some(operators, worded=str)}{end}"
 
 
 @statement
