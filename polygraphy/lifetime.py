@@ -99,7 +99,7 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
     follow = make_follower(os.getpid()) if is_main else None
 
     def prepare() -> None:
-        """Prepare the new process, before it runs the command."""
+        """Tie the new process to this one, before it runs the command."""
         if follow is not None:
             follow()
         if report is not None:  # Here, so that nothing runs before it is watched.

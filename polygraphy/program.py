@@ -196,7 +196,7 @@ def _run_with_banner(
     start = time.perf_counter()
 
     def run_main() -> Any:
-        """Return the result of the main function; show what explains a failed check."""
+        """Return the result of the main function; after a failed check, show the explanation."""
         view.open(lambda: G_LOGGER.start(lambda: f"RUNNING | Command: {command}"), banner=banner)
         try:
             return main()

@@ -201,7 +201,7 @@ class Logger:
         self._apply_table()
 
     def _apply_table(self) -> None:
-        """Update what depends on the severities, and call the callbacks."""
+        """Update the settings that depend on the severities, and call the callbacks."""
         table = self.module_severity
         self._floor = table.floor
         self._is_by_module = table.has_paths

@@ -516,5 +516,5 @@ class LazyModule:
         return f"<lazy module {self._dependency.name!r} ({state})>"
 
     def __reduce__(self) -> tuple[type[LazyModule], tuple[Dependency]]:
-        """Return what pickle stores: the requirement."""
+        """Return the state for pickle: the requirement."""
         return LazyModule, (self._dependency,)

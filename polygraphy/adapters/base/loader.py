@@ -121,7 +121,7 @@ class InvokeFromScript(BaseLoader):
         return self._loaded[0]
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the symbol returns for the same arguments; raise UsageError if it does not
+        """Return the result of the symbol for the same arguments; raise UsageError if it does not
         accept them.
         """
         target = self.symbol()

@@ -385,8 +385,8 @@ def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
 
 
 def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
-    """Yield the models with failures first, then others with news, and the number that passed. If
-    the columns do not fit the terminal, each cell with news is a line.
+    """Yield the lines of a matrix: models with failures, then with other changes, and the number
+    that passed. If the columns do not fit the terminal, each cell that failed or changed is a line.
     """
     matrix = outcome.matrix
     notable = {

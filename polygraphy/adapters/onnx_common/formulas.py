@@ -104,7 +104,7 @@ def _reduction_formula(function: Callable[..., Any]) -> Formula:
     """Return a formula that reduces axes by a function."""
 
     def call(x: Array, given: Any = None, *, axes: Any = None, **attributes: Any) -> Array:
-        """Return the reduced array."""
+        """Return the array reduced along the axes of an attribute or an input."""
         chosen = axes if given is None else given
         if not x.size:
             raise NotImplementedError("a reduction of an empty tensor")

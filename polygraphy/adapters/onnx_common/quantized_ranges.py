@@ -90,7 +90,7 @@ def _constants(model: ModelProto) -> dict[str, TensorProto]:
 
 
 def save_in_folder(model: ModelProto, folder: str, name: str) -> str:
-    """Return the path of a model that is saved in a folder, with weights in another file."""
+    """Save a model in a folder, with weights in another file, and return its path."""
     path = str(Path(folder) / name)
     onnx.save(
         copy_of(model), path, save_as_external_data=True, location=f"{name}.data", size_threshold=0

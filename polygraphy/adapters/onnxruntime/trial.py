@@ -47,7 +47,7 @@ class OnnxrtValue(TrialValue):
     """A value held by ONNX Runtime; values other than arrays become None in another process."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickle stores: data type, shape and an array, or None for other values."""
+        """Return the state for pickle: data type, shape and an array, or None for other values."""
         try:
             raw = _array(self)
         except Exception:  # A sequence, or a data type that NumPy does not have.

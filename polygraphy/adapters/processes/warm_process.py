@@ -59,7 +59,7 @@ class ObjectHandle:
         return self._owner.is_running and self._generation == self._owner.generation
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickle stores, from which the process finds its object."""
+        """Return the state for pickle, from which the process finds its object."""
         return _object_by_number, (self._number,)
 
 

@@ -308,7 +308,7 @@ def _element(tag: str, attributes: Mapping[str, object]) -> ET.Element:
 
 
 def _append_element(parent: ET.Element, tag: str, attributes: Mapping[str, object]) -> ET.Element:
-    """Return a new XML element under another."""
+    """Append a new XML element to another one, and return it."""
     element = _element(tag, attributes)
     parent.append(element)
     return element

@@ -160,7 +160,7 @@ def _advice(values: Values, model: str, onnx: OnnxModel) -> str:
 
 
 def _to_onnx(onnx: OnnxModel, data: Call | None, advice: str) -> dict[str, Any]:
-    """Return the statements that create an ONNX model, and compare its outputs if there are
+    """Return the template values for creating an ONNX model, and comparing its outputs if there are
     data.
     """
     path, model = RunnerModel.path, Source("model")
@@ -183,7 +183,7 @@ def _to_onnx(onnx: OnnxModel, data: Call | None, advice: str) -> dict[str, Any]:
 def _conversion_of_backend(
     target: str, values: Values, onnx: OnnxModel | None, data: Call, output: str
 ) -> dict[str, Any] | None:
-    """Return the statements of the backend that creates the target; None for an ONNX model.
+    """Return the template values of the backend that creates the target; None for an ONNX model.
 
     Args:
         target: the conversion target.

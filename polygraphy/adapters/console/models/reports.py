@@ -384,7 +384,7 @@ def _unknown_operators_text(statistics: ModelStatistics) -> str:
 
 
 def _size(nbytes: int) -> str:
-    """Return a number of bytes as text in a fitting unit."""
+    """Return a number of bytes as text, such as ``1.5 MiB``."""
     size, unit = float(nbytes), _UNITS[0]
     for larger in _UNITS[1:]:
         if size < 1024:

@@ -210,12 +210,12 @@ def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
 
 
 def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
-    """Return the value of a JSON text, with deferred texts in place of their keys; raise
-    ContentError if it is damaged.
+    """Return the value of a JSON text, with each placeholder in `deferred` replaced by its deferred
+    text; raise ContentError if it is damaged.
     """
 
     def restore_fields(fields: dict[str, Any]) -> dict[str, Any]:
-        """Return a JSON object with deferred texts in place of their keys."""
+        """Return a JSON object with placeholders replaced by their deferred texts."""
         for key, value in fields.items():
             if type(value) is str and value in deferred:
                 fields[key] = deferred[value]

@@ -518,8 +518,9 @@ def first_omission(model: str | Path | bytes) -> str:
 
 
 def _omission_in_message(content: Content, start: int, end: int, kind: int, depth: int) -> str:
-    """Return a phrase for the first omission below a part of a serialized message; empty if there
-    is none."""
+    """Return a phrase for the first node that omits an output in a part of a serialized model;
+    empty without one.
+    """
     if depth > DEEPEST:
         return ""
     for number, wire, _, inner, after in message_fields(content, start, end):
@@ -538,8 +539,8 @@ def _omission_in_message(content: Content, start: int, end: int, kind: int, dept
 
 
 def _omission_in_node(content: Content, start: int, end: int, depth: int) -> str:
-    """Return a phrase for the omission of a serialized node, or the first one inside it; empty if
-    there is none.
+    """Return a phrase if a serialized node, or the first one inside it, omits an output; else
+    empty.
     """
     outputs, texts = [], {_NAME: "", _OP_TYPE: ""}
     for number, wire, _, inner, after in message_fields(content, start, end):

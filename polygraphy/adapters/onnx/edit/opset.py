@@ -61,7 +61,7 @@ class ConvertOpset(BaseLoader):
         return edit_model(lambda: own_model(self._model), self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
-        """Return the model in the other opset."""
+        """Return the model in the requested opset."""
         latest = defs.onnx_opset_version()
         if not 1 <= self._opset <= latest:
             raise UsageError(

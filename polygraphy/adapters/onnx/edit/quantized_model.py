@@ -281,7 +281,9 @@ class QuantizedModel:
         }
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
-        """Return the name of a weight that is quantized again with the tensors around it."""
+        """Add a weight that is quantized again while the sites around it are on; return its
+        name.
+        """
         before, behind = self._weights_between[number]
         again = f"{self.sites[number].name}{_AGAIN}"
         add_weight(copy, onnx.numpy_helper.from_array(self._requantized_weight(number)), again)
@@ -470,7 +472,7 @@ class QuantizedModel:
             self._dequantized[output] = name
 
     def _find_pairs(self) -> None:
-        """Find all sites of QuantizeLinear and DequantizeLinear."""
+        """Find and record all sites of QuantizeLinear and DequantizeLinear."""
         constant_value = constant_reader(self._graph)
         readers: dict[str, list[NodeProto]] = {}
         for node in self._graph.node:

@@ -166,8 +166,8 @@ class _Sites:
             self.pairs[node.output[0]] = node
 
     def readers(self) -> Iterator[NodeProto]:
-        """Yield the nodes that compute, and those that quantize graph outputs, which read their own
-        result.
+        """Yield the nodes that read quantized tensors: all that compute, and the DequantizeLinear
+        of quantized graph outputs.
         """
         for node in self._graph.node:
             if node.op_type == _DEQUANTIZE and node.output[0] in self._outputs:

@@ -133,7 +133,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         size_threshold: int | None = None,
         allow_onnxruntime_shape_inference: bool | None = None,
     ) -> None:
-        """Set the model, and what to fold.
+        """Set the model, and the options of folding.
 
         Args:
             model: the model, or a loader that returns it.

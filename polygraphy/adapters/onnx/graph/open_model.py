@@ -86,14 +86,14 @@ class OpenGraph:
 
     @cached_property
     def makers(self) -> dict[str, int]:
-        """Return the node that computes each tensor; raise ModelError if two nodes compute the same
-        one.
+        """Return the index of the node that computes each tensor; raise ModelError if there are
+        two.
         """
         return producers(self.graph_proto)
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
-        """Return the nodes that read each tensor, directly or in a subgraph."""
+        """Return the indices of the nodes that read each tensor, directly or in a subgraph."""
         readers_of: dict[str, list[int]] = {}
         for index, names in enumerate(self.reads):
             for name in names:

@@ -567,7 +567,9 @@ def _typed_operand(name: str, described: TypeProto, values: Any = None) -> Opera
 
 @cache
 def _type_names() -> dict[str, str]:
-    """Return the names of data types in the definitions of operators, by their own names."""
+    """Return the names of data types in the definitions of operators, by their names in this
+    package.
+    """
     names = {}
     for number in onnx.TensorProto.DataType.values():
         entry = _TYPES.from_native(number)

@@ -164,7 +164,7 @@ _SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
 
 
 def with_former_files(files: Collection[Path]) -> set[Path]:
-    """Return weight files together with the files that their temporary names stand for."""
+    """Return weight files, and the final paths of those with temporary names."""
     paths = (file.with_name(match[1]) for file in files if (match := _match_temporary_name(file)))
     return {*files, *paths}
 

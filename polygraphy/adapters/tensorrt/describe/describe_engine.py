@@ -221,7 +221,7 @@ def _dtype(text: str) -> Any:
 
 
 def _attributes(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the other attributes of a layer, its origin and its tactic first."""
+    """Return the additional attributes of a layer, with its origin and its tactic first."""
     values = {
         _SPELLED.get(name, name): value for name, value in described.items() if name not in _KNOWN
     }

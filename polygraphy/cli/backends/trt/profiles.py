@@ -111,7 +111,9 @@ def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None
 
 
 def _complete_ranges(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
-    """Return the ends of a range; a missing one equals the end before it."""
+    """Return minimum, optimum and maximum of a range, by name; a missing one equals the one before
+    it.
+    """
     optimum = given.get("opt", given.get("min", given.get("max")))
     assert optimum is not None
     largest = given.get("max", optimum)

@@ -551,7 +551,9 @@ class RunCommand(Command):
         return [with_flags(option, self.plugins) for option in options] if is_extended else options
 
     def missing_flags(self) -> dict[str, str]:
-        """Return the flags of backends of other packages that are not used."""
+        """Return the flags of unused backends of other packages, each with a clause about what it
+        requires.
+        """
         return {
             flag: f"requires {plugin.flag}."
             for plugin in all_backends(RunCommand().flags)
