@@ -313,3 +313,31 @@ print(json.dumps(figures))
 def test_each_command_may_use_a_process_of_its_own(path: str, tmp_path: Path) -> None:
     command("run", path, *CUDA, "--onnx", "--use-subprocess", "--rtol", "auto", "--atol", "auto",
             folder=tmp_path, code=0)  # fmt: skip
+
+
+def test_a_gpu_without_free_memory_is_no_refusal_of_the_model(path: str, tmp_path: Path) -> None:
+    words = ("--onnxrt", "--providers", "cuda:gpu_mem_limit=1000")
+    for name in ("run", "diagnose"):
+        command(name, path, *words, folder=tmp_path, code=3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind"),
+    [
+        ("c = Constant<value_float = 200.0>()  q = Mul(x, c)  y = Cast<to = 2>(q)", "uint8"),
+        (
+            "c = Constant<value_int = 0>()  i = Cast<to = 6>(x)  z = Cast<to = 6>(c)"
+            "  y = Div(i, z)",
+            "int32",
+        ),
+    ],
+)
+def test_cuda_is_not_accused_for_results_that_are_undefined(
+    nodes: str, kind: str, tmp_path: Path
+) -> None:
+    text = f'<ir_version: 8, opset_import: ["": 17]> m (float[4,50] x) => ({kind}[4,50] y)'
+    onnx.save(parser.parse_model(f"{text} {{ {nodes} }}"), str(tmp_path / "m.onnx"))
+    words = ("diagnose", "m.onnx", "--onnxrt", "--providers", "cuda", "--val-range", "[-2,2]")
+    document = json.loads(command(*words, "--format", "json", folder=tmp_path, code=1))
+    [culprit] = document["culprits"]
+    assert culprit["party"] == "model"
