@@ -191,7 +191,7 @@ class FakeProgram:
     def open(self, feed: Mapping[str, Any]) -> FakeProgram:
         """Return this program, if there are as many data as inputs."""
         if len(feed) != len(self.inputs):
-            raise InputError(f"The program takes {len(self.inputs)} inputs, not {len(feed)}.")
+            raise InputError(f"The program accepts {len(self.inputs)} inputs, not {len(feed)}.")
         return self
 
     def run(

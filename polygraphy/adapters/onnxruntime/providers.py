@@ -171,7 +171,7 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
         return FileError(
             f"ONNX Runtime could not {doing} the model: {text}.".replace("..", "."),
             path=model or None,
-            hint="Put the file beside the model, or set its folder with --external-data-dir.",
+            hint="Put the file next to the model, or set its folder with --external-data-dir.",
         )
     hint, text = _hint(text), message_without_source(text)
     end = "." if hint and not text.endswith(".") else ""

@@ -258,7 +258,7 @@ def _memory_complaint(inputs: TensorMetadata) -> str:
         return ""
     largest = max(shapes, key=lambda name: prod(shapes[name]))
     return (
-        f"data for its inputs would take {nbytes:,} bytes, more than the limit of"
+        f"data for its inputs would need {nbytes:,} bytes, more than the limit of"
         f" {limit * 2 ** 20:,}; the shape of {largest!r} is {format_shape(shapes[largest])}."
         " Choose a smaller shape with --input-shapes, or set POLYGRAPHY_EXPANSION_LIMIT_MB to a"
         " larger number, or to -1 for no limit."

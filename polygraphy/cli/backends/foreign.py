@@ -182,7 +182,7 @@ def _template_text(module: str, name: str) -> str:
     is_package = spec is not None and spec.submodule_search_locations is not None
     package = module if is_package else module.rpartition(".")[0]
     if not package:
-        raise ValueError(f"the module {module} is not in a package, so it has no files beside it")
+        raise ValueError(f"the module {module} is not in a package, so it has no files next to it")
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -46,7 +46,7 @@ class OpenvinoOptions(Options):
         "--openvino-float32",
         kind=Texts("TENSOR"),
         feeds=("CompiledModelFromOnnx.float32_tensors", "OpenvinoParty.float32_tensors"),
-        help="Tensors of the model to compute in fp32, whatever the precision of the rest."
+        help="Tensors of the model to compute in fp32, regardless of the precision of the others."
         " `polygraphy diagnose` names these tensors.",
     )
     no_openvino_fusion: bool = option(

@@ -116,7 +116,7 @@ class SweepFolderOptions(Options):
         "--folder",
         kind=Text("DIR"),
         help="Folder for the results. Cells with a result in this folder are not run again.",
-        otherwise="beside the plan, with .sweep in place of .toml",
+        otherwise="next to the plan, with .sweep in place of .toml",
     )
     resume: bool = option(
         "--resume",

@@ -86,8 +86,8 @@ class OnnxLoadOptions(Options):
     onnx_outputs: tuple[str, ...] = option(
         "--onnx-outputs",
         kind=Outputs("NAME"),
-        help="Tensors of the ONNX model to mark as outputs, in place of its own. Names may be"
-        " patterns, such as 'conv*'; '*' and 'mark all' mean every tensor.",
+        help="Tensors of the ONNX model to mark as outputs, instead of its current outputs. Names"
+        " may be patterns, such as 'conv*'; '*' and 'mark all' mean every tensor.",
         feeds="modify_outputs.outputs",
     )
     onnx_exclude_outputs: tuple[str, ...] = option(
@@ -99,7 +99,7 @@ class OnnxLoadOptions(Options):
         "--onnx-outputs-by-type",
         kind=Texts("OP"),
         help="Types of operators, such as Conv, whose tensors become outputs of the ONNX model,"
-        " in place of its own and in addition to --onnx-outputs.",
+        " instead of its current outputs and in addition to --onnx-outputs.",
         feeds="modify_outputs.mark_types",
     )
 
@@ -194,7 +194,7 @@ EXTERNAL_DATA_NAME: Any = option(
     "--save-external-data",
     "--external-data-path",
     kind=Text("NAME", nargs="?", without_word=""),
-    help="Save large weights in an external file with this name, beside the model. Always"
+    help="Save large weights in an external file with this name, next to the model. Always"
     " used for models of 2 GB or more.",
     otherwise="the name of the model with .data appended",
     feeds=tuple(f"{name}.external_data_path" for name in SAVERS),

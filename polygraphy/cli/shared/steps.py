@@ -77,7 +77,7 @@ class StepOptions(Options):
         "--prompt",
         kind=Integer(minimum=1),
         needs="--steps",
-        help="Number of tokens in the first step; each later step takes one.",
+        help="Number of tokens in the first step; each later step has one.",
         otherwise="4",
         feeds="StepLoader.prompt",
     )

@@ -162,7 +162,7 @@ def test_each_model_that_raised_an_error_of_the_onnx_package_raises_one_of_ours(
     onnx.save(small("y = Neg(x)", "float[8589934592,8589934592] x"), report_path)
     report = lint(ModelSource(str(report_path)), OnnxrtTrial())
     assert any(
-        "Nothing was run: data for its inputs would take" in entry.message
+        "Nothing was run: data for its inputs would need" in entry.message
         for entry in report.entries
     )
 

@@ -112,7 +112,7 @@ def _paths_of_files(
         raise FileError(
             f"The model stores weights in missing files: {list_some(missing, _LISTED, str)}.",
             path=missing[0],
-            hint="Put them beside the model, or set their folder with --external-data-dir.",
+            hint="Put them next to the model, or set their folder with --external-data-dir.",
         )
     return files
 
@@ -128,7 +128,7 @@ def locate_weight(
         raise FileError(
             f"The model stores weights in a missing file: {path}.",
             path=path,
-            hint="Put it beside the model, or set its folder with --external-data-dir.",
+            hint="Put it next to the model, or set its folder with --external-data-dir.",
         )
     offset, length = _extent(tensor, path.stat().st_size, path)
     return path, offset, length

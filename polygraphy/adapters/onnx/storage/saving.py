@@ -94,7 +94,7 @@ def write_model(model: ModelProto, stream: IO[bytes]) -> None:
     pieces, size = _WeightInserter(content, marks).message(0, len(content), MODEL)
     if size > _LARGEST:
         raise ModelError(
-            f"The model cannot be serialized: it would take {size} bytes.",
+            f"The model cannot be serialized: it would have {size} bytes.",
             hint="Above 2 GiB, save it with external weights.",
         )
     for piece in pieces:
@@ -347,7 +347,7 @@ class SaveOnnx(BaseLoader):
         if external is None and has_to_be_split(model):
             external = ""
             G_LOGGER.warning(
-                "The weights of the model take 2 GB or more. They are saved beside it, in"
+                "The weights of the model take 2 GB or more. They are saved next to it, in"
                 f" {path.name}.data."
             )
         if external is None:

@@ -328,7 +328,7 @@ def _facts(engine: Any) -> ModelFacts:
     if not dtype:
         G_LOGGER.verbose(
             "The engine does not report its data types: build it with detailed profiling"
-            " verbosity, or keep the .build.json of the build beside it."
+            " verbosity, or keep the .build.json of the build next to it."
         )
         return ModelFacts()
     _log_dtypes([dtype], "according to the engine inspector")

@@ -161,7 +161,7 @@ def parsing_error(
         return FileError(
             f"{source} stores weights in a file that TensorRT cannot open: {missing[1]}.",
             path=missing[1],
-            hint="Put it beside the model, or set its folder with --external-data-dir.",
+            hint="Put it next to the model, or set its folder with --external-data-dir.",
         )
     if not errors:
         return reasons.error_for(f"parse {source}")

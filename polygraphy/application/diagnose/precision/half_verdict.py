@@ -350,7 +350,7 @@ def diagnose_half_model(
         reason = reasons.rounding_only(name, half_result.before)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     if half_result.verdict != FAULT:
-        return Skip("no set of nodes explains the outputs")
+        return Skip("no set of nodes explains the differences")
     remedy, proof = Remedy(), list[Fact]()
     if half_result.kept:
         note = remedies.convert_again(cast_words(name, half_result.kept))

@@ -25,7 +25,7 @@ from polygraphy.domain.diagnosis.words import reasons, steps, tf32
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return the outcome: whether rounding explains all outputs that differ."""
     if not rounding_explains(case, comparison.feeds, comparison.values, comparison.matched.sets):
-        return Skip("rounding does not explain the outputs")
+        return Skip("rounding does not explain the differences")
     return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
 
 
@@ -35,7 +35,7 @@ def explain_by_tf32(case: Case, comparison: SavedComparison) -> StepOutcome:
     """
     losses = tf32_losses(case, comparison)
     if losses is None:
-        return Skip("TF32 does not explain the outputs")
+        return Skip("TF32 does not explain the differences")
     loss = max(losses, key=lambda loss: loss.difference)
     with case.record_step(TF32.upper()) as notes:
         notes.append(steps.tf32_effect(loss.difference, loss.effect))

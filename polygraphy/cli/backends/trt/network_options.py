@@ -72,8 +72,8 @@ class TrtNetworkOptions(Options):
         "--trt-outputs",
         feeds="ModifyNetworkOutputs.outputs",
         kind=Outputs("NAME"),
-        help="Tensors of the network to mark as outputs, in place of its own. Names may be"
-        " patterns; '*' means every tensor.",
+        help="Tensors of the network to mark as outputs, instead of its current outputs. Names may"
+        " be patterns; '*' means every tensor.",
     )
     trt_exclude_outputs: tuple[str, ...] = option(
         "--trt-exclude-outputs",

@@ -44,7 +44,7 @@ class CheckOptions(Options):
         "--check",
         "--check-inference",
         kind=Rest("COMMAND ..."),
-        help="Command that fails if the problem is present; takes all arguments that follow. The"
+        help="Command that fails if the problem is present; includes all arguments that follow. The"
         " command runs without a shell, and `polygraphy` in it means this installation. By"
         " default, you are asked for each verdict.",
     )

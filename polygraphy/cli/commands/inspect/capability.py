@@ -36,7 +36,7 @@ class CapabilityOptions(Options):
         "--external-data-path",
         needs="--with-partitioning",
         kind=Text("SUFFIX", nargs="?", without_word=""),
-        help="Save large weights of each part in a file beside it: the name of the part with"
+        help="Save large weights of each part in a file next to it: the name of the part with"
         " this suffix.",
         otherwise="_ext_data",
         feeds="inspect_capability.external_data_suffix",

@@ -60,7 +60,7 @@ class MatchOutputOptions(Options):
         "--output",
         writes=True,
         help="Path of the YAML file to write.",
-        otherwise="config.yaml beside the model",
+        otherwise="config.yaml next to the model",
     )
 
 
@@ -72,14 +72,14 @@ class ReplaceOptions(Options):
         "--config",
         reads="File of plugins",
         help="YAML file that plugin match wrote.",
-        otherwise="config.yaml beside the model",
+        otherwise="config.yaml next to the model",
     )
     output: str | None = option(
         "-o",
         "--output",
         writes=True,
         help="Path of the edited model.",
-        otherwise="replaced.onnx beside the model",
+        otherwise="replaced.onnx next to the model",
     )
 
 

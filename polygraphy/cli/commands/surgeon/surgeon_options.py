@@ -310,8 +310,8 @@ class SanitizeOutputOptions(Options):
     outputs: tuple[str, ...] = option(
         "--outputs",
         kind=Outputs("NAME"),
-        help="Tensors that become outputs of the model, in place of its own. Names may be"
-        " patterns; '*' means every tensor.",
+        help="Tensors that become outputs of the model, instead of its current outputs. Names may"
+        " be patterns; '*' means every tensor.",
         feeds="modify_outputs.outputs",
     )
     exclude_outputs: tuple[str, ...] = option(

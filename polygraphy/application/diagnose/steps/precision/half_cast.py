@@ -64,7 +64,7 @@ def explain_by_backends(case: Case, cast: HalfCast) -> StepOutcome:
         if apart.verdict in (FAULT, ILL_CONDITIONED):
             return Found(_prepend_cast_command(apart, case.path, cast), case)
         return Found(evolve(cast.simulated, verdict=INCONCLUSIVE, reason=why.reason), case)
-    return Skip("rounding explains the outputs of all backends")
+    return Skip("rounding explains the differences in all backends")
 
 
 def report_working_cast(case: Case, cast: HalfCast) -> StepOutcome:
