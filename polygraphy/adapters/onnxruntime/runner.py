@@ -441,7 +441,9 @@ class OnnxrtRunner(BaseRunner):
         return not are_on_host(self.sess.get_providers()[:1])
 
     def get_model_facts(self) -> Facts:
-        """Return the facts about the model, if `SessionFromOnnx` created the session."""
+        """Return the facts about the model; empty facts if `SessionFromOnnx` did not create the
+        session.
+        """
         assert self.sess is not None
         return facts_of(self.sess)
 

@@ -253,7 +253,7 @@ def _finding(entry: LintEntry) -> str:
 
 
 def _select_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
-    """Return some of many weights: first those that differ from most of the others."""
+    """Return all weights, or a selection of many: first those that differ from most others."""
     if len(weights) <= _MOST_WEIGHTS + 1:
         return weights
     usual = sum(weight.is_sparse for weight in weights) * 2 >= len(weights)
