@@ -41,7 +41,7 @@ class Cause:
     """Rows that explain a part of the difference.
 
     Attributes:
-        kind: that of the rows.
+        kind: the kind of the rows.
         text: the facts about them.
         microseconds: the additional time of the second run because of them; less than 0 if it takes
             less time.

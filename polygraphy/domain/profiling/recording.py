@@ -40,7 +40,7 @@ def collect_nodes(
 
     Args:
         runs: the events of each run, in order.
-        graph: the executed graph, which knows what nodes read and compute; None if unknown.
+        graph: the executed graph, which has the inputs and outputs of nodes; None if unknown.
     """
     columns: dict[tuple[str, str, int], list[NodeEvent | None]] = {}
     for number, events in enumerate(runs):

@@ -54,7 +54,7 @@ class Cell:
         providers: the execution providers, or devices.
         is_below_cost: whether it took less than measuring it takes.
         is_launch: whether the time is that of launching a kernel of a device.
-        inner: the nodes of bodies, whose times are part of this one.
+        inner: the nodes in bodies, whose times are included in this one.
     """
 
     microseconds: float | None = None
@@ -276,7 +276,8 @@ def profile_table(
 
     Args:
         profiles: one or more, with the same input shapes.
-        model: whose nodes the rows are; by default those of the first profile that has a model.
+        model: the model whose nodes are the rows; by default that of the first profile that has
+            one.
 
     Raises:
         UsageError: no profile has a model, or none of its executed nodes belongs to the model.

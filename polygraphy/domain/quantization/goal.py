@@ -14,10 +14,11 @@ class QuantizedGoal:
     Attributes:
         within: the largest value of the metric.
         metric: the metric; None for the rms ratio.
-        name: of the metric, in words.
+        name: the name of the metric, in words.
         save: the path for a model that reaches it; None to save none.
         seconds: the time limit of the search; None for a number of runs.
-        runs: of the model with switches, which the search may take without `seconds`.
+        runs: the number of runs of the model with switches that the search may use without
+            `seconds`.
         is_asked: whether the user set the target, so that a model can be saved.
     """
 

@@ -26,11 +26,11 @@ class QuantizedTensor:
     """A tensor that a model stores in few bits.
 
     Attributes:
-        name: the tensor before it is quantized; of a weight, its codes.
+        name: the tensor before it is quantized; for a weight, its codes.
         kind: ``activation``, ``weight``, ``bias`` or ``operator``.
-        format: the data type and how many scales there are, in words.
+        format: the data type and the number of scales, in words.
         limits: the smallest and the largest number that can be stored; None if unknown.
-        loss: the rms of the error over that of the tensor; None if it was not measured.
+        loss: the RMS of the error divided by that of the tensor; None if it was not measured.
         least: the same with the best range for this format; None if it was not measured.
     """
 

@@ -31,15 +31,16 @@ class SiteLoss:
     """The quantization loss at a site.
 
     Attributes:
-        loss: the rms of the error over that of the tensor; of a weight, in its worst channel.
+        loss: the RMS of the error divided by that of the tensor; for a weight, in its worst
+            channel.
         least: the same with the best range for the same type and granularity.
         cut: the share of elements outside the range.
         spread: the range of the data.
         channel: the worst channel; None if there is one scale.
         best: the scheme that loses least; None if there is none.
-        shared: of a weight with one scale, what its worst channel loses, and what it would lose
-            with a scale for each channel; None if that is not known.
-        replaces_relu: whether the smallest code stands for what a Relu cut off.
+        shared: for a weight with one scale, the loss of its worst channel, and its loss with a
+            scale for each channel; None if that is not known.
+        replaces_relu: whether the smallest code represents the values that a Relu set to zero.
         moved: the loss with the same scale and another zero point; None if there is none.
         count: the elements of an activation that were measured.
     """
@@ -65,7 +66,7 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
     """Return the quantization loss of an activation.
 
     Args:
-        site: the places where it is quantized.
+        site: the site at which it is quantized.
         array: its elements on all data, in floating point; by channel, if each has a scale.
     """
     scheme = site.scheme

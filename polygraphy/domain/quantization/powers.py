@@ -21,8 +21,8 @@ class MeasuredPowers:
     """The power, which is the squared loss, of each group of sites.
 
     Attributes:
-        values: the square of what each group loses by itself.
-        runs: the number of runs it took.
+        values: the squared loss of each group by itself.
+        runs: the number of runs used.
         together: the number of groups that were only measured together with others.
     """
 
@@ -87,8 +87,8 @@ class PowerSum:
 
     Args:
         powers: the power of each site.
-        again: by weight that a backend quantizes again, the site that its node reads, those behind
-            it, and the power that this adds.
+        again: by weight that a backend quantizes again, the site that its node reads, the sites
+            after it, and the power that this adds.
 
     Attributes:
         linked: the sites around each such weight, as bits: their powers depend on each other.

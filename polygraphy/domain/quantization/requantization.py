@@ -17,10 +17,10 @@ class Requantization:
     Attributes:
         producer: the quantizer, as in `QuantizedModel`.
         reference: the ``onnx.ModelProto`` in floating point; it is not changed.
-        model: the quantized one, whose ranges are used.
-        sites: its sites.
-        feeds: inputs, for quantizers that cannot do without.
-        excluded: the nodes that stay in floating point, for each model that is asked for.
+        model: the quantized model, whose ranges are used.
+        sites: the sites of that model.
+        feeds: inputs, for quantizers that need them.
+        excluded: the nodes that stay in floating point, for each requested model.
         keeps_full_range: whether the quantizer must not halve the range of weights, by model.
         seconds: after this time, the quantizer is stopped.
     """

@@ -44,10 +44,10 @@ class Rules:
     Attributes:
         nodes: the nodes, in order.
         sites: the quantized sites.
-        asks: by the name of a node what it asks for: ``all`` its inputs and outputs, its
-            ``inputs``, its output if it ``follows`` an input that is quantized, or ``nothing``.
-        biases: by the name of a node the corrected bias that another node adds behind it.
-        fixed: the sites for which no node is known to ask.
+        asks: by node, which tensors it requires to be quantized: ``all`` its inputs and outputs,
+            its ``inputs``, its output if it ``follows`` a quantized input, or ``nothing``.
+        biases: by node, the corrected bias that another node adds after it.
+        fixed: the sites that no known node requires.
     """
 
     nodes: Sequence[FloatNode]

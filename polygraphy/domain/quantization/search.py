@@ -51,11 +51,11 @@ class Search:
 
     Attributes:
         kept: the nodes that stay in floating point; None if no set was enough.
-        value: the remaining error with them.
-        runs: number of sets run.
-        proven: the largest size of which every set was tried, and none was enough.
-        curve: by the number of nodes, the best set of that size that was run, and what is left.
-        is_cut_short: whether the runs or the time were over.
+        value: the remaining loss with them.
+        runs: the number of sets that were run.
+        proven: the largest size of which every set was tried, and none was sufficient.
+        curve: by number of nodes, the best set of that size that was run, and the remaining loss.
+        is_cut_short: whether the search ended because the runs or the time were used up.
     """
 
     kept: Sequence[str] | None
@@ -70,12 +70,12 @@ class SetSearch:
     """Searches for the fewest nodes to keep in floating point.
 
     Args:
-        rules: the rules that say what is quantized without some nodes.
+        rules: the rules that determine which sites are quantized without some nodes.
         measure: runs the model with some sites quantized, and returns the metric.
-        powers: predicts what sites lose, as the square.
-        target: the largest remaining error.
+        powers: predicts the squared loss of sites.
+        target: the largest acceptable remaining loss.
         most: the largest number of sets to run.
-        is_over: whether the time is over.
+        is_over: returns whether the time is used up.
     """
 
     def __init__(

@@ -48,9 +48,9 @@ class SiteRequests:
     Args:
         nodes: the nodes, in order.
         sites: the quantized sites.
-        asks: by the name of a node what it asks for; see `Rules`.
-        biases: by the name of a node the corrected bias that another node adds behind it.
-        fixed: the sites for which no node is known to ask.
+        asks: by node, which tensors it requires to be quantized; see `Rules`.
+        biases: by node, the corrected bias that another node adds after it.
+        fixed: the sites that no known node requires.
     """
 
     def __init__(

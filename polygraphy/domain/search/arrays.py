@@ -43,10 +43,11 @@ class ArraySearch:
     """Searches for a factor of all of an array, then for one element, then for all elements.
 
     Attributes:
-        functions: by name of an array, what it computes with other elements of this array.
-        starts: by name, the arrays as they are.
+        functions: by name of an array, the function that returns the result for other elements of
+            it.
+        starts: by name, the arrays before the change.
         goal: the expected result.
-        matches: whether a result is the expected one.
+        matches: returns whether a result is the expected one.
         tries: the largest number of results to compute.
     """
 

@@ -83,10 +83,10 @@ class Failure:
 
     Attributes:
         code: its exit code; all signals count as one.
-        words: its message without names and numbers; empty if the exit code says all.
-        outputs: for each output that was judged None where it passed, else by how much it differs;
-            infinity where one side is infinite, NaN where it holds NaN. Empty where that is not
-            known. One without a partner of its name is there with `GUESSED` and its partner.
+        words: its message without names and numbers; empty if the exit code is enough.
+        outputs: by judged output, None if it passed, else the difference: infinity if one side is
+            infinite, NaN if it contains NaN. Empty if unknown. An output without a partner of the
+            same name is included with `GUESSED` and its partner.
     """
 
     code: int

@@ -26,8 +26,7 @@ class BadPart:
     Attributes:
         ends: its last nodes, in order; none if no smaller part than the whole was found.
         part: all nodes of it.
-        suspects: those of its nodes that may be to blame: no tested part without trouble holds
-            them.
+        suspects: its nodes that may be at fault: no tested part that passed contains them.
     """
 
     ends: tuple[int, ...]
@@ -68,9 +67,10 @@ def first_bad_part(reach: Sequence[int], test: Test) -> BadPart:
     are tested together.
 
     Args:
-        reach: each node together with all that it depends on; see `dependency_sets`. The whole is
-            bad: that is not tested.
-        test: answers about the part with these last nodes, none of which depends on another.
+        reach: each node with all nodes that it depends on; see `dependency_sets`. The whole graph
+            is assumed to be bad, and not tested.
+        test: returns the outcome for the part with these last nodes, none of which depends on
+            another.
     """
     search = _BisectionState(reach)
     while True:

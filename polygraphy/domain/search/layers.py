@@ -60,10 +60,10 @@ class Budget:
     """The memory that one segment may use.
 
     Attributes:
-        nbytes: for tensors, in bytes.
+        nbytes: the memory for tensors, in bytes.
         runners: the number of runners that hold the same tensors at the same time.
         weight_copies: the number of copies of a segment's weights in memory while it runs.
-        free_weights: bytes of weights that do not count: what the whole model would take.
+        free_weights: bytes of weights that do not count: those of the whole model.
     """
 
     nbytes: int
@@ -88,10 +88,11 @@ def plan_segments(
     assumed to be as large as the largest of the others.
 
     Args:
-        layers: in an order in which each reads what earlier ones made; else there is one segment.
+        layers: the layers, in an order in which each reads results of earlier ones; else there is
+            one segment.
         compared: names of the tensors that are compared, in order.
         budget: the available memory.
-        fixed: tensors that cannot be handed from one segment to another.
+        fixed: tensors that cannot be passed from one segment to another.
     """
     walk = _Lifetimes(layers, budget)
     if not walk.is_ordered:

@@ -19,7 +19,7 @@ def first_good(most: int, test: Test) -> int | None:
 
     Args:
         most: the largest number; it is tested first, because nothing is found if it is not good.
-        test: answers about a number from 0 to `most`.
+        test: returns the outcome for a number from 0 to `most`.
 
     Returns:
         A number whose test was good; None if that of `most` was not.
@@ -68,7 +68,7 @@ def nearest_number(
     search, rounded to three decimal digits if that is as good, else to six.
 
     Args:
-        error: of a number; infinite where there is none.
+        error: returns the error of a number; infinite if there is none.
         signs: 1 and -1, or one of them.
         exponents: the powers of ten that are tried first, half a decade apart.
     """

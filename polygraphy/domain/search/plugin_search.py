@@ -19,7 +19,7 @@ class Cost:
 
     Attributes:
         latency: in seconds.
-        memory: bytes for what is in between; None where that is not known.
+        memory: bytes for intermediate tensors; None if unknown.
     """
 
     latency: float
@@ -42,9 +42,9 @@ class SearchResult:
     """The best choice of replacements that a search found, with its cost.
 
     Attributes:
-        chosen: the best choice; empty where nothing is better than to replace nothing.
-        cost: the cost.
-        tried: number of choices tried.
+        chosen: the best choice; empty if no replacement is better than none.
+        cost: the cost of that choice.
+        tried: the number of choices that were tried.
     """
 
     chosen: Choice
@@ -62,7 +62,7 @@ def greedy_search(count: int, baseline: Cost, measure: Measure) -> SearchResult:
     Args:
         count: number of replacements.
         baseline: the cost without any.
-        measure: is asked once per replacement.
+        measure: returns the cost of a choice; called once for each.
     """
     best = SearchResult((), baseline)
     for position in range(count):
@@ -82,9 +82,10 @@ def exhaustive_search(
     Args:
         count: number of replacements.
         baseline: the cost without any.
-        measure: is asked once per combination.
-        most: number of combinations tried at most.
-        enough: the search ends when the latency is less by more than this share of the baseline's.
+        measure: returns the cost of a choice; called once for each.
+        most: the maximum number of combinations to try.
+        enough: the search ends when the latency is lower than the baseline by more than this share
+            of it.
     """
     best = SearchResult((), baseline)
     for bits in range(1, min(1 << count, most + 1)):

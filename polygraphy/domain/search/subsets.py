@@ -117,10 +117,10 @@ def smallest_good_set(
 
     Args:
         items: all items.
-        test: answers about some of them, in order; what is unresolved counts as not good, so that
-            nothing is left out without being known to be dispensable.
-        is_ranked: whether those come first that are likely to be needed. Then 1, 2, 4, 8 and so on
-            of them are tried until they are enough, before they are searched.
+        test: returns the outcome for some of them, in order; unresolved counts as not good, so that
+            no item is left out unless it is known to be unnecessary.
+        is_ranked: whether items that are likely to be needed come first. Then the first 1, 2, 4, 8
+            and so on are tried until they are enough, before the search among them.
 
     Returns:
         The items, in order; none where even the empty set is good. None if all together are not.
@@ -218,9 +218,9 @@ def next_questions(
     """Return the questions that a search may ask next, the likeliest first.
 
     Args:
-        search: a pure function of what answers its questions.
+        search: a function whose questions depend only on the answers.
         outcomes: the answers that are known.
-        count: number of questions wanted, at most.
+        count: the maximum number of questions to return.
     """
     questions: dict[Q, None] = {}
     pending: deque[dict[Q, Outcome]] = deque([{}])

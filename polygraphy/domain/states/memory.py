@@ -32,10 +32,10 @@ class StepFacts:
         length: number of its positions.
         states: the outputs that are states.
         judged: the output that is judged; None if all are states.
-        tokens: whether that holds a score per token.
+        tokens: whether that output has a score for each token.
         is_last: whether no step follows.
-        axis: the axis of positions of outputs that are no states.
-        pairs: the states, of which axes of positions are known.
+        axis: the axis of positions of outputs that are not states.
+        pairs: the states whose axes of positions are known.
         inputs: all inputs of the ONNX model, in order.
         outputs: all outputs of the ONNX model, in order.
         hidden: the positions that the mask hides from all others, [batch, positions]; None for

@@ -45,7 +45,7 @@ class StatePair:
         output: the output of a step.
         input: the input of the next step.
         kind: `GROWS`, `SLOTS`, `REPLACED` or `CONSTANT`.
-        axis: along which it grows, or slots are written; None where that is not known.
+        axis: the axis along which it grows, or slots are written; None if unknown.
         source: the evidence: ``graph``, ``genai_config.json``, ``names``, ``order``, ``shapes`` or
             ``--state``.
     """
@@ -64,8 +64,8 @@ class Conflict:
     Attributes:
         output: the output.
         input: the input that it is derived from in the graph.
-        expected: the input that it should be according to `source`; empty where it should not be
-            handed on unchanged.
+        expected: the input that it should be according to `source`; empty if it should not be
+            passed on unchanged.
         source: ``genai_config.json`` or ``names``.
         node: the label of the node that computes the output; empty if unknown.
     """
@@ -147,8 +147,8 @@ def state_pairs(
 
     Args:
         graph: the graph, with layers and attributes.
-        config: the `genai_config.json` beside the model as JSON has it; None for none.
-        given_pairs: pairs of outputs and inputs that count instead; none of them turns states off.
+        config: the `genai_config.json` beside the model, as JSON values; None for none.
+        given_pairs: pairs of outputs and inputs to use instead; an empty list means no states.
 
     Raises:
         UsageError: a given pair names no output or input, or two that do not fit.

@@ -53,7 +53,7 @@ class FirstModel:
 
     Attributes:
         plan: the roles of its inputs.
-        outputs: the names of its outputs, and what later steps call the same tensors.
+        outputs: by name of its outputs, the names of the same tensors in later steps.
     """
 
     plan: StatePlan

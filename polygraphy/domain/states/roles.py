@@ -44,9 +44,10 @@ class Roles:
     """The roles of the inputs of a model, such as tokens, positions or a mask.
 
     Attributes:
-        by_input: the role of each input that is no state.
-        judged: the output that is judged: logits, or the first that is no state; None if all are.
-        capacity: the number of positions in fixed slots; None without such.
+        by_input: the role of each input that is not a state.
+        judged: the output that is judged: logits, or the first that is not a state; None if all are
+            states.
+        capacity: the number of positions in fixed slots; None without slots.
         limits: tables and windows.
         vocabulary: number of tokens; None if unknown.
         special: the tokens that the graph compares tokens with, such as padding.
