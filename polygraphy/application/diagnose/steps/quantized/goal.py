@@ -532,7 +532,8 @@ class _GoalSearch:
     def _try_alternatives(
         self, model: QuantizedModel, losses: Mapping[int, SiteLoss]
     ) -> dict[str, float]:
-        """Return the metric of the model quantized in other ways."""
+        """Return, by alternative way of quantization, the metric of the model quantized in that
+        way."""
         values: dict[str, float] = {}
         for name, schemes in alternatives(model.sites, losses).items():
             if self._runs.time_left() <= 0:
