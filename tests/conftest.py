@@ -67,13 +67,6 @@ settings.load_profile("default")
 let_threads_sleep()
 
 
-@pytest.fixture(autouse=True)
-def _no_interrupt_is_remembered() -> Iterator[None]:
-    """Forget ctrl-C that a test sent to its own process: the next is not interrupted."""
-    yield
-    termination._interrupts.clear()
-
-
 def pytest_report_header() -> str:
     """Say which packages there are besides those that every run of the tests has."""
     return f"extra packages: {extra_packages.installed()}"
@@ -151,16 +144,22 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000)  # With 700, a twentieth of the time of the tests.
         gc.enable()
 
 
 @pytest.fixture(autouse=True)
-def _computes_not_in_openvino(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that lets OpenVINO compile a model in the process from which others are forked:
-    those would wait for its threads.
+def _process_is_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave the process of the tests as it was, in one fixture for thousands of short tests.
+
+    The logger: a command that ran in it has set severities. Ctrl-C that a test sent to its own
+    process: the next is not interrupted. A test that lets OpenVINO compile a model in the process
+    from which others are forked fails: those would wait for its threads.
     """
     was_entered = _computed_in_openvino()
-    yield
+    with G_LOGGER.preserve():
+        yield
+    termination._interrupts.clear()
     if not (was_entered or request.config.stash[_APART]):
         said = "OpenVINO computed in this process: test_apart.py runs such tests"
         assert not _computed_in_openvino(), said
@@ -179,13 +178,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} needs pytest.mark.{extra_packages.MARKER}"
     return report
-
-
-@pytest.fixture(autouse=True)
-def _log_as_before() -> Generator[None, None, None]:
-    """Leave the logger of the process as it was: a command that ran in it has set severities."""
-    with G_LOGGER.preserve():
-        yield
 
 
 @pytest.fixture(scope="session")
