@@ -67,8 +67,35 @@ def _check_scatter(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, indices, requirement, repeated, UNDEFINED)
 
 
+def _check_random(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation for an operator that draws random numbers."""
+    yield _draws_random(call)
+
+
+def _check_dropout(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a Dropout drops elements, which it does in training mode only."""
+    ratio, is_training = call.input(1), call.input(2)
+    if is_training is None or is_training.values is None or not np.all(is_training.values):
+        return
+    if ratio is None or ratio.values is None or np.any(ratio.values):
+        yield _draws_random(call, is_training.name)
+
+
+def _draws_random(call: OperatorCall, tensor: str = "") -> Violation:
+    """Return the violation of a node that draws random numbers."""
+    requirement = "the same random numbers in all backends"
+    return Violation(call.op, requirement, "each backend draws its own", UNDEFINED, tensor)
+
+
 UNDEFINED_RULES: dict[str, tuple[Rule, ...]] = {
+    "Bernoulli": (_check_random,),
     "Cast": (_check_cast,),
+    "Dropout": (_check_dropout,),
+    "Multinomial": (_check_random,),
+    "RandomNormal": (_check_random,),
+    "RandomNormalLike": (_check_random,),
+    "RandomUniform": (_check_random,),
+    "RandomUniformLike": (_check_random,),
     "Scatter": (_check_scatter,),
     "ScatterElements": (_check_scatter,),
     "ScatterND": (_check_scatter,),

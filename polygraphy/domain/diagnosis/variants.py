@@ -53,6 +53,7 @@ _OWN = {
 _SWITCHES = {
     "Gemm": ("transA", "transB"),
     "FusedMatMul": ("transA", "transB"),
+    "BatchNormalization": ("training_mode",),
     "AveragePool": ("ceil_mode", "count_include_pad"),
     "MaxPool": ("ceil_mode", "storage_order"),
     "ArgMax": ("keepdims", "select_last_index"),
@@ -322,7 +323,10 @@ def _flag_variants(node: Node) -> Iterator[Variant]:
         if is_on not in (0, 1):
             continue
         change = changes.other_attribute(node.op, name, is_on, 1 - is_on)
-        yield Variant("attribute", change, with_attribute(node, name, "int", 1 - is_on))
+        variant = with_attribute(node, name, "int", 1 - is_on)
+        if name == "training_mode" and is_on:  # Only in training are there other outputs.
+            variant = evolve(variant, outputs=variant.outputs[:1])
+        yield Variant("attribute", change, variant)
 
 
 def _text_variants(node: Node) -> Iterator[Variant]:

@@ -292,3 +292,19 @@ def test_an_attribute_that_refers_to_a_function_belongs_into_one() -> None:
     culprit = blamed(model, OnnxrtParty(), OnnxParty())
     assert culprit["party"] == "model"
     assert "Softmax 'y'" in facts_of(culprit)["breaks_specification"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        ("y = Dropout(x,r,t)", {"r": F(0.5), "t": np.array(True)}),
+        ("n = RandomNormalLike(x) y = Add(x,n)", {}),
+    ],
+)
+def test_the_model_is_at_fault_if_backends_draw_different_random_numbers(
+    text: str, weights: dict[str, Any]
+) -> None:
+    model = model_of(f"(float[40] x) => (float[40] y) {{ {text} }}", **weights)
+    for parties in ([OnnxrtParty(), OnnxParty()], [OfDevice(), OnnxParty()]):
+        culprit = blamed(model, *parties)
+        assert (culprit["nodes"], culprit["party"]) == ([text[0]], "model")

@@ -203,3 +203,12 @@ def test_the_branches_of_a_tree_are_not_tried_with_others_because_it_may_never_e
     tried = list(integer_variants(side(node), 0))
     assert tried
     assert {one.node.attributes[-1].name for one in tried} == {"n_targets"}
+
+
+def test_training_is_turned_off_and_not_counted_up():
+    held = (Attribute("training_mode", "int", 1),)
+    names = ("x", "s", "b", "m", "v")
+    node = Node("n", "BatchNormalization", "", names, ("y", "mean", "var"), held)
+    found = list(variants(side(node), 0)) + list(integer_variants(side(node), 0))
+    [made] = [one.node for one in found if one.node.attribute("training_mode", 1) != 1]
+    assert (made.attribute("training_mode"), made.outputs) == (0, ("y",))

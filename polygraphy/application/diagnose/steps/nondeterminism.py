@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tensor_trace import trace_repeatedly
+from polygraphy.domain.checks.operator_call import UNDEFINED
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.words import evidence
-from polygraphy.domain.model.graph import Node
 from polygraphy.domain.rounding import deviation, rounding_between
 from polygraphy.domain.tensors.facts import compute_dtype, layout_of
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty, find_violations
 
 _RUNS = 5
 """Runs that compute all tensors if outputs differ between runs."""
@@ -38,7 +37,7 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
         if not differing:
             continue
         name = next(iter(differing))
-        random_nodes = _random_nodes(nodes)
+        random_nodes = _random_nodes(case)
         makers = random_nodes or _first_unsteady(case, party)
         makers = makers or [case.model.graph.producers.get(name, len(nodes) - 1)]
         facts = [evidence.runs_disagree(party.name, name, differing[name])]
@@ -85,10 +84,16 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
     return []
 
 
-def _random_nodes(nodes: Sequence[Node]) -> list[int]:
+def _random_nodes(case: Case) -> list[int]:
     """Return the positions of nodes that generate random numbers."""
+    nodes = case.model.nodes
+    may_drop = [at for at, node in enumerate(nodes) if node.operator == "Dropout"]
+    violations = find_violations(case.model.proto, case.feed, may_drop) if may_drop else []
+    dropping = {violation.index for violation in violations if violation.kind == UNDEFINED}
     return [
         index
         for index, node in enumerate(nodes)
-        if node.operator.startswith("Random") or node.operator in {"Bernoulli", "Multinomial"}
+        if index in dropping
+        or node.operator.startswith("Random")
+        or node.operator in {"Bernoulli", "Multinomial"}
     ]
