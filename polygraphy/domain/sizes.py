@@ -54,12 +54,16 @@ share of zeros. Chosen, not measured."""
 _RESOLVED = 1 / 16
 """Elements below this multiple of the epsilon of the whole are too small to be a difference of its
 terms. Chosen, not measured."""
+_WIDE = 1e-5
+"""Types with a smaller epsilon, or limit, are stored as they are computed. A half-precision model
+may round its tensors, and compute in float32 from there."""
 _FINE = 1 / 64
 """Share of the last digit of large terms that is not left of them. Chosen, not measured."""
 _ALIKE = 0.25
 """Error, relative to their size, of elements that two sides agree on. Chosen, not measured."""
 _PEAK = 4.0
-"""Largest element of a slice, relative to its usual ones. Chosen, not measured."""
+"""Largest element of a slice, relative to its usual ones. In half precision, 12 of 4,100 healthy
+tensors of packages would fail."""
 _DIGITS = 53
 """Binary digits of float64."""
 _DEEPEST = 4
@@ -198,7 +202,8 @@ def _single_sizes(
         # What a graph joins is not left of terms that are joined to it.
         terms = fill if is_known else larger
         elements = elements_of(_where_finite(value, counted), labels, number) if terms else array
-        are_resolved = not fill and _are_resolved(elements, array, epsilon * terms)
+        may_be_resolved = not fill and epsilon < _WIDE
+        are_resolved = may_be_resolved and _are_resolved(elements, array, epsilon * terms)
         floor = 0.0 if are_resolved else _floor(elements, array, terms, epsilon)
         parts.append(PartSize("", index_text(name, labels, number, counted.shape), size, floor))
         larger = max(larger, size)
@@ -459,12 +464,12 @@ def _levels(reference: Array, rtol: float, *, may_be_apart: bool) -> Array | Non
 def _slices_below_tolerance(array: Array, rtol: float) -> tuple[int, Array] | None:
     """Return an axis, and a mask of its slices that are so small that the tolerance of the others
     covers their usual elements; None if there is none."""
-    size = root_mean_square(array)
+    limit = (_PEAK if rtol < _WIDE else 1.0) * rtol * root_mean_square(array)
     for axis in range(array.ndim):
         if array.shape[axis] < 2:
             continue
         peaks = _peaks(array, axis)
-        small = (peaks > 0) & (peaks <= _PEAK * rtol * size)
+        small = (peaks > 0) & (peaks <= limit)
         if small.any():
             return axis, small
     return None

@@ -157,8 +157,9 @@ def refuse_inner_name(graph: Any, name: str, functions: Iterable[Any] = ()) -> N
             if name not in (inner.name, *inner.output):
                 continue
             text = "Tensor" if name in inner.output else "Node"
+            label = node.name or next(iter(node.output), "")
             raise UsageError(
-                f"{text} {name!r} is in a subgraph of the {node.op_type} node {node.name!r},"
+                f"{text} {name!r} is in a subgraph of the {node.op_type} node {label!r},"
                 " which can only be selected as a whole.",
                 hint=f"The outputs of that node are {', '.join(map(repr, node.output))}.",
             )
