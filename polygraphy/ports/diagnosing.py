@@ -435,9 +435,9 @@ class QuantizedModel(Protocol):
     producer: str
     reference: Any
 
-    def named_reference(self) -> Any:
+    def named_reference(self, names: Mapping[str, str]) -> Any:
         """Return the reference in which each node has a name, if necessary that of its first
-        output.
+        output, and some inputs and outputs have other names.
         """
 
     @property

@@ -95,7 +95,7 @@ def test_a_node_has_the_name_by_which_its_quantizer_knows_it(tmp_path: Path) -> 
     # It replaces a Gemm by a MatMul and an Add before it looks for the nodes to exclude.
     assert excluded_names(opened.nodes, ["fused", "y"]) == ["fused_MatMul", "y"]
     assert not has_unnamed(opened.nodes, ["fused"]) and has_unnamed(opened.nodes, ["y"])
-    assert [node.name for node in opened.named_reference().graph.node][-1] == "y"
+    assert [node.name for node in opened.named_reference({}).graph.node][-1] == "y"
 
 
 def test_an_unnamed_node_is_called_by_its_output_in_the_reference(tmp_path: Path) -> None:

@@ -341,6 +341,24 @@ def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) 
     assert f"Quantized again: {after:.3g}." in note and "--save" not in note
 
 
+def test_the_line_is_tried_although_inputs_and_outputs_of_the_reference_have_other_names(
+    tmp_path: Path,
+) -> None:
+    from onnxruntime.quantization import quantize_static
+
+    path, names = str(tmp_path / "quantized.onnx"), {"x": "pixels", "y": "scores"}
+    quantize_static(plain(), path, _Reader())
+    reference = plain()
+    for node in reference.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for end in (*reference.graph.input, *reference.graph.output):
+        end.name = names[end.name]
+    before = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
+    [culprit] = found(onnx.load(path), reference, within=0.6 * before).culprits
+    assert "Quantized again: 0." in culprit["remedy"]["note"]
+
+
 def test_the_quantizer_gets_the_operators_that_the_model_quantizes(tmp_path: Path) -> None:
     from onnxruntime.quantization import quantize_static
 
@@ -582,6 +600,8 @@ def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
         ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
         ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
+        ({"metric": lambda values, right: right["y"]}, InputError, r"an array of shape \(24, 32\)"),
+        ({"metric": lambda values, right: "0"}, InputError, "returns a value of type str"),
         ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"within": -1.0}, UsageError, "--within -1 cannot be reached: rms is never negative"),
         ({"within": -0.5, "metric": "kl"}, UsageError, "kl is never negative"),

@@ -52,6 +52,7 @@ from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
     clean,
+    rename_uses,
     sort,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
@@ -207,13 +208,17 @@ class QuantizedModel:
 
     # What there is.
 
-    def named_reference(self) -> ModelProto | None:
-        """Return the reference with a name for each node, or None without one; see the port."""
-        if self.reference is None or all(node.name for node in self.reference.graph.node):
-            return self.reference
+    def named_reference(self, names: Mapping[str, str]) -> ModelProto | None:
+        """Return the reference with other names; see the port."""
+        if self.reference is None:
+            return None
         copy: ModelProto = copy_of(self.reference)
+        rename_uses(copy.graph, names)
         for node in copy.graph.node:
             node.name = identity_of(node)
+            node.output[:] = [names.get(name, name) for name in node.output]
+        for value in (*copy.graph.input, *copy.graph.output):
+            value.name = names.get(value.name, value.name)
         return copy
 
     @cached_property

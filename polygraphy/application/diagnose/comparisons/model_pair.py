@@ -74,6 +74,12 @@ class ModelPair:
         model_names = {name: name if name in outputs else names.get(name, name) for name in values}
         return {model_names[name]: value for name, value in values.items()}
 
+    def renamed_ends(self, case: Case) -> dict[str, str]:
+        """Return the model's names of the inputs and outputs that the reference has by others."""
+        ends = [*case.model.inputs, *case.model.outputs]
+        names = {self.pairing.tensors.get(name, name): name for name in ends}
+        return {twin: name for twin, name in names.items() if twin != name}
+
     def stores_half(self, case: Case) -> bool:
         """Return whether a float32 model keeps tensors in half precision, and its reference does
         not.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from polygraphy.domain.errors import FileError, InputError, UsageError
 from polygraphy.domain.tensors.naming import count_text, in_bytes
 
@@ -121,11 +123,16 @@ def search_needs_memory(needed: int, limit: int) -> UsageError:
     )
 
 
-def metric_returns_boolean(name: str) -> InputError:
-    """Return the error that a metric returns a boolean: neither value is clearly better."""
+def metric_returns_other(name: str, returned: Any) -> InputError:
+    """Return the error that a metric returns something else than a number."""
+    shape = getattr(returned, "shape", None)
+    what = f"a value of type {type(returned).__name__}"
+    if isinstance(shape, tuple) and shape:
+        what = f"an array of shape {tuple(map(int, shape))}"
+    elif isinstance(returned, (bool, np.bool_)):
+        what = "a boolean"
     return InputError(
-        f"--metric: {name} returns a boolean.",
-        hint="It must return a number; smaller is better.",
+        f"--metric: {name} returns {what}.", hint="It must return a number; smaller is better."
     )
 
 

@@ -257,7 +257,8 @@ class _GoalSearch:
             for tool, names in parts.items()
         )
         is_unnamed = has_unnamed(model.nodes, kept_names)
-        reference = model.named_reference() if is_unnamed else model.reference
+        names = self._renamed_ends(model)
+        reference = model.named_reference(names) if is_unnamed or names else model.reference
         again, why = None, words.SEVERAL_QUANTIZERS
         if [*parts] == [model.producer]:
             again, why = self._quantize_again(model, reference, excluded, before, is_full=is_full)
@@ -383,17 +384,33 @@ class _GoalSearch:
     ) -> tuple[float | None, str]:
         """Return the metric after running the quantizer again without some nodes; else None and the
         reason."""
+        pair = self._comparison.pair
+        names, ends = self._renamed_ends(model), pair.renamed_ends(self._case)
+        feeds = [_with_names(pair.feed_reference(feed), names) for feed in self._feeds]
+
+        def measure(made: Any) -> float:
+            """Return the metric of a model with the inputs and outputs of the reference."""
+            values = self._runs.run(made, feeds)
+            return self._judge([_with_names(each, ends) for each in values])
+
         request = Requantization(
             model.producer,
             reference,
             model.float_at_sites(()),
             model.sites,
-            [self._comparison.pair.feed_reference(feed) for feed in self._feeds],
+            feeds,
             [[], excluded],
             [False, is_full],
             _AGAIN if self._goal.seconds is None else max(self._runs.time_left(), _LEAST_AGAIN),
         )
-        return measure_again(self._case, request, lambda made: self._judge(self._run(made)), before)
+        return measure_again(self._case, request, measure, before)
+
+    def _renamed_ends(self, model: QuantizedModel) -> dict[str, str]:
+        """Return the names by which sites have the inputs and outputs of the reference, if they
+        have them by the model's own names."""
+        own_names = {site.name for site in model.sites}
+        ends = self._comparison.pair.renamed_ends(self._case)
+        return {name: own for name, own in ends.items() if name not in own_names}
 
     # Measuring.
 
@@ -555,6 +572,11 @@ class _GoalSearch:
         with self._case.record_step("saved") as notes:
             notes.append(words.path_of_saved_model(self._goal.save))
         return result
+
+
+def _with_names(values: Values, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return values, some of them under other names."""
+    return {names.get(name, name): value for name, value in values.items()}
 
 
 def _are_equal(values: Sequence[Values], other_values: Sequence[Values]) -> bool:

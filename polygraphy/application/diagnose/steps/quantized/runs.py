@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.quantization.goal import QuantizedGoal
@@ -65,23 +65,25 @@ class GoalRuns:
         start = time.perf_counter()
         try:
             returned = metric(outputs, expected_outputs)
-            value = float(returned)
         except (Exception, SystemExit) as error:
             if is_given:
                 raise errors.metric_raises(self.goal.name, error) from error
             raise
         if is_given:
             self._metric_seconds = time.perf_counter() - start
-        if isinstance(returned, (bool, np.bool_)):
-            raise errors.metric_returns_boolean(self.goal.name)
+        value = _number(returned)
+        if value is None:
+            raise errors.metric_returns_other(self.goal.name, returned)
         if np.isnan(value):
             raise errors.metric_returns_nan(self.goal.name)
         return value
 
-    def run(self, model: Any, *, plain: bool = False) -> list[Values]:
+    def run(
+        self, model: Any, feeds: Sequence[Feed] | None = None, *, plain: bool = False
+    ) -> list[Values]:
         """Return the outputs of a model for each input set."""
         compute = self._party.load(model, plain=plain)
-        values: list[Values] = [compute(feed) for feed in self._feeds]
+        values: list[Values] = [compute(feed) for feed in feeds or self._feeds]
         del compute
         release_memory()
         return values
@@ -100,6 +102,17 @@ class GoalRuns:
         """Ensure that at least a share of the time of the search is left."""
         spent = time.perf_counter() - self._start
         self._limit = max(self._limit, spent + share * self.allowed)
+
+
+def _number(returned: Any) -> float | None:
+    """Return what a metric returns as a number; None if it is none, such as a boolean: neither of
+    its values is clearly better."""
+    if isinstance(returned, (bool, np.bool_, str, bytes)) or np.size(returned) != 1:
+        return None
+    try:
+        return float(returned)
+    except (TypeError, ValueError):
+        return None
 
 
 def reduce_metric(value: float, share: float = HELPS) -> float:
