@@ -12,7 +12,7 @@ from polygraphy.domain.quantization.powers import PowerSum, measure_powers
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch
 from polygraphy.domain.quantization.site_requests import SiteRequests, numbers_of
-from polygraphy.domain.quantization.sites import FloatNode, Site
+from polygraphy.domain.quantization.sites import FloatNode, Kind, Site
 
 COUNT = 120
 BAD = {17: 0.9, 63: 0.6, 64: 0.5}
@@ -91,6 +91,21 @@ def test_a_node_that_only_moves_elements_asks_if_the_quantizer_forces_it() -> No
         FloatNode("reshape", "Reshape", ["half"], ["y"]),
     ]
     assert rules_of(nodes, sites, "static").asks["reshape"] == "follows"
+
+
+def test_nncf_excludes_embeddings_and_what_a_max_pool_reads_for_the_next_node() -> None:
+    nodes = [
+        FloatNode("gather", "Gather", ("table", "ids"), ("rows",)),
+        FloatNode("relu", "Relu", ("rows",), ("r",)),
+        FloatNode("pool", "MaxPool", ("r",), ("p",)),
+        FloatNode("conv", "Conv", ("p", "w"), ("y",)),
+    ]
+    kinds: dict[str, Kind] = {"table": "weight", "r": "activation", "w": "weight"}
+    sites = [Site(name, kind, None) for name, kind in kinds.items()]
+    rules = rules_of(nodes, sites, "nncf")
+    assert not rules.fixed
+    assert rules.float_sites(["gather"]) == [0]
+    assert rules.float_sites(["conv"]) == [1, 2]
 
 
 def test_what_follows_a_removed_relu_is_not_quantized_without_its_source() -> None:

@@ -28,6 +28,8 @@ _REMOVABLE = frozenset({"Clip", "Relu"})
 """Operators that only follow their input, whatever the options are."""
 _MOVES = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators behind which some quantizers put what the next node asks for in front of them."""
+_MOVES_OF_NNCF = _MOVES | {"MaxPool"}
+"""The same for NNCF, which also puts it in front of operators that choose elements."""
 _STATIC = _FOLLOWS | {
     "Add", "ArgMax", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "CumSum",
     "EmbedLayerNormalization", "Gemm", "GlobalAveragePool", "InstanceNormalization",
@@ -148,7 +150,7 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
     names = {name for site in tensors for name in (site, site + RAW)}
     if producer == "modelopt":
         return Rules(nodes, sites, _modelopt_asks(nodes, names))
-    nodes = _without_moves(nodes, names)
+    nodes = _without_moves(nodes, names, _MOVES_OF_NNCF if producer == "nncf" else _MOVES)
     new_names = {name for node in nodes for name in node.makes}
     activations = {site.name for site in sites if site.kind == "activation"}
     read = {name for node in nodes for name in node.reads}
@@ -173,7 +175,9 @@ def _inferred_rules(nodes: Sequence[FloatNode], sites: Sequence[Site], producer:
     for node in nodes:
         if asks.get(node.name) != "inputs":
             continue
-        if all(complete.get(node.op, [False])):
+        if not constant.isdisjoint(node.reads[:1]) and node.op == "Gather":
+            asks[node.name] = "all" if names.issuperset(node.makes) else "inputs"
+        elif all(complete.get(node.op, [False])):
             asks[node.name] = "follows" if node.op in _FOLLOWS else "all"
         elif node.op in _FOLLOWS:
             asks[node.name] = "follows" if names.issuperset(node.makes) else "nothing"
@@ -191,10 +195,12 @@ def _modelopt_asks(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[s
     return asks
 
 
-def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[FloatNode]:
+def _without_moves(
+    nodes: Sequence[FloatNode], names: Collection[str], operators: Collection[str]
+) -> list[FloatNode]:
     """Return copies of nodes that read quantized tensors directly, rather than through nodes that
     only move elements."""
-    moves = {node.makes[0]: node.reads[0] for node in nodes if node.op in _MOVES and node.reads}
+    moves = {node.makes[0]: node.reads[0] for node in nodes if node.op in operators and node.reads}
 
     def original_name(name: str) -> str:
         """Return the name of a tensor before operators that only move elements."""

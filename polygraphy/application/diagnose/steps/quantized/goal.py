@@ -257,8 +257,7 @@ class _GoalSearch:
             for tool, names in parts.items()
         )
         is_unnamed = has_unnamed(model.nodes, kept_names)
-        names = self._renamed_ends(model)
-        reference = model.named_reference(names) if is_unnamed or names else model.reference
+        reference = self._reference_to_quantize(model, is_unnamed=is_unnamed)
         again, why = None, words.SEVERAL_QUANTIZERS
         if [*parts] == [model.producer]:
             again, why = self._quantize_again(model, reference, excluded, before, is_full=is_full)
@@ -404,6 +403,12 @@ class _GoalSearch:
             _AGAIN if self._goal.seconds is None else max(self._runs.time_left(), _LEAST_AGAIN),
         )
         return measure_again(self._case, request, measure, before)
+
+    def _reference_to_quantize(self, model: QuantizedModel, *, is_unnamed: bool) -> Any:
+        """Return the reference with the names by which the model has its inputs and outputs, and
+        with names of all nodes if one that is kept in floating point has none."""
+        names = self._renamed_ends(model)
+        return model.named_reference(names) if is_unnamed or names else model.reference
 
     def _renamed_ends(self, model: QuantizedModel) -> dict[str, str]:
         """Return the names by which sites have the inputs and outputs of the reference, if they
