@@ -34,6 +34,8 @@ from .wired import WIRED
 _ADDRESSES = 6 << 30
 """Bytes of addresses that a changed model may use."""
 SHOWS = 1e-3
+HIDDEN = (3e-4, 4e-3)
+"""The effect of a fault that rounding to half precision hides."""
 VERSION = "1.32.0"
 WAYS = ("same", "renamed", "optimized", "golden", "saved outputs")
 """What a model is compared with: itself without the fault, in several spellings, or its results."""
@@ -60,7 +62,7 @@ def planted_cases(
     turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED, *JOINED)]
     right: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
     if not ways:
-        turns += [quantized_case, not_numbers, not_numbers, _half, _half, two]
+        turns += [quantized_case, not_numbers, not_numbers, _half, _half, _hidden, two]
         turns += [*map(invalid, INVALID), _wrongly_declared, _wrong_index]
         turns += [_from(stateful, kind) for kind in STATES]
         turns += [_from(programs, kind) for kind in PROGRAMS]
@@ -117,16 +119,11 @@ def outputs(model: onnx.ModelProto, data: dict[str, np.ndarray], *names: str) ->
     return list(session.run(list(names) or None, data))
 
 
-def shows(
-    healthy: onnx.ModelProto,
-    faulty: onnx.ModelProto,
-    data: dict[str, np.ndarray],
-    *,
-    of_each: bool = False,
-) -> bool:
-    """Return whether the outputs differ, and are numbers in the healthy one; ONNX Runtime may crash
-    of a changed model, so a process of its own runs it. `of_each`: whether many elements differ
-    by as much of themselves, and not one by as much of the output.
+def _both(
+    healthy: onnx.ModelProto, faulty: onnx.ModelProto, data: dict[str, np.ndarray]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the outputs of two models; ONNX Runtime may crash of a changed model, so a process of
+    its own runs them.
     """
 
     def both() -> list[tuple[np.ndarray, np.ndarray]]:
@@ -134,8 +131,21 @@ def shows(
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
         return list(zip(outputs(healthy, data), outputs(faulty, data)))
 
+    return call_isolated(both, what="ONNX Runtime", timeout=60, is_silent=True)
+
+
+def shows(
+    healthy: onnx.ModelProto,
+    faulty: onnx.ModelProto,
+    data: dict[str, np.ndarray],
+    *,
+    of_each: bool = False,
+) -> bool:
+    """Return whether the outputs differ, and are numbers in the healthy one. `of_each`: whether many
+    elements differ by as much of themselves, and not one by as much of the output.
+    """
     try:
-        pairs = call_isolated(both, what="ONNX Runtime", timeout=60, is_silent=True)
+        pairs = _both(healthy, faulty, data)
     except Exception:
         return False
     if not all(np.isfinite(good).all() for good, _ in pairs if good.dtype.kind == "f"):
@@ -501,6 +511,26 @@ def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -
     )  # fmt: skip
     case.save(place)
     return case
+
+
+def _hidden(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+    """A weight in half precision is another, by less than `run --rtol auto` notices."""
+    healthy = host(rng)
+    made = planted(healthy, "slightly", rng, PLANTS)
+    if made is None:
+        return None
+    faulty, found = half(made[0]), made[1]
+    data = drawn(healthy, number)
+    try:
+        pairs = _both(half(healthy), faulty, data)
+    except Exception:
+        return None
+    if not HIDDEN[0] < max(distance(bad, good) for good, bad in pairs) < HIDDEN[1]:
+        return None
+    place = _place(folder, number)
+    onnx.save(faulty, place / "model.onnx")
+    onnx.save(half(healthy), place / "reference.onnx")
+    return _case(place, "hidden, half", ("--reference", "reference.onnx"), (_culprit(found),))
 
 
 def _healthy_reference(
