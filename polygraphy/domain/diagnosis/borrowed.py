@@ -24,8 +24,9 @@ float32 epsilons."""
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 MOVING = frozenset(
-    {"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice",
-     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
+    {"Compress", "Concat", "ConcatFromSequence", "DepthToSpace", "Expand", "Flatten", "Gather",
+     "GatherElements", "GatherND", "Identity", "Pad", "Reshape", "ReverseSequence", "SequenceAt",
+     "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )  # fmt: skip
 """Operators that compute nothing."""
 _COARSE = frozenset(
@@ -33,7 +34,9 @@ _COARSE = frozenset(
      "LessOrEqual", "NonZero", "Shape", "Size"}
 )  # fmt: skip
 """Operators whose results are the same for many inputs."""
-_PARTIAL = frozenset({"Compress", "Gather", "GatherElements", "GatherND", "Slice", "Split", "TopK"})
+_PARTIAL = frozenset(
+    {"Compress", "Gather", "GatherElements", "GatherND", "SequenceAt", "Slice", "Split", "TopK"}
+)
 """Operators that read a part of a tensor: an equal part does not show that the rest is equal."""
 ALIKE = 1e-4
 """Rounding that accumulates up to a tensor, relative to an element and to the usual size. Chosen,

@@ -623,3 +623,21 @@ def test_a_lost_bias_is_named_by_its_convolution_and_not_by_the_node_behind() ->
         )
         diagnose(model, [OnnxrtParty()], [feed], reference)
     assert [culprit["nodes"] for culprit in kept.culprits] == [["c4"]]
+
+
+def test_an_element_of_a_sequence_that_is_another_is_named_and_not_its_reader() -> None:
+    """What is taken instead is also in the reference, where another node reads it."""
+    text = """<ir_version: 9, opset_import: ["": 17]>
+        g (float[2,8] x) => (float[2,8] y)
+        <int64 two={{2}}, int64 i0={{0}}, int64 i1={{1}}, int64 i2={{2}}, int64 i3={{3}}> {{
+            {}
+            a2 = Tanh(a) b2 = Sigmoid(b) c2 = Neg(c) y = Concat<axis=1>(b2, a2, c2, d) }}"""
+    elements = "a = SequenceAt(q, i0) b = SequenceAt(q, i3) c = SequenceAt(q, i2)"
+    sequence = f"q = SplitToSequence<axis=1>(x, two) {elements} d = SequenceAt(q, i3)"
+    forms = (sequence, "a, b, c, d = Split<axis=1>(x)")
+    model, reference = (onnx.parser.parse_model(text.format(form)) for form in forms)
+    kept, feed = Kept(), {"x": np.random.RandomState(1).randn(2, 8).astype(np.float32)}
+    with bind(Findings, kept):
+        diagnose(model, [OnnxrtParty()], [feed], reference)
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == ["b"]
