@@ -52,6 +52,7 @@ _NO_MEMORY = re.compile(
 )
 _SIZE = re.compile(r"requested buffer of size (\d+)|requested bytes of (\d+)")
 _NO_FILE = "External data path does not exist"
+_NO_LOCALE = re.compile(r"Failed to construct locale with name:([\w.@-]+)")
 _HINTS = (
     (
         "is not a registered function/op",
@@ -172,6 +173,13 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
             f"ONNX Runtime could not {doing} the model: {text}.".replace("..", "."),
             path=model or None,
             hint="Put the file next to the model, or set its folder with --external-data-dir.",
+        )
+    if locale := _NO_LOCALE.search(text):
+        return UnavailableError(
+            f"ONNX Runtime could not {doing} the model: this machine does not have the locale"
+            f" {locale[1]}, which an operator for text requires.",
+            backend="onnxruntime",
+            hint=f"Install the package locales, and run locale-gen {locale[1]}.",
         )
     hint, text = _hint(text), message_without_source(text)
     end = "." if hint and not text.endswith(".") else ""

@@ -128,3 +128,12 @@ def test_a_gpu_without_free_memory_is_no_refusal_of_the_model(message: str, told
             raise RuntimeError(message)
         assert isinstance(failed.value, UnavailableError) == uses_device
         assert (told in str(failed.value)) == uses_device
+
+
+def test_a_locale_that_the_machine_lacks_is_no_refusal_of_the_model() -> None:
+    text = "Failed to construct locale with name:en_US.UTF-8:locale::facet name not valid"
+    with (
+        pytest.raises(UnavailableError, match=r"does not have the locale en_US\.UTF-8"),
+        translate_errors("load"),
+    ):
+        raise RuntimeError(text)
