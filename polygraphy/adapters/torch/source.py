@@ -395,8 +395,10 @@ class OpenedTorch:
             dynamo = _export_with_dynamo(self._exported, (), options)
             return dynamo, self._export_command(options) if self._path else ""
         sizes = {name: dict(axes) for name, axes in exporter.sizes.items() if axes}
+        if not exporter.dynamo:
+            options["input_names"] = names  # An input that no tensor is computed from is left out.
         if sizes and not exporter.dynamo:
-            options |= {"dynamic_axes": sizes, "input_names": names}
+            options["dynamic_axes"] = sizes
             if not any(name.isdigit() for name in exporter.outputs):  # It numbers tensors itself.
                 options["output_names"] = list(exporter.outputs)
         with mute_exporters(), torch.no_grad(), disable_fused_attention():

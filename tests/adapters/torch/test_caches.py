@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -17,6 +18,7 @@ from polygraphy.adapters.torch.program import torch_from_path  # noqa: E402
 from polygraphy.adapters.torch.runner import tensors_in  # noqa: E402
 from polygraphy.adapters.torch.source import TorchProgram  # noqa: E402
 from polygraphy.domain.errors import ModelError  # noqa: E402
+from polygraphy.ports.diagnosing import Exporter  # noqa: E402
 
 pytestmark = pytest.mark.extra
 
@@ -122,3 +124,15 @@ def test_a_program_whose_types_cannot_be_read_is_one_line(tmp_path: Path) -> Non
     with pytest.raises(ModelError, match=r"the type transformers\.nowhere:SomeCache") as caught:
         torch_from_path(str(path))
     assert "transformers" in caught.value.hint
+
+
+def test_a_new_export_keeps_the_names_of_inputs_if_one_is_not_read() -> None:
+    class Flagged(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, flag: Any, x: Any) -> Any:
+            return torch.tanh(x) if bool(flag > 0) else x
+
+    feed = {"flag": np.float32([1]), "x": np.float32([[2, 3]])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, _ = TorchProgram(Flagged()).open(feed).export_again(feed, Exporter(False, 17))
+    assert [value.name for value in model.graph.input] == ["x"]
