@@ -141,8 +141,8 @@ def shows(
     *,
     of_each: bool = False,
 ) -> bool:
-    """Return whether the outputs differ, and are numbers in the healthy one. `of_each`: whether many
-    elements differ by as much of themselves, and not one by as much of the output.
+    """Return whether the outputs differ, and are numbers in the healthy one. `of_each`: whether
+    many elements differ by as much of themselves, and not one by as much of the output.
     """
     try:
         pairs = _both(healthy, faulty, data)
