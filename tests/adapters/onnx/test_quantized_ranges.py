@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.nncf import quantizing_again
-from polygraphy.adapters.onnx.edit.quantized_nodes import producer_of
+from polygraphy.adapters.onnx.edit.quantized_nodes import (
+    is_corrected,
+    is_nearer_to_another,
+    producer_of,
+)
 from polygraphy.adapters.onnx_common.quantized_ranges import activation_scales, copy_ranges
 
 
@@ -75,3 +80,12 @@ def test_a_model_without_quantized_weights_is_that_of_modelopt_without_a_note(
     if note:
         model.metadata_props.add(key="onnx.infer", value=note)
     assert producer_of(model) == producer
+
+
+def test_a_bias_that_nncf_corrects_by_twice_its_size_is_not_that_of_another_layer() -> None:
+    draw = np.random.default_rng(8).standard_normal
+    own, other = draw(16), draw(16)
+    corrected = -0.7 * own + 0.2 * draw(16)
+    assert is_corrected(corrected, own, "nncf") and not is_corrected(-own, own, "nncf")
+    assert not is_nearer_to_another(corrected, own, [own, other])
+    assert is_nearer_to_another(other + 0.01, own, [own, other])

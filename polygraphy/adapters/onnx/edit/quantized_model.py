@@ -29,6 +29,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     format_of,
     is_bias_shape,
     is_corrected,
+    is_nearer_to_another,
     is_same_scheme,
     makers_of,
     nodes_for_any_rank,
@@ -606,7 +607,12 @@ class QuantizedModel:
                 if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
                     continue
                 array = onnx.numpy_helper.to_array(tensor)
-                if array.dtype == exact.dtype and is_corrected(array, exact, self.producer):
+                others = self._references[0].weights_with_shape(exact.shape)
+                if (
+                    array.dtype == exact.dtype
+                    and is_corrected(array, exact, self.producer)
+                    and not is_nearer_to_another(array, exact, others)
+                ):
                     chosen[name] = exact
         for name, exact in chosen.items():
             self._add_correction(name, onnx.numpy_helper.to_array(weights[name]), exact)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -32,12 +32,16 @@ _INTEGER_OPERATORS = (
     "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat",
 )  # fmt: skip
 """Operators that ONNX Runtime's dynamic quantizer and the optimizer behind it write."""
-_CORRECTION, _LARGE_CORRECTION = 0.5, 1.2
+_CORRECTION, _LARGE_CORRECTION = 0.5, 1.9
 """A corrected bias differs by less than this share of the larger rms; NNCF corrects by multiples of
-a small bias (lab: up to 1.03). A bias of another layer differs by about 1.4, a negated one by 2.
+a small bias (lab: up to 1.86, with the other sign). A negated bias differs by 2, and one of another
+layer by about 1.4, which is nearer to that layer's.
 """
 
 
+_NEARER = 0.25
+"""A bias belongs to another layer if it differs from that layer's by less than this share of what
+it differs from its own. Chosen, not measured."""
 _NOTE = "onnx.infer"
 """Metadata key that ONNX Runtime's quantizers add after they infer shapes."""
 
@@ -225,6 +229,16 @@ def is_corrected(correction: Array, exact: Array, producer: str) -> bool:
     size = max(float(numpy.sqrt(numpy.mean(numpy.square(one)))) for one in (correction, exact))
     limit = _LARGE_CORRECTION if producer == "nncf" else _CORRECTION
     return 1e-6 * size < error < limit * size
+
+
+def is_nearer_to_another(array: Array, exact: Array, others: Iterable[Array]) -> bool:
+    """Return whether a bias is much nearer to another bias of the reference than to its own."""
+    error = _NEARER * float(numpy.linalg.norm(array - exact))
+    return any(
+        float(numpy.linalg.norm(array - other)) < error
+        for other in others
+        if other.shape == array.shape and other is not exact
+    )
 
 
 def is_same_scheme(scheme: Scheme, other_scheme: Scheme) -> bool:
