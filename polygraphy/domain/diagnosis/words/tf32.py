@@ -33,6 +33,16 @@ def outputs_in_tf32(difference: float, effect: float) -> str:
     )
 
 
+def difference_in_elements(count: int) -> str:
+    """Return the clause with the number of elements that differ."""
+    return f"a difference in {count_text(count, 'element')}"
+
+
+def difference_of(largest: float) -> str:
+    """Return the clause with the largest difference."""
+    return f"a difference of {largest:.2g}"
+
+
 @statement
 def tf32_adds_up(why: Fact, command: str) -> str:
     """Return the sentence that TF32 errors accumulate."""

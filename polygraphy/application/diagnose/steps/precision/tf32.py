@@ -40,7 +40,6 @@ from polygraphy.domain.diagnosis.words.precision import (
 )
 from polygraphy.domain.quantization.code_tensors import StepDifference, step_differences
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
-from polygraphy.domain.tensors.naming import count_text
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty, find_code_tensors
 
@@ -126,8 +125,8 @@ def _difference_text(measured: Deviation) -> str:
     """Return the difference of an output as a noun phrase: a number, or a count of elements that
     are not floating point."""
     if measured.expected is not None and not is_float(np.asarray(measured.expected)):
-        return f"a difference in {count_text(measured.count, 'element')}"
-    return f"a difference of {measured.largest:.2g}"
+        return words.difference_in_elements(measured.count)
+    return words.difference_of(measured.largest)
 
 
 def _tf32_result(
