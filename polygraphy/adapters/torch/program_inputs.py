@@ -61,8 +61,7 @@ def input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | No
             f" ({text or 'none'}) differ: {', '.join(map(repr, unmatched or names))} of the"
             f" {'program' if unmatched else 'model'} has no counterpart.",
             hint="Pass the program from which the model was exported. If its inputs are nested,"
-            " save"
-            " it with torch.export.save.",
+            " save it with torch.export.save.",
         )
     return {name: named[name] for name in wanted}
 
