@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from polygraphy.domain import rounding as judging
+from polygraphy.domain.compare.simple import SimpleCompareFunc
+from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
@@ -209,3 +211,14 @@ def test_scores_that_one_quantization_step_covers_do_not_match_even_if_all_are_l
     rounding = judging.rounding_between(arrays, ("int8", "float32"), name="y", layout=None)
     assert (deviation(*arrays, rounding=rounding).excess > 1) == is_lost
     assert judging.has_lost_part("y", arrays, None) == is_lost
+
+
+def test_maps_of_classes_are_compared_number_by_number() -> None:
+    """ZipMap computes them from the scores of a classifier."""
+    right = [{0: 0.25, 1: 0.75}, {0: 0.5, 1: 0.5}]
+    near = [{key: score * (1 + 1e-7) for key, score in row.items()} for row in right]
+    far = [{0: 0.25, 1: 0.75}, {0: 0.4, 1: 0.6}]
+    compare = SimpleCompareFunc(rtol="auto", atol="auto")
+    for scores, expected in ((near, True), (far, False)):
+        sides = [IterationResult({"y": each}, runner_name="a") for each in (scores, right)]
+        assert bool(compare(*sides)["y"]) == expected

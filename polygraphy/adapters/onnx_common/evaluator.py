@@ -146,6 +146,22 @@ def _cast_result(result: Any, floats: Sequence[Any], first: Any) -> Any:
     return result
 
 
+class ZipMap(OpRun):
+    """Computes maps from classes to their scores, which the onnx package does not."""
+
+    op_domain = "ai.onnx.ml"
+
+    def _run(
+        self, x: Any, classlabels_int64s: Any = None, classlabels_strings: Any = None
+    ) -> tuple[list[dict[Any, float]]]:
+        """Return a map for each row."""
+        labels = classlabels_strings or classlabels_int64s
+        if labels is None or len(labels) != x.shape[-1]:
+            raise ValueError("ZipMap requires a label for each column")
+        rows = x.reshape(-1, x.shape[-1]).tolist()
+        return ([dict(zip(labels, row)) for row in rows],)
+
+
 class Evaluator(ReferenceEvaluator):
     """Evaluates a model, a function or a subgraph. Subgraphs and functions, which may import other
     opsets, get evaluators of the same class."""
@@ -162,7 +178,7 @@ class Evaluator(ReferenceEvaluator):
         graph = proto.graph if isinstance(proto, onnx.ModelProto) else proto
         operators = _operators(graph.node, imported)
         super().__init__(
-            proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, *operators]}
+            proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, ZipMap, *operators]}
         )
         for node in self.rt_nodes_:
             # It would refer to the evaluator, and so keep all weights when nobody uses that.

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.onnx_common.evaluator import IMPLIED, OPERATORS
+from polygraphy.adapters.onnx_common.evaluator import IMPLIED, OPERATORS, evaluator_of
 from polygraphy.backend.onnx import OnnxReferenceRunner
 from tests.adapters.onnx_common.formulas import FORMULAS
 from tests.support import random_nodes
@@ -228,3 +228,24 @@ def test_long_kernels_of_one_channel_are_convolved_as_in_onnx_runtime() -> None:
     feed = {"x": rng.standard_normal((2, 2, 200)).astype(np.float32)}
     [wanted], [found] = in_onnx_runtime(model, feed) or [None], evaluated(model, feed)
     np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_maps_from_classes_to_scores_are_those_of_onnx_runtime() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]> g (float[4,3] x) => (float[4,3] s)'
+        ' { s = Softmax(x) y = ai.onnx.ml.ZipMap<classlabels_strings = ["a","b","c"]>(s) }'
+    )
+    maps = onnx.helper.make_map_type_proto(
+        onnx.TensorProto.STRING, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
+    )
+    model.graph.output.append(
+        onnx.helper.make_value_info("y", onnx.helper.make_sequence_type_proto(maps))
+    )
+    x = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+    scores, made = evaluator_of(model).run(None, {"x": x})
+    assert made == [dict(zip("abc", row)) for row in scores.tolist()]
+    [_, expected] = ort.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    assert [list(row) for row in made] == [list(row) for row in expected]
+    np.testing.assert_allclose(
+        [[*row.values()] for row in made], [[*row.values()] for row in expected], rtol=1e-6
+    )
