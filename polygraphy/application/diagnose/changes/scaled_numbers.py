@@ -95,7 +95,7 @@ class ScaledNumbers:
             variant = scaled(after)
             self.search.budget.taken += 1
             values = self.search.compute(variant)
-            if values is None:
+            if values is None or not self._have_shapes_of_goals(values):
                 return None
             if self._explains(values):
                 if abs(after - 1) <= _NEAR:
@@ -122,6 +122,11 @@ class ScaledNumbers:
             deviation.relative <= _MATCHES + coarse
             for deviation in self.deviations(values).values()
         )
+
+    def _have_shapes_of_goals(self, values: Values) -> bool:
+        """Return whether outputs have the expected shapes, which the scales of a Resize change."""
+        goals = self.search.goals
+        return all(np.shape(values[name]) == np.shape(goals[name]) for name in self.outputs)
 
     def _as_vector(self, values: Values) -> Any:
         """Return all compared outputs as one vector."""
