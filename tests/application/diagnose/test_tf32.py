@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from attrs import evolve
-from onnx import ModelProto, numpy_helper, parser
+from onnx import ModelProto, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
@@ -194,6 +194,19 @@ def test_one_product_in_tf32_among_others_in_float32_is_no_fault(
     model.graph.initializer[3].CopyFrom(numpy_helper.from_array(weight, "w3"))
     diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
     assert [culprit["tensor"] for culprit in kept.culprits] == ([] if factor == 1 else ["t4"])
+
+
+def test_a_fused_product_in_tf32_is_no_fault(kept: Kept, path: str, tmp_path: Path) -> None:
+    model, marked = chain(3), chain(3)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("t1", "t2"))
+    model.graph.node[0].op_type, model.graph.node[0].domain = "FusedMatMul", "com.microsoft"
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    feed = {"t0": np.random.default_rng(9).standard_normal((8, 32)).astype(np.float32)}
+    results = RunResults()
+    results.add([Tf32Party().load(marked)(feed)], runner_name="cuda")
+    results.save(golden := str(tmp_path / "golden.json"))
+    diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert kept.verdict == "agree"
 
 
 def chain(count: int) -> ModelProto:

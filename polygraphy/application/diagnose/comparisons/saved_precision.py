@@ -72,9 +72,7 @@ def tf32_tensors(
     graph, all_values = case.model.graph, trace.all_values
     makers = {name: case.model.nodes[at] for name, at in graph.producers.items()}
     visible = [name for name, error in compared.items() if error.relative > _VISIBLE]
-    products = {
-        name for name in compared if name in makers and makers[name].operator in TF32_OPERATORS
-    }
+    products = {name for name in compared if name in makers and makers[name].op in TF32_OPERATORS}
     is_tf32 = len(products.intersection(visible)) > _MOST * len(products)
     explained = set()
     # What drops digits is asked only where rounding does not explain an error.
@@ -91,7 +89,7 @@ def tf32_tensors(
             made = _compute_rounded(case, name, all_values, drops=drops)
             left = error if made is None else rms_ratio(made, trace.values[name])
             effect = 0.0 if made is None else rms_ratio(made, wrong[name])
-            times = _TIMES * (_STATES if makers[name].operator in RECURRENT else 1)
+            times = _TIMES * (_STATES if makers[name].op in RECURRENT else 1)
             least = _LEAST if is_tf32 and name in products else 0.0
             is_known = name not in products and dtypes.get(name) == TF32
             may_differ = least > 0 or is_known
@@ -167,6 +165,6 @@ def _compute_rounded(case: Case, name: str, values: Values, *, drops: bool) -> A
 
 def _has_product(node: Node) -> bool:
     """Return whether a node computes products that may be in TF32, also in its bodies."""
-    return node.operator in TF32_OPERATORS or any(
+    return node.op in TF32_OPERATORS or any(
         _has_product(inner) for graph in node.graphs for inner in graph.nodes
     )
