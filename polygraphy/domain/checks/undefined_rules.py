@@ -9,6 +9,7 @@ import numpy as np
 
 from polygraphy.domain.checks.operator_call import UNDEFINED, OperatorCall, Violation
 from polygraphy.domain.checks.requirements import Rule, wrong_values
+from polygraphy.domain.tensors.precision import is_float
 
 _INTEGERS = {
     number: np.iinfo(name)
@@ -32,7 +33,7 @@ def _check_cast(call: OperatorCall) -> Iterator[Violation]:
     if operand is None or operand.values is None or limits is None:
         return
     values = np.asarray(operand.values)
-    if values.dtype.kind != "f":
+    if not is_float(values):
         return
     whole = np.trunc(values.astype(np.float64))
     # The largest int64 is not a float64, but the number behind it is.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.steps import model_refusal
 from polygraphy.binding import bind
+from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.domain.ports import command_line
@@ -308,3 +310,19 @@ def test_the_model_is_at_fault_if_backends_draw_different_random_numbers(
     for parties in ([OnnxrtParty(), OnnxParty()], [OfDevice(), OnnxParty()]):
         culprit = blamed(model, *parties)
         assert (culprit["nodes"], culprit["party"]) == ([text[0]], "model")
+
+
+def test_results_that_a_device_saved_do_not_blame_an_undefined_cast(tmp_path: Path) -> None:
+    model = model_of("(float[9] x) => (uint8[9] y) { q = Mul(x,w) y = Cast<to=2>(q) }", w=F(900))
+    marked = onnx.ModelProto.FromString(model.SerializeToString())
+    marked.graph.output.append(onnx.ValueInfoProto(name="q"))
+    feed = {"x": np.linspace(0, 1, 9, dtype=F)}
+    results = RunResults()
+    results.add([OfDevice().load(marked)(feed)], runner_name="device")
+    results.save(golden := str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept), bind(command_line, command_of_fakes):
+        assert not diagnose(model, [OnnxParty()], [feed], golden=golden)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["y"], "invalid")
+    assert culprit["remedy"]["command"] is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.binding import bind
+from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.diagnosing import NarrowModels
@@ -192,15 +194,24 @@ def test_outputs_that_differ_as_little_as_kernels_may_are_no_fault(
     assert kept.verdict == verdict
 
 
-def test_a_model_that_generates_random_numbers_is_at_fault_itself() -> None:
+@pytest.mark.parametrize("oracle", ["backend", "golden"])
+def test_a_model_that_generates_random_numbers_is_at_fault_itself(
+    oracle: str, tmp_path: Path
+) -> None:
     nodes = [
         helper.make_node("RandomNormalLike", ["x"], ["r"]),
         helper.make_node("Add", ["x", "r"], ["y"]),
     ]
     model = make("random", nodes, [value("x", (4, 9))], [value("y", (4, 9))])
-    kept = Kept()
+    kept, feed = Kept(), {"x": np.ones((4, 9), np.float32)}
+    results = RunResults()
+    results.add([OnnxParty().load(model)(feed)], runner_name="onnx")
+    results.save(golden := str(tmp_path / "golden.json"))
     with bind(Findings, kept):
-        assert not diagnose(model, [Unsteady(), OnnxParty()])
+        if oracle == "golden":
+            assert not diagnose(model, [OnnxParty()], [feed], golden=golden)
+        else:
+            assert not diagnose(model, [Unsteady(), OnnxParty()], [feed])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"]) == (["r"], "model")
     assert culprit["cause"] == "nondeterminism"

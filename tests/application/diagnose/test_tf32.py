@@ -382,3 +382,27 @@ def test_classes_with_nearly_equal_scores_may_differ_in_tf32(kept: Kept, path: s
     assert Comparator.compare_accuracy(results, compare_func=auto)
     results[0][1][0].facts = ModelFacts({"": "float32"})
     assert not Comparator.compare_accuracy(results, compare_func=auto)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.05])
+def test_an_operator_without_a_formula_may_be_saved_in_tf32(
+    kept: Kept, path: str, tmp_path: Path, factor: float
+) -> None:
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+        m (float[2,10,32] x) => (float[2,10,32] y)
+        { a = com.microsoft.Attention<num_heads = 4>(x, w, b)  y = Neg(a) }""")
+    rng = np.random.default_rng(6)
+    for name, shape in {"w": (32, 96), "b": (96,)}.items():
+        array = rng.standard_normal(shape).astype(np.float32) / 6
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    feed = {"x": rng.standard_normal((2, 10, 32)).astype(np.float32)}
+    rounded = onnx.ModelProto.FromString(model.SerializeToString())
+    weight = with_digits(numpy_helper.to_array(model.graph.initializer[0]), 2.0**-10)
+    rounded.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight * np.float32(factor), "w"))
+    rounded.graph.output.append(onnx.ValueInfoProto(name="a"))
+    results = RunResults()
+    values = OnnxrtParty().load(rounded)({"x": with_digits(feed["x"], 2.0**-10)})
+    results.add([values], runner_name="cuda")
+    results.save(golden := str(tmp_path / "golden.json"))
+    diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert [culprit["tensor"] for culprit in kept.culprits] == ([] if factor == 1 else ["a"])

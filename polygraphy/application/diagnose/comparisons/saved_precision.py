@@ -15,11 +15,11 @@ from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import RECURRENT, TF32, TF32_OPERATORS
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
-from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.errors import PolygraphyException, UnsupportedOperatorError
 from polygraphy.domain.model.graph import Node
 from polygraphy.domain.model.regions import region_before
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.precision import is_float, with_digits
 from polygraphy.ports.diagnosing import NarrowModels
 
 _VISIBLE = 2e-5
@@ -42,6 +42,8 @@ networks are not blamed, 17 of them with dropped bits (see `diagnosis.md`)."""
 _FEW = 16
 """With up to this number of elements, the effect on an output is the largest of several. Chosen,
 not measured."""
+_SPACING = 2.0**-10
+"""The distance between two numbers next to 1 in TF32."""
 _STATES = 2.0
 """The same for a recurrent node, as a multiple of other nodes: it also rounds its state in each
 step. Chosen, not measured."""
@@ -154,11 +156,21 @@ def _perturbed_effects(case: Case, feed: Feed, name: str, output: Any) -> list[f
 
 
 def _compute_rounded(case: Case, name: str, values: Values, *, drops: bool) -> Any:
-    """Return a tensor computed from given values, with products in TF32; None if that fails."""
+    """Return a tensor computed from given values, with products in TF32; None if that fails.
+
+    If the evaluator lacks an operator, the backend computes it from rounded inputs.
+    """
     try:
         region = region_before(case.model.graph, name, values.keys())
         part = cut_part(case.model, region, values, [name])
-        return resolve(NarrowModels).tf32_emulator(part.model, drops=drops)(part.feed).get(name)
+        try:
+            return resolve(NarrowModels).tf32_emulator(part.model, drops=drops)(part.feed).get(name)
+        except UnsupportedOperatorError:
+            feed = {
+                key: with_digits(value, _SPACING, drops=drops) if is_float(value) else value
+                for key, value in part.feed.items()
+            }
+            return part.load(case.parties[0], plain=True)(feed).get(name)
     except PolygraphyException:
         return None
 

@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.outcome import (
     step_from,
     take_steps,
 )
+from polygraphy.application.diagnose.steps.nondeterminism import explain_saved_by_nondeterminism
 from polygraphy.application.diagnose.steps.saved_outputs import (
     explain_by_half_precision,
     explain_by_nan,
@@ -46,6 +47,7 @@ STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (
     explain_by_precision,
     explain_by_tf32,
     explain_by_nan,
+    explain_saved_by_nondeterminism,
     explain_by_half_precision,
     step_from("steps.tree_thresholds:explain_by_thresholds", has_trees),
     explain_by_outputs_alone,

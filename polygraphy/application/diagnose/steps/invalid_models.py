@@ -67,9 +67,11 @@ _INDEXED = frozenset(
     }
 )  # fmt: skip
 """Operators whose second input holds indices, which few devices check."""
+_CHANGES = ("attribute", "changed", "structure", "weight")
+"""Causes that a node has if it does not compute saved results."""
 _ACCEPTANCES = ("refusal", "runs", "accepts_more")
 """Facts about a backend that a culprit for an invalid node keeps."""
-_DIFFERENCES = ("wrong_by_itself", "parties_disagree")
+_DIFFERENCES = ("wrong_by_itself", "parties_disagree", "wrong_from_saved")
 """The same if the result of the node is undefined."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 """Ways to sanitize a model: declared types only, then constants as well."""
@@ -101,13 +103,29 @@ def blame_model(found: Found, request: Request) -> Found:
         invalid = diagnose_invalid_model(case, refused, feeds)
         return invalid if isinstance(invalid, Found) else found
     suspects = [culprit for culprit in found.result.culprits if _is_backend(case, culprit)]
-    if not suspects:
+    # Saved results can be those of another backend, which computes what is undefined differently.
+    changed = [
+        culprit
+        for culprit in found.result.culprits
+        if request.golden is not None and culprit.party == MODEL and culprit.cause in _CHANGES
+    ]
+    if not suspects and not changed:
         return found
     indices = {name: index for index, node in enumerate(case.model.nodes) for name in [node.label]}
-    chosen = sorted({indices[n] for suspect in suspects for n in suspect.nodes if n in indices})
-    broken = {
-        single_culprit.node.index: single_culprit for single_culprit in _find_broken(case, chosen)
-    }
+    names = [name for culprit in (*suspects, *changed) for name in culprit.nodes]
+    chosen = sorted({indices[name] for name in names if name in indices})
+    broken = {violation.node.index: violation for violation in _find_broken(case, chosen)}
+    suspects += [
+        culprit
+        for culprit in changed
+        if any(
+            broken[indices[name]].node.kind == UNDEFINED
+            for name in culprit.nodes
+            if indices.get(name) in broken
+        )
+    ]
+    if not suspects:
+        return found
     if not broken:
         return _blame_whole_model(found, suspects)
     culprits: list[Culprit] = []
@@ -305,7 +323,7 @@ def _describe(
         for fact in facts
         if fact.kind in kept
     ]
-    remedy = Remedy() if broken.is_in_data else find_remedy()
+    remedy = Remedy() if broken.is_in_data or is_undefined else find_remedy()
     if broken.is_in_data:
         party, cause = DATA, DATA
     else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
+from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tensor_trace import trace_repeatedly
 from polygraphy.domain.checks.operator_call import UNDEFINED
@@ -23,36 +24,48 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the first backend whose outputs differ between runs, or the model if it generates
     random numbers. With other backends present, the slow arbiter is not repeated.
     """
-    nodes = case.model.nodes
     for index, (first, *_) in runs.outputs.items():
         party = case.parties[index]
         if party.name == runs.request.arbiter.name and len(case.parties) > 1:
             continue
-        again = case.load(party)(case.feed)
-        differing = {
-            name: difference
-            for name, difference in case.find_deviations(again, first).items()
-            if not _is_rounding(case, name, (again[name], first[name]))
-        }
-        if not differing:
-            continue
-        name = next(iter(differing))
-        random_nodes = _random_nodes(case)
-        makers = random_nodes or _first_unsteady(case, party)
-        makers = makers or [case.model.graph.producers.get(name, len(nodes) - 1)]
-        facts = [evidence.runs_disagree(party.name, name, differing[name])]
-        if random_nodes:
-            facts.insert(0, evidence.random_numbers(nodes[makers[-1]].operator))
-        culprit = Culprit(
-            [nodes[i].label for i in makers],
-            name,
-            MODEL if random_nodes else party.name,
-            "nondeterminism",
-            facts=facts,
-            op=nodes[makers[-1]].operator,
-        )
-        return Found(DiagnosisResult(FAULT, [culprit]), case)
+        answer = _run_again(case, party, first)
+        if isinstance(answer, Found):
+            return answer
     return Skip("each backend gives the same results twice")
+
+
+def explain_saved_by_nondeterminism(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return the outcome: whether the outputs differ from saved ones because each run differs."""
+    return _run_again(case, case.parties[0], comparison.outputs)
+
+
+def _run_again(case: Case, party: SuspectedParty, first: Values) -> Found | Skip:
+    """Return the node that makes outputs differ between two runs; a skip if they are equal."""
+    nodes = case.model.nodes
+    again = case.load(party)(case.feed)
+    differing = {
+        name: difference
+        for name, difference in case.find_deviations(again, first).items()
+        if not _is_rounding(case, name, (again[name], first[name]))
+    }
+    if not differing:
+        return Skip("the backend gives the same results twice")
+    name = next(iter(differing))
+    random_nodes = _random_nodes(case)
+    makers = random_nodes or _first_unsteady(case, party)
+    makers = makers or [case.model.graph.producers.get(name, len(nodes) - 1)]
+    facts = [evidence.runs_disagree(party.name, name, differing[name])]
+    if random_nodes:
+        facts.insert(0, evidence.random_numbers(nodes[makers[-1]].operator))
+    culprit = Culprit(
+        [nodes[i].label for i in makers],
+        name,
+        MODEL if random_nodes else party.name,
+        "nondeterminism",
+        facts=facts,
+        op=nodes[makers[-1]].operator,
+    )
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
 
 
 def _is_rounding(case: Case, name: str, outputs: tuple[Any, Any]) -> bool:

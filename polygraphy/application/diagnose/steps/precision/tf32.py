@@ -213,7 +213,7 @@ def _losses(
     operators = (case.facts.lowered.operators) if case.facts.lowered else ()
     losses = []
     for index, node in enumerate(case.model.nodes):
-        if node.operator not in operators or not node.makes:
+        if node.op not in operators or not node.makes:
             continue
         tensor = node.makes[0]
         deviation_of_node = _loss(case, index, tensor, party, values)
