@@ -118,7 +118,7 @@ def test_a_shell_reads_the_shape_that_a_note_proposes(name: str, tmp_path: Path)
     loader.input_metadata = TensorMetadata().add(name, np.float32, ("n", 3))
     assert next(iter(loader))[name].shape == (1, 3)
     [note] = loader.notes
-    printed = note.brief.partition("choose with ")[2]
+    printed = note.brief.partition("Set it with ")[2]
     assert printed.isprintable()
     words = words_in_shell(f"polygraphy {printed}", tmp_path)
     values = parse(load_command("run"), ["m.onnx", "--onnxrt", *words])

@@ -124,7 +124,8 @@ def kernels_differ(relative: float, limit: float) -> str:
     """Return the sentence that outputs differ by no more than the kernels of two backends may."""
     return (
         f"Outputs differ by {relative:.2g} x RMS. Every node agrees by itself, within the {limit:g}"
-        " x RMS by which the kernels of two backends may differ."
+        " x RMS by which the kernels of two backends may differ. If that is accurate enough, run"
+        f" the model with --rtol {limit:g} --atol {limit:g}."
     )
 
 
