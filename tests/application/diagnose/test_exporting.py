@@ -725,7 +725,7 @@ def test_only_outputs_are_compared_of_a_program_that_shows_nothing_else() -> Non
 
 
 def test_inputs_and_outputs_that_do_not_go_together_are_one_line() -> None:
-    with pytest.raises(InputError, match="takes 2 inputs, not 1"):
+    with pytest.raises(InputError, match="accepts 2 inputs, not 1"):
         found(exported(), evolve(PROGRAM, inputs=["x", "mask"]))
     with pytest.raises(UsageError, match="no output in common"):
         found(exported(), evolve(PROGRAM, outputs=[]))

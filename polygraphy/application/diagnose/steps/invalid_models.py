@@ -24,6 +24,7 @@ from polygraphy.domain.checks.operator_call import (
     VALUE,
     InvalidNode,
 )
+from polygraphy.domain.checks.undefined_rules import UNDEFINED_RULES
 from polygraphy.domain.diagnosis.commands import sanitize_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -67,8 +68,6 @@ _INDEXED = frozenset(
     }
 )  # fmt: skip
 """Operators whose second input holds indices, which few devices check."""
-_CHANGES = ("attribute", "changed", "structure", "weight")
-"""Causes that a node has if it does not compute saved results."""
 _ACCEPTANCES = ("refusal", "runs", "accepts_more")
 """Facts about a backend that a culprit for an invalid node keeps."""
 _DIFFERENCES = ("wrong_by_itself", "parties_disagree", "wrong_from_saved")
@@ -107,7 +106,10 @@ def blame_model(found: Found, request: Request) -> Found:
     changed = [
         culprit
         for culprit in found.result.culprits
-        if request.golden is not None and culprit.party == MODEL and culprit.cause in _CHANGES
+        if request.golden is not None
+        and culprit.party == MODEL
+        and culprit.op in UNDEFINED_RULES
+        and not culprit.remedy.proven
     ]
     if not suspects and not changed:
         return found
