@@ -340,4 +340,4 @@ def test_cuda_is_not_accused_for_results_that_are_undefined(
     words = ("diagnose", "m.onnx", "--onnxrt", "--providers", "cuda", "--val-range", "[-2,2]")
     document = json.loads(command(*words, "--format", "json", folder=tmp_path, code=1))
     [culprit] = document["culprits"]
-    assert culprit["party"] == "model"
+    assert (culprit["nodes"], culprit["party"]) == (["y"], "model")

@@ -16,6 +16,7 @@ from onnx import helper, parser
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.binding import bind
@@ -217,3 +218,24 @@ def test_a_model_that_generates_random_numbers_is_at_fault_itself(
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"]) == (["r"], "model")
     assert culprit["cause"] == "nondeterminism"
+
+
+@pytest.mark.parametrize(
+    "text, ends",
+    [
+        (
+            'g = GridSample<mode="bilinear", padding_mode="reflection">(x, p)  y = Identity(g)',
+            "float[1,3,20,20] x, float[1,9,9,2] p) => (float[1,3,9,9] y",
+        ),
+        (
+            "a = Constant<value_int = 1>()  y = CumSum(x, a)",
+            "float[4,20000] x) => (float[4,20000] y",
+        ),
+    ],
+)
+def test_kernels_that_round_positions_or_long_sums_are_no_fault(text: str, ends: str) -> None:
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 18]> m ({ends}) {{ {text} }}')
+    kept = Kept()
+    with bind(Findings, kept):
+        assert diagnose(model, [OnnxrtParty(), OnnxParty()])
+    assert kept.verdict == "agree"

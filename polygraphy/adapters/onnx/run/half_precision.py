@@ -34,6 +34,7 @@ from polygraphy.adapters.onnx.graph.shapes import (
     input_metadata,
     value_infos,
 )
+from polygraphy.adapters.onnx.run.kernel_precision import kernel_factor
 from polygraphy.adapters.onnx.run.node_kernels import NodeKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.run.tf32_products import compute_in_tf32
@@ -445,8 +446,9 @@ def _function_with_noise(
     def call(*inputs: Any, **options: Any) -> Any:
         """Return the outputs of the node, moved by random shares of their rounding error."""
         result = run(*inputs, **options)
+        epsilons = times * kernel_factor(node, inputs) * GROWTH / 2
         return tuple(
-            value if _is_whole(value) else move_by_epsilons(value, number + at, times * GROWTH / 2)
+            value if _is_whole(value) else move_by_epsilons(value, number + at, epsilons)
             for at, value in enumerate(result)
         )
 

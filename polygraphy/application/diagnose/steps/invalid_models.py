@@ -108,6 +108,7 @@ def blame_model(found: Found, request: Request) -> Found:
         for culprit in found.result.culprits
         if request.golden is not None
         and culprit.party == MODEL
+        and culprit.cause not in NO_FAULT
         and culprit.op in UNDEFINED_RULES
         and not culprit.remedy.proven
     ]
@@ -133,8 +134,11 @@ def blame_model(found: Found, request: Request) -> Found:
     culprits: list[Culprit] = []
     find_remedy = _remedy_finder(case, feeds)
     unknown: list[_ModelViolation] = []
+    tensors = {name for index in broken for name in case.model.nodes[index].makes}
     for culprit in found.result.culprits:
         nodes = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
+        if culprit in suspects and not nodes and culprit.tensor in tensors:
+            continue  # Nodes that are run together with the invalid one.
         if culprit not in suspects or not nodes:
             culprits.append(culprit)
         elif not nodes[0].is_known:
