@@ -328,3 +328,21 @@ def test_rows_on_a_threshold_are_named_unless_a_leaf_differs_as_well(
         assert f"{tied} of 32 rows differ" in culprit["evidence"][0]
     else:
         assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
+def enlarged(factor: float) -> onnx.ModelProto:
+    """A product that a Resize enlarges, whose scales are a weight as well."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["h"], "product"),
+        helper.make_node("Resize", ["h", "", "scales"], ["y"], "enlarge", mode="nearest"),
+    ]
+    matrix = np.random.default_rng(1).normal(size=(6, 6)) * factor
+    weights = {"a": matrix.astype(np.float32), "scales": np.array([2, 2], np.float32)}
+    return make("enlarged", nodes, [value("x", [3, 6])], [value("y", [6, 12])], weights=weights)
+
+
+@pytest.mark.slow
+def test_other_scales_of_a_resize_explain_nothing_if_shapes_differ(tmp_path: Path) -> None:
+    kept = found(enlarged(1), enlarged(1.5), tmp_path)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["product"], "weight")
