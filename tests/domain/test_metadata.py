@@ -89,6 +89,12 @@ def test_code_gives_the_same_again(entries: dict[str, tuple[Any, Any]]) -> None:
     assert eval(repr(built)) == built
 
 
+def test_from_maps_of_a_classifier() -> None:
+    maps = [{"a": 0.5, "b": 0.5}, {"a": 1.0, "b": 0.0}, {"b": 1.0, "a": 0.0}]
+    expected = TensorMetadata().add("y", DataType.FLOAT32, (3, 2))
+    assert TensorMetadata.from_feed_dict({"y": maps}) == expected
+
+
 def test_from_arrays() -> None:
     feed = {"a": np.ones((2, 3)), "b": np.ones((), np.int32), "c": np.array(["text"])}
     expected = (

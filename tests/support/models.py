@@ -18,6 +18,7 @@ __all__ = [
     "CUSTOM_DOMAIN",
     "Shape",
     "bfloat16_output",
+    "classifier",
     "conv_net",
     "custom_op",
     "dynamic_identity",
@@ -154,6 +155,20 @@ def mlp(*, features: int = 8, hidden: int = 16, classes: int = 4) -> onnx.ModelP
         [value("y", ("batch", classes))],
         weights=weights,
     )
+
+
+def classifier(labels: Sequence[str] = "abc") -> onnx.ModelProto:
+    """Scores of three classes, and maps from labels to scores, as scikit-learn models return."""
+    model: onnx.ModelProto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]> g (float[4,3] x) => ()'
+        " { s = Softmax(x) y = ai.onnx.ml.ZipMap(s) }"
+    )
+    model.graph.node[1].attribute.append(helper.make_attribute("classlabels_strings", [*labels]))
+    scores = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    maps = helper.make_map_type_proto(TensorProto.STRING, scores)
+    kind = helper.make_sequence_type_proto(maps)
+    model.graph.output.append(helper.make_value_info("y", kind))
+    return model
 
 
 def conv_net() -> onnx.ModelProto:

@@ -288,7 +288,8 @@ def _outputs_of(parties: Sequence[Party]) -> Iterator[Line]:
 def _tensors(tensors: Sequence[TensorFacts]) -> str:
     """Return names and shapes of tensors as text."""
     parts = [
-        f"{one_line(tensor.name)} {tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]"
+        one_line(tensor.name)
+        + (f" {tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]" if tensor.dtype else "")
         for tensor in tensors
     ]
     return ", ".join(parts[:_MOST_TENSORS]) + (", ..." if len(parts) > _MOST_TENSORS else "")

@@ -54,6 +54,7 @@ from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.formatted import FormattedArray
+from polygraphy.domain.tensors.maps import common_keys, numbers_of_maps
 from polygraphy.domain.tensors.parts import Layout
 
 _AGGREGATIONS = ("per_sample", "average")
@@ -248,6 +249,32 @@ class LazyArray:
     values: Any
 
 
+@frozen(eq=False)
+class FloatMaps:
+    """A saved output that is a sequence of maps with the same keys.
+
+    Attributes:
+        keys: the keys, integers or strings.
+        numbers: an array [maps, keys].
+    """
+
+    keys: list[Any]
+    numbers: Array
+
+
+@Encoder.register(FloatMaps)
+def _encode_maps(maps: FloatMaps) -> dict[str, Any]:
+    """Return the JSON fields of a sequence of maps."""
+    return {"keys": maps.keys, "numbers": maps.numbers}
+
+
+@Decoder.register(FloatMaps)
+def _decode_maps(fields: dict[str, Any]) -> list[dict[Any, float]]:
+    """Return the sequence of maps from JSON fields."""
+    keys, rows = list(fields["keys"]), np.asarray(fields["numbers"]).tolist()
+    return [dict(zip(keys, row, strict=True)) for row in rows]
+
+
 @Encoder.register(np.ndarray)
 def _encode_array(array: Array) -> dict[str, Any]:
     """Return the JSON fields of an array, with its bytes in base64."""
@@ -362,11 +389,13 @@ def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
 
 
 def _as_array(output: Any) -> Any:
-    """Return an output as an array or tensor; raise ContentError if it is a sequence of
-    different shapes.
+    """Return an output as an array, tensor or `FloatMaps`; raise ContentError if it is a sequence
+    of different shapes.
     """
     if is_tensor(output):
         return output
+    if keys := common_keys(output):
+        return FloatMaps(keys, numbers_of_maps(output, keys))
     try:
         return np.asarray(output)
     except ValueError as error:

@@ -11,6 +11,7 @@ from attrs import Factory, frozen
 
 from polygraphy.domain.arithmetic import Histogram, Summary, histogram, summarize
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.maps import as_array
 
 PERCENTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """The quantiles of a detailed report."""
@@ -79,7 +80,7 @@ class IterationReport:
     @staticmethod
     def of(index: int, arrays: Mapping[str, Any], detail: Detail) -> IterationReport:
         """Return the report on the arrays of an iteration."""
-        tensors = (report_on(name, np.asarray(array), detail) for name, array in arrays.items())
+        tensors = (report_on(name, as_array(value), detail) for name, value in arrays.items())
         return IterationReport(index, tuple(tensors))
 
 

@@ -19,6 +19,7 @@ from polygraphy.domain.results.results import IterationResult, Lineage, label_of
 from polygraphy.domain.sizes import flat_elements
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, compute_dtype
+from polygraphy.domain.tensors.maps import common_keys, numbers_of_maps
 from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
 
 
@@ -182,10 +183,9 @@ def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
     output has the same shapes."""
     if isinstance(value, np.ndarray) and isinstance(reference, np.ndarray):
         return value, reference
-    keys = _common_keys(value, reference)
-    if keys:  # Numbers of maps are float32 in ONNX.
-        rows = ([[row[key] for key in keys] for row in side] for side in (value, reference))
-        return tuple(np.array(own, np.float32) for own in rows)  # type: ignore[return-value]
+    keys = common_keys(value, reference)
+    if keys:
+        return numbers_of_maps(value, keys), numbers_of_maps(reference, keys)
     arrays = _array(value), _array(reference)
     if (
         arrays[0] is None
@@ -194,18 +194,6 @@ def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
     ):
         return flat_elements(value), flat_elements(reference)
     return arrays
-
-
-def _common_keys(*sides: Any) -> list[Any]:
-    """Return the keys of sequences of maps to floats, as ZipMap computes them; empty unless all
-    maps have the same keys."""
-    if not all(isinstance(side, list) and side for side in sides):
-        return []
-    rows = [row for side in sides for row in side]
-    if not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
-        return []
-    are_floats = all(isinstance(number, float) for row in rows for number in row.values())
-    return list(rows[0]) if are_floats else []
 
 
 def _array(output: Any) -> Array | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.maps import common_keys, numbers_of_maps
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.pickling import PublishedDict, pickle_as
 from polygraphy.domain.tensors.shapes import Dim, Shape
@@ -91,9 +92,12 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
 
     @staticmethod
     def from_feed_dict(feed_dict: Mapping[str, Any]) -> TensorMetadata:
-        """Return the metadata of arrays, or of other objects with a `dtype` and a `shape`."""
+        """Return the metadata of arrays, of other objects with a `dtype` and a `shape`, and of the
+        numbers of maps, as [maps, keys]."""
         metadata = TensorMetadata()
-        for name, array in feed_dict.items():
+        for name, value in feed_dict.items():
+            keys = common_keys(value)
+            array = numbers_of_maps(value, keys) if keys else value
             shape = getattr(array, "shape", None)  # The address of memory on a device has none.
             dtype = getattr(array, "dtype", None)
             metadata.add(name, dtype, None if shape is None else tuple(shape))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +52,13 @@ def test_outputs_that_are_numbers_become_arrays() -> None:
     loaded = json_io.loads(json_io.dumps(IterationResult({"y": 3.5, "n": [1, 2]})), IterationResult)
     np.testing.assert_array_equal(loaded["y"], np.array(3.5))
     np.testing.assert_array_equal(loaded["n"], np.array([1, 2]))
+
+
+@pytest.mark.parametrize("keys", ["ab", (2, 1)])
+def test_maps_of_a_classifier_stay_maps(keys: Sequence[Any]) -> None:
+    maps = [dict(zip(keys, row, strict=True)) for row in ([0.25, 0.75], [0.5, 0.5])]
+    loaded = json_io.loads(json_io.dumps(IterationResult({"y": maps})), IterationResult)
+    assert loaded["y"] == maps
 
 
 def test_a_subclass_is_saved_as_its_base() -> None:

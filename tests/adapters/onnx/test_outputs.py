@@ -213,3 +213,8 @@ def test_an_initializer_that_is_an_output_stays_one() -> None:
         weights={"w": np.ones(2, np.float32)},
     )
     assert outputs(modify_outputs(model, outputs=constants.MARK_ALL)) == ["y", "w"]
+
+
+def test_maps_of_a_classifier_stay_outputs() -> None:
+    marked = modify_outputs(models.classifier(), outputs=constants.MARK_ALL)
+    assert outputs(marked) == ["s", "y"]

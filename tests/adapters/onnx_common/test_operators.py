@@ -18,7 +18,7 @@ from polygraphy.backend.onnx import OnnxReferenceRunner
 from tests.adapters.onnx_common.formulas import FORMULAS
 from tests.support import random_nodes
 from tests.support.examples import scaled
-from tests.support.models import make, value
+from tests.support.models import classifier, make, value
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -231,16 +231,8 @@ def test_long_kernels_of_one_channel_are_convolved_as_in_onnx_runtime() -> None:
 
 
 def test_maps_from_classes_to_scores_are_those_of_onnx_runtime() -> None:
-    model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]> g (float[4,3] x) => (float[4,3] s)'
-        ' { s = Softmax(x) y = ai.onnx.ml.ZipMap<classlabels_strings = ["a","b","c"]>(s) }'
-    )
-    maps = onnx.helper.make_map_type_proto(
-        onnx.TensorProto.STRING, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
-    )
-    model.graph.output.append(
-        onnx.helper.make_value_info("y", onnx.helper.make_sequence_type_proto(maps))
-    )
+    model = classifier()
+    model.graph.output.insert(0, onnx.ValueInfoProto(name="s"))
     x = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
     scores, made = evaluator_of(model).run(None, {"x": x})
     assert made == [dict(zip("abc", row)) for row in scores.tolist()]

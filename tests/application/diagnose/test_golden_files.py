@@ -20,7 +20,7 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError, UsageError
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
-from tests.support.models import make, value
+from tests.support.models import classifier, make, value
 
 FEED = {"x": np.random.default_rng(2).normal(size=(6, 8)).astype(np.float32)}
 
@@ -309,3 +309,25 @@ def test_a_kernel_that_few_data_leave_open_and_a_missing_bias_are_solved_for(
         assert "The weight 'k' of Conv is scaled by 1.5." in culprit["evidence"]
     else:
         assert kinds == ["missing_bias"]
+
+
+def maps_of(model: onnx.ModelProto) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data of a classifier, and what it computes of them."""
+    marked = onnx.ModelProto()
+    marked.CopyFrom(model)
+    marked.graph.output.append(onnx.ValueInfoProto(name="s"))
+    feed = {"x": np.random.default_rng(2).normal(size=(4, 3)).astype(np.float32)}
+    return feed, OnnxrtParty().load(marked)(feed)
+
+
+@pytest.mark.parametrize("labels", ["cab", "xyz"])
+def test_other_labels_of_a_classifier_are_named(labels: str, tmp_path: Path) -> None:
+    feed, saved = maps_of(classifier())
+    [culprit] = found(classifier(labels), tmp_path, saved, feed)[0].culprits
+    assert (culprit["op"], culprit["cause"]) == ("ZipMap", "attribute")
+
+
+def test_other_numbers_of_saved_maps_are_not_called_another_shape(tmp_path: Path) -> None:
+    feed, saved = maps_of(classifier())
+    reason = found(classifier("cab"), tmp_path, {"y": saved["y"]}, feed)[1]
+    assert "Outputs alone cannot show which node differs" in reason

@@ -35,6 +35,8 @@ SENTENCES = [
     (evidence.change_of_node(SCALED), "The weight 'w' of Conv is scaled by 1.5."),
     (changes.other_attribute("Conv", "pads", None, (1, 1)),
      "attribute 'pads' of Conv is the default instead of (1, 1)"),
+    (changes.other_attribute("Tree", "t", [*range(90)], [*range(88), 0, 1]),
+     "attribute 't' of Tree differs in 2 of 90 elements: 88 instead of 0 at 88"),
     (evidence.wrong_by_itself("y", OFF, 30, "onnxrt", "onnx"),
      "Run by itself in onnxrt on inputs from onnx, without rewrites: 'y' is 1.24 at [0, 2], expected"
      " 0.52 (3 of 30 elements)."),

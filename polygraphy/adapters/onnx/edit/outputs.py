@@ -91,7 +91,8 @@ class ModifyOutputs(BaseLoader):
         chosen = self._select_outputs(tensors)
         types = _types_of(model, chosen)
         if self._marks_all:
-            chosen = {name for name in chosen if _is_tensor(name, types.get(name))}
+            maps = {value.name for value in model.graph.output if _are_maps(value)}
+            chosen = {name for name in chosen if name in maps or _is_tensor(name, types.get(name))}
         chosen -= tensors.match_names(self._exclude)
         if not chosen:
             raise UsageError("No output of the model remains.", hint="Exclude fewer of them.")
@@ -198,6 +199,11 @@ def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
         return True
     G_LOGGER.verbose(f"{name!r} is not a tensor, so it cannot become an output.")
     return False
+
+
+def _are_maps(value: ValueInfoProto) -> bool:
+    """Return whether a value is a sequence of maps, as ZipMap computes it for classifiers."""
+    return bool(value.type.sequence_type.elem_type.WhichOneof("value") == "map_type")
 
 
 def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, ValueInfoProto]) -> None:

@@ -147,10 +147,11 @@ class _Guesses:
             reason = reasons.candidates(names, len(changed), self._left_out)
             candidates = [evolve(culprit, remedy=Remedy()) for culprit in changed]
             return Found(DiagnosisResult(INCONCLUSIVE, candidates, reason=reason), case)
+        mismatched = next(filter(self._is_mismatched, self._found), None)
         why: str = (
             reasons.model_or_data_changed(self._are_from_data())
-            if self._comparable_outputs()
-            else self._describe_mismatch(next(iter(self._found)))
+            if self._comparable_outputs() or mismatched is None
+            else self._describe_mismatch(mismatched)
         )
         return Found(DiagnosisResult(INCONCLUSIVE, reason=why), case)
 
@@ -162,6 +163,11 @@ class _Guesses:
             if np.shape(self._saved[name]) == np.shape(self._values[name])
             and np.asarray(self._saved[name]).dtype.kind not in "OSU"
         ]
+
+    def _is_mismatched(self, name: str) -> bool:
+        """Return whether an output has another shape or kind of data than was saved."""
+        arrays = [np.asarray(values[name]) for values in (self._values, self._saved)]
+        return len({(array.shape, array.dtype.kind) for array in arrays}) > 1
 
     def _describe_mismatch(self, name: str) -> str:
         """Return a sentence about an output with a different shape or data type, with advice."""

@@ -52,8 +52,17 @@ STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (
     step_from("steps.tree_thresholds:explain_by_thresholds", has_trees),
     explain_by_outputs_alone,
 )
+
+
+def has_maps(case: Case, comparison: SavedComparison) -> bool:
+    """Return whether maps differ, which classifiers return."""
+    names = comparison.compared.sets[comparison.number]
+    return any(isinstance(comparison.outputs.get(name), list) for name in names)
+
+
 STEPS_ON_TENSORS: Sequence[Step[SavedComparison]] = (
     explain_outputs_by_precision,
+    step_from("steps.saved_maps:explain_by_maps", has_maps),
     explain_by_tensors,
     explain_by_precision,
     explain_by_half_precision,

@@ -40,7 +40,15 @@ def contains(value: Sequence[int], expected: Sequence[int]) -> str:
 @fact
 def other_attribute(op: str, name: str, value: Any, expected: Any) -> str:
     """Return the fact that an attribute differs; None is its default."""
-    return f"attribute {name!r} of {op} is {_shorten(value)} instead of {_shorten(expected)}"
+    attribute = f"attribute {name!r} of {op}"
+    if _is_long(value) and _is_long(expected) and len(value) == len(expected):
+        differing = [place for place, pair in enumerate(zip(value, expected)) if pair[0] != pair[1]]
+        first = differing[0] if differing else 0
+        return (
+            f"{attribute} differs in {len(differing)} of {len(value)} elements:"
+            f" {_shorten(value[first])} instead of {_shorten(expected[first])} at {first}"
+        )
+    return f"{attribute} is {_shorten(value)} instead of {_shorten(expected)}"
 
 
 @fact
@@ -231,6 +239,11 @@ def _shorten(value: Any) -> str:
         value = value.decode("utf-8", "replace")
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _is_long(value: Any) -> bool:
+    """Return whether a value is a sequence that is truncated as text."""
+    return isinstance(value, (list, tuple)) and len(str(value)) > _LONGEST
 
 
 def _pair(value: Any, expected: Any) -> str:
