@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, OtherTensor
 from polygraphy.application.diagnose.parts import Submodel
 from polygraphy.domain.search.run_budget import RunBudget
@@ -49,6 +50,15 @@ def test_a_crash_ends_the_search_for_one_number_and_no_more() -> None:
     [found] = search(leaky(0.7), goal, OnnxParty(), RunBudget()).find_numbers(0)
     assert found.node.attribute("alpha") == pytest.approx(0.37)
     assert not [*search(leaky(0.7), goal, Crashing(), RunBudget()).find_numbers(0)]
+
+
+def test_an_epsilon_is_not_negative() -> None:
+    """With a single group, a negative epsilon does the same as a larger scale."""
+    node = helper.make_node("LayerNormalization", ["x", "scale"], ["y"], "norm", epsilon=1e-5)
+    weights = {"scale": np.ones(8, np.float32)}
+    model = make("norm", [node], [value("x", [8])], [value("y", [8])], weights=weights)
+    goal = 1.5 * (X - X.mean()) / X.std()
+    assert not [*search(model, goal, OnnxrtParty(), RunBudget()).find_numbers(0)]
 
 
 def test_a_budget_counts_what_was_tried_and_says_what_was_not() -> None:

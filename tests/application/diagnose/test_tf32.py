@@ -157,6 +157,31 @@ def test_results_that_were_saved_in_tf32_blame_only_a_changed_weight(
     )
 
 
+@pytest.mark.parametrize("fault", ["attribute", "structure"])
+def test_a_weight_that_fits_any_result_is_not_named_for_a_changed_product_in_tf32(
+    kept: Kept, path: str, tmp_path: Path, fault: str
+) -> None:
+    """With fewer rows than columns, a weight also fits the noise of TF32."""
+    model: ModelProto = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[4,6] x) => (float[4,5] y) { h = Relu(x)  y = Gemm<alpha = 0.7>(h, w, b) }""")
+    rng = np.random.default_rng(8)
+    for name, shape in {"w": (6, 5), "b": (5,)}.items():
+        array = rng.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    right = ModelProto.FromString(model.SerializeToString())
+    right.graph.output.append(onnx.ValueInfoProto(name="h"))
+    feed = {"x": rng.standard_normal((4, 6)).astype(np.float32)}
+    results = RunResults()
+    results.add([Tf32Party().load(right)(feed)], runner_name="cuda")
+    results.save(golden := str(tmp_path / "golden.json"))
+    if fault == "attribute":
+        model.graph.node[1].attribute[0].f = 1.0
+    else:
+        del model.graph.node[1].input[2]
+    diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert [(one["tensor"], one["cause"]) for one in kept.culprits] == [("y", fault)]
+
+
 def test_a_value_that_falls_on_another_quantization_step_is_no_fault(kept: Kept, path: str) -> None:
     model: ModelProto = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
         m (float[4,64] x) => (float[4,8] y)

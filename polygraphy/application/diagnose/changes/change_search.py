@@ -20,6 +20,7 @@ from attrs import evolve, field, frozen
 from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.parts import Submodel, tensor_sizes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.diagnosis.borrowed import (
     results_of_missing_nodes,
     scalar_weights,
@@ -53,6 +54,11 @@ _MUCH_LARGER = 32
 """Bytes for each element of a goal beyond which a tensor is not computed: its shape differs, and it
 may take 100 times as long. Shapes that a model states may be those of faulty weights, so smaller
 differences are tried. Chosen, not measured."""
+_NOISE = 0.01
+"""Noise that only a weight with too many elements fits, as a share of the RMS: much more than the
+rounding that is accepted. Chosen, not measured."""
+_EPSILON = "epsilon"
+"""The number of a normalization, which is never negative."""
 _APART = "//apart"
 """Suffix of a tensor that a node reads at one position only."""
 
@@ -142,12 +148,36 @@ class ChangeSearch:
             solve_weights(self.graph, position, self.part.feed, output, goal)
         )
 
+    def fits_noise(self, position: int, output: Any, name: str, weight: Variant) -> bool:
+        """Return whether a solved weight could be solved for noise as well, because it has as many
+        elements as there are equations.
+
+        Args:
+            position: the node.
+            output: the result of the unchanged part.
+            name: the tensor that the node computes.
+            weight: the variant with the solved weight.
+        """
+        goal = np.asarray(self.goals[name])
+        if not is_float(goal) or not np.isfinite(goal).all():
+            return False
+        noise = np.random.default_rng(0).standard_normal(goal.shape)
+        size = _NOISE * root_mean_square(goal.astype(np.float64))
+        noisy = (goal + size * noise).astype(goal.dtype)
+        search = evolve(self, goals={**self.goals, name: noisy})
+        return any(
+            other.weights.keys() == weight.weights.keys()
+            for other in search.find_weights(position, output, noisy)
+        )
+
     def find_numbers(self, position: int) -> Iterator[Variant]:
         """Yield variants of a node with one number solved: an attribute or a scalar weight."""
         node, graph = self.graph.nodes[position], self.graph
+        names = numeric_attributes(node)
         makers: list[Callable[[float], Variant]] = [
-            partial(with_number, node, name) for name in numeric_attributes(node)
+            partial(with_number, node, name) for name in names
         ]
+        positive = [make for make, name in zip(makers, names) if name == _EPSILON]
         makers += [
             partial(_with_scalar, graph, position, name) for name in scalar_weights(graph, position)
         ]
@@ -156,7 +186,8 @@ class ChangeSearch:
             if self.budget.is_spent:
                 self.budget.is_cut_short = True
                 return
-            number = self.try_runs(partial(self._nearest_number, make), MOST_NUMBERS)
+            signs = (1.0,) if make in positive else (1.0, -1.0)
+            number = self.try_runs(partial(self._nearest_number, make, signs), MOST_NUMBERS)
             if number is not None:
                 yield from self.select_matching([make(number)])
 
@@ -329,7 +360,9 @@ class ChangeSearch:
             for name, goal in self.goals.items()
         )
 
-    def _nearest_number(self, make: Callable[[float], Variant]) -> float | None:
+    def _nearest_number(
+        self, make: Callable[[float], Variant], signs: Sequence[float]
+    ) -> float | None:
         """Return the number with which a part comes closest to the expected values; None if none
         helps."""
         compute = self._load_with_number(make(0.0))
@@ -342,7 +375,7 @@ class ChangeSearch:
                 return inf
             return sum(mean_square_error(values.get(n), goal) for n, goal in self.goals.items())
 
-        number = nearest_number(error)
+        number = nearest_number(error, signs=signs)
         return number if np.isfinite(error(number)) else None
 
     def _load_with_number(self, variant: Variant) -> Callable[[Variant], Values]:

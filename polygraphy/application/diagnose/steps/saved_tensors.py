@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -285,23 +285,7 @@ class _SavedTensors:
         cause, proven, note = "changed", False, ""
         index = region[-1]
         if index in side.operations and len(computing) == 1:
-            variant = weight = None
-            for share in self._shares(wrong[1], trace.values[name]):
-                search = self._search_in(name, region, side, trace, share)
-                if search is None:
-                    break
-                goal = trace.values[name]
-                variant = self._find_variant(search, index, wrong[1], goal)
-                if variant is None:
-                    solved = chain(
-                        find_lost_inputs(search, index, wrong[1], goal),
-                        search.find_weights(index, wrong[1], goal),
-                        find_integers(search, index),
-                        find_other_weights(search, index, goal),
-                    )
-                    weight = next(solved, None)
-                if variant is not None or weight is not None:
-                    break
+            variant, weight = self._find_change(name, region, side, trace, wrong[1])
             if variant is not None:
                 cause, change, proven = variant.cause, variant.change, True
                 note = remedies.undo([change])
@@ -332,6 +316,34 @@ class _SavedTensors:
             remedy=Remedy(None, proven, note),
             op=nodes[computing[-1]].operator if len(computing) == 1 else "",
         )
+
+    def _find_change(
+        self, name: str, region: Sequence[int], side: Graph, trace: Trace, output: Any
+    ) -> tuple[Variant | None, Variant | None]:
+        """Return the variant of a changed node that explains a saved tensor, or else its solved
+        weight. A weight that would also fit noise proves nothing, so that all other explanations
+        within the rounding of the tensor come first."""
+        index, goal, fallback = region[-1], trace.values[name], None
+        for share in self._shares(output, goal):
+            search = self._search_in(name, region, side, trace, share)
+            if search is None:
+                break
+            variant = self._find_variant(search, index, output, goal)
+            if variant is not None:
+                return variant, None
+            solved: Iterable[Variant] = chain(
+                find_lost_inputs(search, index, output, goal),
+                search.find_weights(index, output, goal),
+                find_integers(search, index),
+            )
+            for weight in solved:
+                if not search.fits_noise(index, output, name, weight):
+                    return None, weight
+                fallback = fallback or weight
+            fitted = find_other_weights(search, index, goal) if fallback is None else iter(())
+            if (other := next(fitted, None)) is not None:
+                return None, other
+        return None, fallback
 
     def _shares(self, output: Any, goal: Any) -> Iterator[float]:
         """Yield tolerances for a changed node, as shares of the RMS of the saved tensor: first the
