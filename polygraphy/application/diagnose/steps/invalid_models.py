@@ -110,6 +110,7 @@ def blame_model(found: Found, request: Request) -> Found:
         and culprit.party == MODEL
         and culprit.cause not in NO_FAULT
         and culprit.op in UNDEFINED_RULES
+        and culprit.cause not in NO_FAULT
         and not culprit.remedy.proven
     ]
     if not suspects and not changed:
