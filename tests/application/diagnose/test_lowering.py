@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,13 @@ class Kept:
     def __init__(self) -> None:
         self.verdict: Any = None
         self.culprits: Any = ()
+        self.summary = ""
 
     def report_finding(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Something was found."""
 
     def conclude(self, verdict: Any = None, culprits: Any = (), summary: str = "") -> None:
-        self.verdict, self.culprits = verdict, culprits
+        self.verdict, self.culprits, self.summary = verdict, culprits, summary
 
 
 def diagnosed(model: Any, *parties: Any, **right: Any) -> tuple[str, Any]:
@@ -212,3 +214,22 @@ def test_an_invalid_model_is_at_fault_though_a_backend_computes_in_half_precisio
     del next(node for node in model.graph.node if node.op_type in ("MatMul", "Gemm")).input[1:]
     verdict, [culprit] = diagnosed(model, Builder(), *parties)
     assert (verdict, culprit["party"], culprit["cause"]) == ("fault", "model", "refusal")
+
+
+class AllOrNothing(Builder):
+    """A backend whose outputs match only with all nodes in float32."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        compute = super().load(model, plain=plain, without=without)
+        is_right = plain or len(without) == len(model.graph.node)
+        return lambda feed: {name: array + (not is_right) for name, array in compute(feed).items()}
+
+
+def test_the_precision_of_the_backend_is_set_if_all_nodes_have_to_stay_in_float32() -> None:
+    findings = Kept()
+    with bind(Findings, findings), suppress(InconclusiveError):
+        diagnose(network(None), [AllOrNothing()])
+    assert (findings.verdict, [*findings.culprits]) == ("inconclusive", [])
+    assert "only with 13 of 13 nodes in fp32" in findings.summary
+    assert "Set the precision of the backend to fp32: polygraphy run" in findings.summary
+    assert nodes_in_float32(findings.summary) == ()

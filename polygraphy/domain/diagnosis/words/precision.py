@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.domain.diagnosis.facts import Fact, fact
+from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.words.evidence import sentence
 from polygraphy.domain.tensors.naming import count_text, quote_all
 
@@ -165,4 +165,15 @@ def epsilon_below_range(
     return (
         f"{op} {node!r} adds {name!r} = {value:.3g} to avoid zero, but the smallest {dtype} value"
         f" is {smallest:.2g}."
+    )
+
+
+@statement
+def set_float32(dtype: str, before: str, kept: int, nodes: int, command: str) -> str:
+    """Return the sentence that a backend has to compute the whole model in float32, because nearly
+    all nodes would have to."""
+    how = f": {command}" if command else "."
+    return (
+        f"In {dtype}, {before}. Outputs match only with {kept} of {nodes} nodes in fp32, so no few"
+        f" nodes are at fault. Set the precision of the backend to fp32{how}"
     )

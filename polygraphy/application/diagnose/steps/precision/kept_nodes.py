@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from attrs import evolve
 
@@ -29,6 +30,11 @@ from polygraphy.domain.model.regions import nodes_around
 
 _MOST_HOPS = 2
 """Distance in nodes within which a backend may fuse nodes."""
+_FEW = 4
+"""Up to this number, nodes are named even if they are nearly all. Chosen, not measured."""
+_NEARLY_ALL = 0.75
+"""If this share of the nodes has to stay in float32, the whole backend has to. Chosen, not
+measured."""
 
 
 def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
@@ -84,12 +90,33 @@ def _add_neighbors(
     return [name for name in castable if name in near]
 
 
-def _command(case: Case, lowered: LoweredBackend, nodes: Sequence[str]) -> str:
+def _float32_options(case: Case, lowered: LoweredBackend) -> Mapping[str, Any] | None:
+    """Return the options with which the backend only computes in float32; None if its rewrites
+    have to be off as well."""
+    party = lowered.party.in_float32()
+    values = map(party.load(case.model.proto), lowered.feeds)
+    is_enough = lowered.tolerance.worst_error(lowered.exact, values).is_tolerable
+    return party.options if is_enough else None
+
+
+def _command(
+    case: Case,
+    lowered: LoweredBackend,
+    nodes: Sequence[str],
+    options: Mapping[str, Any] | None = None,
+) -> str:
     """Return the command that runs some nodes (or the whole model) in float32 and compares with a
     reference on the same data.
+
+    Args:
+        case: the model.
+        lowered: the backend and its reference.
+        nodes: the nodes in float32; empty means the whole model.
+        options: the options of the backend, if they are not those of `nodes`.
     """
     party, reference = lowered.party, lowered.reference
-    options = party.remedy(plain=not nodes, without=nodes)
+    if options is None:
+        options = party.remedy(plain=not nodes, without=nodes)
     backends = [
         (party.name, party.backend, options),
         (reference.name, reference.backend, reference.options),
@@ -105,6 +132,12 @@ def _conclude(case: Case, lowered: LoweredBackend, half: HalfPrecision) -> Diagn
         return DiagnosisResult(AGREE, reason=reasons.ADDS_UP)
     if half.verdict != FAULT:
         return DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_KEPT_NODES)
+    count = len(lowered.opened.built.passes) if isinstance(lowered.opened, OpenedLowering) else 0
+    if len(half.kept) > max(_FEW, _NEARLY_ALL * count):
+        dtype, before = str(lowered.party.lowers_to), str(half.before)
+        command = _command(case, lowered, (), _float32_options(case, lowered))
+        reason = precision.set_float32(dtype, before, len(half.kept), count, command)
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
     remedy = Remedy()
     if half.kept:
         command = _command(case, lowered, half.kept)
