@@ -93,10 +93,13 @@ class OpenModel(Protocol):
         proto: the ``onnx.ModelProto``, with the bodies of its own functions in place of their
             calls, and branches in that of If nodes, where `with_branches` made it.
         given: the same before that, in an order in which nodes can be computed.
+        loadable: the form that backends load fastest: the path of the file that holds `proto` if
+            it is too large to be copied, else `proto`.
     """
 
     proto: Any
     given: Any
+    loadable: Any
 
     @property
     def nodes(self) -> Sequence[Node]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import inf
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,10 @@ def loadable_form(model: Any, most: float = inf) -> Iterator[bytes | str]:
 
 _EXTERNAL = 1
 """`TensorProto.EXTERNAL`."""
+_FLOAT = 1
+"""`TensorProto.FLOAT`."""
+_MOST_ELEMENTS = (2 << 30) // 4
+"""Most float32 elements below the size limit of the format."""
 
 
 def _leaves_weights(graph: GraphProto) -> bool:
@@ -59,10 +63,21 @@ def _leaves_weights(graph: GraphProto) -> bool:
     return any(_leaves_weights(inner) for node in graph.node for inner in graphs_of(node))
 
 
+def _stored_elements(graph: GraphProto) -> int:
+    """Return the number of float32 elements in the weights of a graph."""
+    return sum(
+        prod(tensor.dims)
+        for tensor in graph.initializer
+        if tensor.data_type == _FLOAT and tensor.data_location != _EXTERNAL
+    )
+
+
 def _serialize_model(model: ModelProto) -> bytes | None:
     """Return the bytes of a model; None if it is above the size limit of the format, or has weights
     in a file.
     """
+    if _stored_elements(model.graph) > _MOST_ELEMENTS:
+        return None  # Protobuf finds that out too, after it copied the model.
     try:
         serialized: bytes = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise

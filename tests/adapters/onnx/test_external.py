@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from polygraphy.adapters.onnx_common.loadable import loadable_form
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.domain.errors import FileError, ModelError
 from tests.support import models
@@ -124,3 +125,18 @@ def test_without_offset_and_length_a_file_is_one_weight(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     loaded = onnx_from_path(str(path)).graph.initializer[0]
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(loaded), values)
+
+
+def test_a_model_above_the_size_limit_is_not_copied_to_find_that_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = models.make(
+        "m",
+        [onnx.helper.make_node("Add", ["x", "w"], ["y"])],
+        [models.value("x", [2])],
+        [models.value("y", [2])],
+        weights={"w": np.ones(2, np.float32)},
+    )
+    monkeypatch.setattr("polygraphy.adapters.onnx_common.loadable._MOST_ELEMENTS", 1)
+    with loadable_form(model) as form:
+        assert isinstance(form, str) and onnx.load(form).graph.node == model.graph.node

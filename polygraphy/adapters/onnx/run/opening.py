@@ -64,11 +64,15 @@ numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
     """Return a model opened for diagnosis; see the port."""
-    loaded = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
+    is_path = isinstance(model, (str, Path))
+    loaded = load_onnx(str(model)) if is_path else evaluate(model)
     if as_it_is:
         return OnnxOpenModel(loaded)
     ordered = sort_model(loaded)
-    return OnnxOpenModel(inline_functions(ordered), model=ordered)
+    opened = OnnxOpenModel(inline_functions(ordered), model=ordered)
+    if is_path and opened.proto is loaded and has_to_be_split(loaded):
+        opened.loadable = str(model)
+    return opened
 
 
 def model_nodes(model: Any) -> ModelNodes:
@@ -145,6 +149,7 @@ class OnnxOpenModel(OpenModel):
         """Open a model; `model` is the original if `proto` was derived from it."""
         super().__init__(proto, **weights)
         self.given = proto if model is None else model
+        self.loadable: Any = proto
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:

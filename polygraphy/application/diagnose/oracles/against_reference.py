@@ -220,7 +220,7 @@ def _is_within_steps(
 
 def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle:
     """Return the outputs of the reference, computed by the first backend that runs it."""
-    party, model, first = pair.party, pair.reference.proto, pair.feed_reference(feeds[0])
+    party, model, first = pair.party, pair.reference.loadable, pair.feed_reference(feeds[0])
     try:
         compute = load_carefully(party, model, first)
     except BackendError:
