@@ -25,6 +25,7 @@ from polygraphy.adapters.onnxruntime.quantizing_again import (
     quantize_again as quantize_by_onnxruntime,
 )
 from polygraphy.application.diagnose.steps.quantized import runs, switches
+from polygraphy.application.diagnose.steps.quantized.runs import reduce_metric
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, UsageError
@@ -638,7 +639,17 @@ def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs()
 
 def test_a_target_that_float_misses_is_reported() -> None:
     kept = found(build_quantized(), within=0.1, metric=lambda values, right: 0.5)
+    assert kept.verdict == "inconclusive" and "Choose a larger --within" in kept.summary
+
+
+def test_a_metric_that_is_infinite_in_float_is_not_a_matter_of_the_target() -> None:
+    kept = found(build_quantized(), within=0.1, metric=lambda values, right: np.inf)
     assert kept.verdict == "inconclusive"
+    assert "is infinite" in kept.summary and "larger --within" not in kept.summary
+
+
+def test_every_finite_metric_is_an_improvement_of_an_infinite_one() -> None:
+    assert 1e300 < reduce_metric(np.inf) < np.inf
 
 
 def test_a_transposed_weight_of_a_gemm_is_measured() -> None:
@@ -845,6 +856,24 @@ def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
     assert said in str(culprit["remedy"]) and "IgnoredScope" in str(culprit["remedy"])
 
 
+def test_tensors_that_are_only_quantized_without_the_nodes_are_told() -> None:
+    def again(request: Requantization) -> list[Any]:
+        made = onnx.ModelProto()
+        made.CopyFrom(request.model)
+        last = next(node for node in made.graph.node if "y" in node.output)
+        last.output[0] = "other"
+        for op, read, to in (("Quantize", "other", "codes"), ("Dequantize", "codes", "y")):
+            made.graph.node.append(helper.make_node(f"{op}Linear", [read, "r1_s", "r1_z"], [to]))
+        return [request.model, made]
+
+    model = build_quantized()
+    model.metadata_props.add(key="maker", value="modelopt")
+    before = RmsRatio()(outputs(model), outputs(plain()))
+    with bind(quantize_again, again, "modelopt"):
+        [culprit] = found(model, within=0.7 * before).culprits
+    assert "The quantizer then quantizes 1 other tensor, here" in culprit["remedy"]["note"]
+
+
 def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model that stores codes of weights, and reads them through Cast, Sub and Mul."""
     held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
@@ -947,3 +976,18 @@ def test_blocks_in_the_format_qdq_have_the_names_that_their_quantizer_knows() ->
     graph = helper.make_graph([node], "m", model.graph.input, model.graph.output, [weight])
     opened = open_quantized(model, [helper.make_model(graph)])
     assert (opened.producer, [node.name for node in opened.nodes]) == ("nbits", ["product"])
+
+
+def test_a_reference_that_is_too_large_to_be_copied_is_loaded_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "plain.onnx")
+    onnx.save(plain(), path)
+    monkeypatch.setattr("polygraphy.adapters.onnx.run.opening.has_to_be_split", lambda model: True)
+    party, loaded = OnnxrtParty(), list[Any]()
+    load = party.load
+    monkeypatch.setattr(
+        party, "load", lambda model, **how: loaded.append(model) or load(model, **how)
+    )
+    diagnose(build_quantized(), [party], FEEDS, reference=path, within=0.9)
+    assert path in loaded and all(model == path or len(model.graph.node) > 7 for model in loaded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,11 @@ def goal_missed(name: str, value: float, within: float) -> str:
 
 def goal_out_of_reach(name: str, value: float, within: float) -> str:
     """Return the sentence that even the floating-point model misses the target."""
+    if value == inf:
+        return (
+            f"Even with all nodes in float, {name} is infinite, so it cannot rank nodes. Use a"
+            " metric that is finite for the outputs of the reference."
+        )
     return (
         f"Even with all nodes in float, {name} is {value:.3g}, above the target of {within:g}."
         " Choose a larger --within."
@@ -349,6 +355,7 @@ def keep_in_float(
     is_unnamed: bool,
     again: float | None,
     why: str,
+    added: int,
     within: float,
     is_saved: bool,
 ) -> str:
@@ -361,6 +368,7 @@ def keep_in_float(
         is_unnamed: whether a node has no name, so that no line can exclude it.
         again: the metric after the model was quantized again with that line; None if it was not.
         why: the reason why it was not; may be empty.
+        added: number of activations that the quantizer quantizes only then.
         within: the target.
         is_saved: whether the mixed model is saved.
     """
@@ -370,6 +378,12 @@ def keep_in_float(
     else:
         tried = f"Quantized again: {again:.3g}"
         tried += ", above the target." if again > within else "."
+        if added:
+            also = count_text(added, "other tensor")
+            tried += (
+                f" The quantizer then quantizes {also}, here calibrated on these inputs: measure"
+                " the result of your calibration data."
+            )
     unknown = "" if is_known else " The model does not say which quantizer created it."
     save = "" if is_saved else " Add --save PATH to write the mixed model."
     naming = f" {_NAME_NODES}" if is_unnamed else ""

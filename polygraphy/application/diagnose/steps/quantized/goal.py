@@ -14,7 +14,10 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
-from polygraphy.application.diagnose.steps.quantized.again import measure_again
+from polygraphy.application.diagnose.steps.quantized.again import (
+    RepeatedQuantization,
+    measure_again,
+)
 from polygraphy.application.diagnose.steps.quantized.code_steps import CodeSearch
 from polygraphy.application.diagnose.steps.quantized.memory import describe_weights, missing_memory
 from polygraphy.application.diagnose.steps.quantized.repair import (
@@ -258,9 +261,9 @@ class _GoalSearch:
         )
         is_unnamed = has_unnamed(model.nodes, kept_names)
         reference = self._reference_to_quantize(model, is_unnamed=is_unnamed)
-        again, why = None, words.SEVERAL_QUANTIZERS
+        again = RepeatedQuantization(None, words.SEVERAL_QUANTIZERS)
         if [*parts] == [model.producer]:
-            again, why = self._quantize_again(model, reference, excluded, before, is_full=is_full)
+            again = self._quantize_again(model, reference, excluded, before, is_full=is_full)
         ops = {node.name: node.op for node in model.nodes}
         op = ops.get(kept_names[-1], "")
         note = words.keep_in_float(
@@ -268,8 +271,9 @@ class _GoalSearch:
             line,
             is_known=bool(model.producer),
             is_unnamed=is_unnamed,
-            again=again,
-            why=why,
+            again=again.value,
+            why=again.reason,
+            added=again.added,
             within=goal.within,
             is_saved=goal.is_settled,
         )
@@ -286,7 +290,9 @@ class _GoalSearch:
     def _is_closer(self, values: Sequence[Values], before: Sequence[Values]) -> bool:
         """Return whether outputs are much closer to the reference than `before`, and not just
         beyond a target."""
-        return self._judge(values, self._rms) <= _CLOSER * self._judge(before, self._rms)
+        return self._judge(values, self._rms) <= reduce_metric(
+            self._judge(before, self._rms), _CLOSER
+        )
 
     def _answer_by_saturation(self, model: QuantizedModel, before: float) -> StepOutcome:
         """Return the result that products saturate, or that a wrong parameter is why; else a
@@ -380,9 +386,9 @@ class _GoalSearch:
         before: float,
         *,
         is_full: bool,
-    ) -> tuple[float | None, str]:
-        """Return the metric after running the quantizer again without some nodes; else None and the
-        reason."""
+    ) -> RepeatedQuantization:
+        """Return the metric after running the quantizer again without some nodes, or why there is
+        none."""
         pair = self._comparison.pair
         names, ends = self._renamed_ends(model), pair.renamed_ends(self._case)
         feeds = [_with_names(pair.feed_reference(feed), names) for feed in self._feeds]
