@@ -182,7 +182,7 @@ def _code_of(words: list[str]) -> int:
 
 
 def _fill_caches() -> None:
-    """Compute what each command would compute again: a seventh of the CPU time of a small one."""
+    """Compute what each command would compute again: up to 5% of the CPU time of a small one."""
     import_module("onnx.reference.ops").load_op("", "Identity", 14)  # It lists all operators.
     environment = import_module("polygraphy.codegen.render")._shared()
     for name in environment.list_templates():
