@@ -139,7 +139,8 @@ def test_rounding_moves_no_whole_numbers_of_which_a_model_makes_sizes() -> None:
     assert (one["y"] != other["y"]).any()
 
 
-def test_an_amplified_rounding_is_no_fault_of_a_kernel() -> None:
+@pytest.mark.parametrize("oracle", ["backend", "golden"])
+def test_an_amplified_rounding_is_no_fault_of_a_kernel(oracle: str, tmp_path: Path) -> None:
     """A product of numbers around 3,000 with weights that sum to zero, added in another order."""
 
     class OtherOrder(OnnxParty):
@@ -165,9 +166,16 @@ def test_an_amplified_rounding_is_no_fault_of_a_kernel() -> None:
             "w": (weight - weight.mean(axis=0)).astype(np.float32),
         },
     )
-    kept = Kept()
+    kept, feed = Kept(), {"x": rng.random((4, 256), np.float32)}
+    if oracle == "golden":
+        results = RunResults()
+        results.add([OtherOrder().load(model)(feed)], runner_name="other")
+        results.save(golden := str(tmp_path / "golden.json"))
+        with bind(Findings, kept), pytest.raises(InconclusiveError, match="amplifies rounding"):
+            diagnose(model, [OnnxParty()], [feed], golden=golden)
+        return
     with bind(Findings, kept):
-        diagnose(model, [OtherOrder(), OnnxParty()])
+        diagnose(model, [OtherOrder(), OnnxParty()], [feed])
     assert [(culprit["party"], culprit["cause"]) for culprit in kept.culprits] == [
         ("model", "ill-conditioned")
     ]

@@ -89,6 +89,11 @@ def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOut
     run = (comparison.feed, comparison.saved_values, comparison.outputs)
     answer = explain_outputs(case, run, comparison.compared.differences, comparison.arbiter)
     fitted = comparison.matched
-    if fitted.lost and isinstance(answer, Found) and answer.result.verdict == INCONCLUSIVE:
+    if not isinstance(answer, Found) or answer.result.verdict != INCONCLUSIVE:
+        return answer
+    if fitted.lost:
         return evolve(answer, result=evolve(answer.result, reason=fitted.doubt(differs=True)))
+    sets = comparison.feeds, comparison.values, fitted.sets
+    if not answer.result.culprits and rounding_explains(case, *sets, is_amplified=True):
+        return evolve(answer, result=evolve(answer.result, reason=reasons.AMPLIFIED))
     return answer

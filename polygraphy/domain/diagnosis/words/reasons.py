@@ -37,6 +37,11 @@ NO_MODEL_DIFFERENCE = constant(
 INPUTS_ALONE = constant(
     "inputs_alone", "Rounding only the inputs changes the outputs just as much."
 )
+AMPLIFIED = constant(
+    "amplified",
+    "The model amplifies rounding (ill-conditioned): rounding every tensor changes these outputs"
+    " just as much, so a different backend or device may have computed the saved ones.",
+)
 NO_KEPT_NODES = constant("no_kept_nodes", "No set of nodes in fp32 makes the outputs good enough.")
 _SAVE_ALL = (
     "Save all tensors of the correct model (--onnx-outputs mark all), or pass it with --reference."
