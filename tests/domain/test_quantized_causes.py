@@ -20,7 +20,7 @@ from polygraphy.domain.quantization.causes import (
     is_suspect,
 )
 from polygraphy.domain.quantization.lines import exclusion, halves_another_range
-from polygraphy.domain.quantization.losses import activation_loss, weight_loss
+from polygraphy.domain.quantization.losses import activation_loss, weight_loss, with_worst_channels
 from polygraphy.domain.quantization.schemes import Scheme
 from polygraphy.domain.quantization.sites import FloatNode, Site
 
@@ -194,6 +194,23 @@ def test_zero_points_of_channels_are_named() -> None:
     site = Site("w", "weight", smaller, None, smaller.values(codes), exact, codes)
     loss = weight_loss(site)
     assert loss is not None and cause_of(site, loss) == SCALE
+
+
+@pytest.mark.parametrize("block", [0, 8])
+def test_a_large_weight_is_judged_by_the_channels_that_lose_most(block: int) -> None:
+    exact = np.random.default_rng(4).normal(size=(64, 32))
+    size = np.full((64, 32 // block) if block else 64, 0.03)
+    stored = Scheme("int8", size, np.zeros(size.shape), 1 if block else 0, block)
+    codes = stored.codes(exact)
+    size[37] *= 1.5
+    wrong = evolve(stored, scale=size)
+    site = Site("w", "weight", wrong, None, wrong.values(codes), exact, codes)
+    few = with_worst_channels(site, 256)
+    assert few.exact is not None and few.exact.size < exact.size // 3
+    whole_loss, loss = weight_loss(site), weight_loss(few)
+    assert whole_loss is not None and loss is not None
+    assert loss.loss == pytest.approx(whole_loss.loss) and loss.loss > 0.3
+    assert with_worst_channels(few, 1024) is few
 
 
 def test_a_weight_is_judged_as_a_whole_or_by_the_channels_that_have_a_scale() -> None:

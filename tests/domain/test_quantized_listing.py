@@ -10,6 +10,7 @@ import pytest
 
 from polygraphy.adapters.onnx.describe.quantized import find_quantized_tensors
 from polygraphy.adapters.onnx.describe.reading import describe_file
+from polygraphy.application.models.model_inspection import compare_models
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.difference import differences
 from polygraphy.domain.quantization.listing import name_scales, summarize_quantization
@@ -128,3 +129,16 @@ def test_a_changed_scale_is_named_with_its_tensor_and_range(tmp_path: Path) -> N
     assert (found.what, found.name) == ("Scale of 'x'", "s")
     assert found.reference == "0.5, range -64 to 63.5"
     assert found.candidate == "0.25, range -32 to 31.75"
+
+
+def test_a_difference_says_if_only_the_candidate_is_quantized(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.parser.parse_model(QDQ)
+    plain = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["y"])], "g", model.graph.input, model.graph.output
+    )
+    path = str(tmp_path / "plain.onnx")
+    onnx.save(onnx.helper.make_model(plain, opset_imports=model.opset_import), path)
+    compare_models(path, saved(QDQ, tmp_path))
+    assert "Quantized: 1 activation" in "".join(capfd.readouterr())

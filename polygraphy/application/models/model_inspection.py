@@ -459,8 +459,11 @@ def compare_models(reference: str, candidate: str) -> bool:
         models.append(function_for(describe_file, "onnx")(ModelSource(path), EVERYTHING))
     scales = differences(*models)
     if any(difference.what == "Initializer" for difference in scales):
-        from polygraphy.domain.quantization.listing import name_scales
+        from polygraphy.domain.quantization.listing import list_quantized_tensors, name_scales
 
+        tensors = list_quantized_tensors(models[1].graph)
+        if tensors and not list_quantized_tensors(models[0].graph):
+            reports.show_quantization(tensors, is_complete=False)  # It is why they differ.
         scales = name_scales(scales, models[0].graph, models[1].graph)
     reports.differences(scales)
     return not scales

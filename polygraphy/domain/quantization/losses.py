@@ -181,6 +181,47 @@ def weight_loss(site: Site) -> SiteLoss | None:
     return SiteLoss(loss, min(smallest, loss), 0.0, spread, number_of, best, shared)
 
 
+def with_worst_channels(site: Site, most: int) -> Site:
+    """Return a site with those channels of its weight that lose most, and evenly chosen others; the
+    site itself if its weight is small, or its channels share a scale.
+
+    Args:
+        site: the site.
+        most: about the number of elements that remain.
+    """
+    scheme, exact, values, codes = site.scheme, site.exact, site.values, site.codes
+    if scheme is None or exact is None or values is None or exact.shape != values.shape:
+        return site
+    axes = _axes_of_group(exact, scheme)
+    if exact.size <= most or len(axes) != exact.ndim - 1:
+        return site
+    axis = next(at for at in range(exact.ndim) if at not in axes)
+    count = exact.shape[axis]
+    shape = tuple(exact.shape) if scheme.block else (count,)
+    numbers = [scheme.scale, scheme.zero_point]
+    scale_axis = axis if scheme.block else 0
+    if any(
+        np.size(each) > 1 and (np.ndim(each) != len(shape) or np.shape(each)[scale_axis] != count)
+        for each in numbers
+    ):
+        return site
+    with np.errstate(all="ignore"):
+        error, size = (np.sum(np.square(each), axes) for each in (values - exact, exact))
+        order = np.argsort(-np.nan_to_num(error / np.where(size, size, inf), nan=inf))
+    number = max(2, most * count // exact.size)
+    ats = np.union1d(order[: number // 2], np.arange(0, count, max(1, 2 * count // number)))
+    scale, zero = (
+        np.take(each, ats, scale_axis) if np.size(each) > 1 else each for each in numbers
+    )
+    return evolve(
+        site,
+        scheme=evolve(scheme, scale=scale, zero_point=zero),
+        exact=np.take(exact, ats, axis),
+        values=np.take(values, ats, axis),
+        codes=None if codes is None or codes.shape != exact.shape else np.take(codes, ats, axis),
+    )
+
+
 def _with_shared_scale(
     exact: Array, values: Array, scheme: Scheme, axis: int
 ) -> tuple[float, float] | None:

@@ -11,6 +11,7 @@ from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.model import Weight
 from polygraphy.domain.quantization.causes import cause_of, is_suspect
+from polygraphy.domain.quantization.losses import with_worst_channels
 from polygraphy.domain.quantization.measuring import measure_losses
 from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.ports.diagnosing import open_node_weights
@@ -21,6 +22,9 @@ _BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
 """The same for quantized weights: codes and values as float64, the exact weight, and both forms in
 the model with switches. Bytes may hold two weights.
 """
+_ELEMENTS = 1 << 20
+"""About the number of elements of a weight that are quantized in other ways, which takes half a
+microsecond each: those of the channels that lose most, and of some others."""
 _SHOWN = 3
 """Most weights that are named."""
 
@@ -63,8 +67,9 @@ def describe_weights(case: Case, pair: ModelPair, needed: int, allowed: int) -> 
     """
     losses = []
     for part in open_node_weights(case.model.proto, pair.reference.proto):
-        for number, loss in measure_losses(part.sites, part.source, None, ()).items():
-            site = part.sites[number]
+        sites = [with_worst_channels(site, _ELEMENTS) for site in part.sites]
+        for number, loss in measure_losses(sites, part.source, None, ()).items():
+            site = sites[number]
             cause = cause_of(site, loss) if is_suspect(site, loss) else ""
             losses.append((site.kind, part.nodes[-1].name, loss.loss, loss.least, cause))
     losses.sort(key=lambda loss: (loss[-1] != "", loss[2]), reverse=True)  # Wrong ones first.
