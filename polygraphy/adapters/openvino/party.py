@@ -143,8 +143,9 @@ class OpenvinoParty:
             value = (
                 onnx.load(groups, load_external_data=False) if isinstance(groups, str) else groups
             )
-            self._tensors = _tensors_of(value, nodes)
-            how["float32_tensors"] = [*how["float32_tensors"], *self._tensors.values()]
+            tensors = _tensors_of(value, nodes)
+            self._tensors.update(tensors)  # A remedy may join nodes of several loads.
+            how["float32_tensors"] = [*how["float32_tensors"], *tensors.values()]
         runner = OpenvinoRunner(partial(_compile_model, groups, how))
         runner.is_watched = False  # What crashes is asked again in a process of its own.
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # A diagnosis says itself what is no float32.

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 pytest.importorskip("openvino")
 
@@ -24,6 +25,7 @@ from polygraphy.domain.diagnosis.failure import Failure
 from polygraphy.ports.diagnosing import DiagnosisReports, failure_program, write_failure
 from tests.support.helpers.openvino_models import X, conv_relu, lowers
 from tests.support.helpers.openvino_parties import Kept, WrongFusion
+from tests.support.models import make, value
 
 
 def test_operators_that_are_run_as_one_are_a_function() -> None:
@@ -74,7 +76,29 @@ def test_nodes_that_stay_in_float32_do() -> None:
     kept = party.load(model, without=["first"])({"x": X})["y"]
     assert np.allclose(kept, exact, atol=1e-5)
     assert np.abs(party.load(model)({"x": X})["y"] - exact).max() > 1e-3
+    party.load(model, without=[])
+    model.graph.node[1].name = "second"
+    party.load(model, without=["second"])
     assert party.remedy(plain=False, without=["first"])["openvino_float32"] == ("c",)
+
+
+def test_what_float32_computes_wrongly_too_is_no_loss_of_bfloat16() -> None:
+    if not lowers():
+        pytest.skip("this processor does not compute in bfloat16")
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], "narrow", to=TensorProto.FLOAT16),
+        helper.make_node("MatMul", ["h", "w"], ["p"], "product"),
+        helper.make_node("Mul", ["p", "size"], ["l"], "large"),
+        helper.make_node("Cast", ["l"], ["y"], "wide", to=TensorProto.FLOAT),
+    ]
+    weights = {"w": np.random.default_rng(1).normal(size=(16, 8)).astype(np.float16)}
+    weights["size"] = np.float16(65504)
+    shapes = [value("x", [6, 16])], [value("y", [6, 8])]
+    shown = Kept()
+    with bind(DiagnosisReports, shown):
+        diagnose(make("large", nodes, *shapes, weights=weights), [OnnxrtParty(), OpenvinoParty()])
+    [culprit] = shown.results[0].culprits
+    assert (culprit.nodes, culprit.cause) == (["large"], "overflow")
 
 
 def test_the_default_precision_is_that_of_the_device() -> None:

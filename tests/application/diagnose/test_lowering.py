@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import FakeProgram
@@ -157,6 +158,37 @@ def test_neighbors_stay_in_float32_where_a_backend_computes_them_as_one() -> Non
     kept = nodes_in_float32(culprit["remedy"]["command"])
     assert BLAMED["overflow"] in kept and len(kept) > 1
     assert len(builder.builds) <= 4
+
+
+class Whole(Builder):
+    """A backend that keeps no single node in float32."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        return super().load(model, plain=plain)
+
+
+def test_the_remedy_is_the_whole_model_where_a_backend_keeps_no_nodes_apart() -> None:
+    _, [*_, culprit] = diagnosed(network("overflow"), Whole())
+    assert not nodes_in_float32(culprit["remedy"]["command"])
+    assert "With the whole model in fp32, all outputs match" in culprit["evidence"][-1]
+
+
+class Overflowing(OnnxrtParty):
+    """A backend that returns infinity in one element."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        compute = super().load(model, plain=plain, without=without)
+        return lambda feed: {name: self.overflow(array) for name, array in compute(feed).items()}
+
+    def overflow(self, array: Any) -> Any:
+        changed = np.array(array)
+        changed.flat[0] = np.inf
+        return changed
+
+
+def test_no_command_is_printed_that_fails_because_the_reference_overflows() -> None:
+    verdict, [culprit] = diagnosed(network("overflow"), Builder(), Overflowing())
+    assert (verdict, culprit["cause"], culprit["remedy"]["command"]) == ("fault", "overflow", None)
 
 
 def test_a_backend_that_may_is_left_alone() -> None:

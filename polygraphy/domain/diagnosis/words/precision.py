@@ -158,6 +158,12 @@ def right_with_nodes_in_float32(
 
 
 @fact
+def right_with_model_in_float32(after: str, before: str) -> str:
+    """Return the fact that all outputs match with the whole model in float32."""
+    return f"With the whole model in fp32, all outputs match: {after}; before: {before}."
+
+
+@fact
 def epsilon_below_range(
     op: str, node: str, name: str, value: float, dtype: str, smallest: float
 ) -> str:

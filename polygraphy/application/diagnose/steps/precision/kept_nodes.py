@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
@@ -27,6 +28,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.words import precision, reasons, steps, titles
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_around
+from polygraphy.domain.tensors.precision import is_float
 
 _MOST_HOPS = 2
 """Distance in nodes within which a backend may fuse nodes."""
@@ -116,12 +118,35 @@ def _command(
     """
     party, reference = lowered.party, lowered.reference
     if options is None:
-        options = party.remedy(plain=not nodes, without=nodes)
+        is_plain = not nodes or _is_whole(lowered, nodes)
+        options = party.remedy(plain=is_plain, without=() if is_plain else nodes)
     backends = [
         (party.name, party.backend, options),
         (reference.name, reference.backend, reference.options),
     ]
     return run_command(case.path, backends, case.data_options, is_auto=True)
+
+
+def _is_whole(lowered: LoweredBackend, nodes: Sequence[str]) -> bool:
+    """Return whether all nodes that can stay in float32 do: the whole model was computed in it
+    then, also what a backend cannot keep apart."""
+    opened = lowered.opened
+    return isinstance(opened, OpenedLowering) and len(nodes) == len(opened.built.passes)
+
+
+def _are_finite_alike(lowered: LoweredBackend, nodes: Sequence[str]) -> bool:
+    """Return whether outputs with some nodes in float32 are infinite or NaN where the reference is;
+    if not, the command that compares both would fail, though only the reference overflows."""
+    opened = lowered.opened
+    if not isinstance(opened, OpenedLowering):
+        return True
+    return all(
+        np.array_equal(np.isfinite(made[name]), np.isfinite(exact[name]))
+        for feed, exact in zip(lowered.feeds, lowered.exact)
+        for made in (opened.built.run(feed, nodes),)
+        for name in exact
+        if is_float(exact[name])
+    )
 
 
 def _conclude(case: Case, lowered: LoweredBackend, half: HalfPrecision) -> DiagnosisResult:
@@ -139,9 +164,13 @@ def _conclude(case: Case, lowered: LoweredBackend, half: HalfPrecision) -> Diagn
         reason = precision.set_float32(dtype, before, len(half.kept), count, command)
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
     remedy = Remedy()
-    if half.kept:
+    if half.kept and _are_finite_alike(lowered, half.kept):
         command = _command(case, lowered, half.kept)
         remedy = Remedy(command or None, half.after.is_tolerable)
     errors = str(half.after), str(half.before)
-    proof = precision.right_with_nodes_in_float32(half.kept, *errors, half.is_fewest)
+    proof = (
+        precision.right_with_model_in_float32(*errors)
+        if _is_whole(lowered, half.kept)
+        else precision.right_with_nodes_in_float32(half.kept, *errors, half.is_fewest)
+    )
     return DiagnosisResult(FAULT, [*half_culprits(half, remedy, [proof], lowered.party.name)])
