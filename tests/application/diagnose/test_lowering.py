@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from polygraphy.adapters.fake import FakeProgram
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, SessionFromOnnx
@@ -22,6 +23,7 @@ from polygraphy.ports.reporting import Findings
 from tests.support.decoders import decoder
 from tests.support.diagnosis.half_precision_cases import BLAMED, network
 from tests.support.diagnosis.node_builder import Builder, nodes_in_float32
+from tests.support.models import make, value
 
 
 class Kept:
@@ -168,7 +170,15 @@ class Whole(Builder):
 
 
 def test_the_remedy_is_the_whole_model_where_a_backend_keeps_no_nodes_apart() -> None:
-    _, [*_, culprit] = diagnosed(network("overflow"), Whole())
+    factors = {"up": 300.0, "more": 900.0, "down": 1e-4}
+    names = ["x", "a", "b", "y"]
+    nodes = [
+        helper.make_node("Mul", [names[number], factor], [names[number + 1]], factor)
+        for number, factor in enumerate(factors)
+    ]
+    weights = {name: np.float32(factor) for name, factor in factors.items()}
+    model = make("large", nodes, [value("x", [4, 8])], [value("y", [4, 8])], weights=weights)
+    _, [*_, culprit] = diagnosed(model, Whole())
     assert not nodes_in_float32(culprit["remedy"]["command"])
     assert "With the whole model in fp32, all outputs match" in culprit["evidence"][-1]
 
