@@ -18,6 +18,10 @@ _STEPS = 2
 _SPLITS = ("nodes_values", "nodes_values_as_tensor", "nodes_splits")
 """Attributes with the thresholds, in ai.onnx.ml 1, 3 and 5."""
 
+_UPWARD = ("BRANCH_LT", b"BRANCH_LT", 1, "BRANCH_GTE", b"BRANCH_GTE", 2)
+"""Modes, by name and by number, in which an equal feature takes the other branch if the threshold
+is larger."""
+
 
 @frozen
 class Tie:
@@ -60,17 +64,18 @@ def find_ties(node: Node, features: Any) -> list[Tie]:
     modes = list(node.attribute("nodes_modes", ()))
     tied: dict[float, tuple[float, set[int]]] = {}
     branches = {
-        (float(value), int(feature))
+        (float(value), int(feature), mode in _UPWARD)
         for value, feature, mode in zip(splits, ids, modes)
         if mode not in ("LEAF", b"LEAF") and 0 <= feature < table.shape[1]
     }
-    for value, feature in sorted(branches):
+    for value, feature, is_upward in sorted(branches):
         column = table[:, feature]
         near = np.abs(column - np.float32(value)) <= _STEPS * np.spacing(np.float32(abs(value)))
         rows = np.flatnonzero(near)
         if not rows.size:
             continue
-        down = bool((column[rows] <= np.float32(value)).any())
+        reached = np.less if is_upward else np.less_equal
+        down = bool(reached(column[rows], np.float32(value)).any())
         edge = column[rows].min() if down else column[rows].max()
         moved = float(np.nextafter(edge, np.float32(-np.inf if down else np.inf)))
         before = tied.setdefault(value, (moved, set()))

@@ -289,12 +289,12 @@ def test_a_cpu_that_computes_something_else_tries_nothing(tmp_path: Path) -> Non
     assert [one["cause"] for one in kept.culprits] == ["structure"]
 
 
-def stumps(outputs: Collection[float]) -> onnx.ModelProto:
-    """Two trees of one comparison each: x0 <= 0.1, and x1 <= 0.7."""
+def stumps(outputs: Collection[float], mode: str = "BRANCH_LEQ") -> onnx.ModelProto:
+    """Two trees of one comparison each: x0 <= 0.1, and x1 <= 0.7, or of another mode."""
     attributes = {
         "nodes_treeids": [0, 0, 0, 1, 1, 1], "nodes_nodeids": [0, 1, 2] * 2,
         "nodes_featureids": [0, 0, 0, 1, 0, 0], "nodes_values": [0.1, 0, 0, 0.7, 0, 0],
-        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"] * 2, "nodes_truenodeids": [1, 0, 0] * 2,
+        "nodes_modes": [mode, "LEAF", "LEAF"] * 2, "nodes_truenodeids": [1, 0, 0] * 2,
         "nodes_falsenodeids": [2, 0, 0] * 2, "target_treeids": [0, 0, 1, 1],
         "target_nodeids": [1, 2] * 2, "target_ids": [0] * 4, "target_weights": list(outputs),
     }  # fmt: skip
@@ -328,6 +328,25 @@ def test_rows_on_a_threshold_are_named_unless_a_leaf_differs_as_well(
         assert f"{tied} of 32 rows differ" in culprit["evidence"][0]
     else:
         assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"])
+def test_equal_features_take_the_other_branch_in_each_mode(mode: str, tmp_path: Path) -> None:
+    compare = {
+        "BRANCH_LEQ": np.less_equal, "BRANCH_LT": np.less,
+        "BRANCH_GTE": np.greater_equal, "BRANCH_GT": np.greater,
+    }[mode]  # fmt: skip
+    table = (np.random.default_rng(3).integers(0, 10, (32, 2)) / 10).astype(np.float32)
+    first, second = compare(table.astype(np.float64), [0.1, 0.7]).T
+    right = np.where(first, 1.0, 2.0) + np.where(second, 3.0, 5.0)
+    results, kept = RunResults(), Kept()
+    results.add([{"y": right.astype(np.float32)[:, None]}], runner_name="sklearn")
+    results.save(str(tmp_path / "golden.json"))
+    model = stumps([1.0, 2.0, 3.0, 5.0], mode)
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [OnnxrtParty()], [{"x": table}], golden=str(tmp_path / "golden.json"))
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["trees"], "rounding")
 
 
 def enlarged(factor: float) -> onnx.ModelProto:
