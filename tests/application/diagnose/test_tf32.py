@@ -157,6 +157,29 @@ def test_results_that_were_saved_in_tf32_blame_only_a_changed_weight(
     )
 
 
+@pytest.mark.parametrize("is_all", [True, False])
+def test_a_changed_weight_of_a_sensitive_product_is_not_explained_by_tf32(
+    kept: Kept, path: str, tmp_path: Path, is_all: bool
+) -> None:
+    """The operands have a mean that the weights cancel, so that TF32 would have a large effect."""
+    model: ModelProto = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[6,16] x) => (float[6,16] y) { h = Relu(x)  y = MatMul(h, w) }""")
+    rng = np.random.default_rng(7)
+    array = rng.standard_normal((16, 16))
+    array -= array.mean(axis=0)
+    right = ModelProto.FromString(model.SerializeToString())
+    right.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), "w"))
+    right.graph.output.append(onnx.ValueInfoProto(name="h"))
+    feed = {"x": (rng.standard_normal((6, 16)) + 100).astype(np.float32)}
+    results = RunResults()
+    results.add([OnnxrtParty().load(right)(feed)], runner_name="onnxrt")
+    results.save(golden := str(tmp_path / "golden.json"))
+    array[... if is_all else (3, 3)] *= 1.05 if is_all else 1.01
+    model.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), "w"))
+    diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert [(one["tensor"], one["cause"]) for one in kept.culprits] == [("y", "weight")]
+
+
 @pytest.mark.parametrize("fault", ["attribute", "structure"])
 def test_a_weight_that_fits_any_result_is_not_named_for_a_changed_product_in_tf32(
     kept: Kept, path: str, tmp_path: Path, fault: str

@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.comparisons.saved_comparison import SavedCo
 from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.binding import resolve
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.compute import RECURRENT, TF32, TF32_OPERATORS
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.errors import PolygraphyException, UnsupportedOperatorError
@@ -36,6 +37,11 @@ _REPRODUCED = 0.1
 share of its error. A weight that is 0.1% too large keeps 45% of its error if digits are dropped,
 which makes all products smaller, so the limit is far below that.
 """
+_PROPORTIONAL = 0.01
+"""An error is a multiple of a tensor if it differs from it by at most this share. Chosen, not
+measured."""
+_CORRECT = 0.5
+"""Rounding leaves at most this share of the elements that it may change. Chosen, not measured."""
 _TIMES = 3.0
 """A product may differ by this multiple of the effect of rounded operands. With it, 40 healthy
 networks are not blamed, 17 of them with dropped bits (see `diagnosis.md`)."""
@@ -96,9 +102,31 @@ def tf32_tensors(
             is_known = name not in products and dtypes.get(name) == TF32
             may_differ = least > 0 or is_known
             is_within = may_differ and error <= max(times * effect, least)
+            is_within = is_within and not _is_no_rounding(wrong[name], trace.values[name], made)
             if is_within or left <= _REPRODUCED * error:
                 explained.add(name)
     return explained
+
+
+def _is_no_rounding(computed: Any, saved: Any, rounded: Any) -> bool:
+    """Return whether an error cannot come from TF32: it is a multiple of the tensor, as of a scaled
+    weight, or most elements that TF32 changes are correct, as beside a wrong element of a weight.
+    """
+    goal = np.asarray(saved, np.float64).reshape(-1)
+    error = np.asarray(computed, np.float64).reshape(-1) - goal
+    size = root_mean_square(goal)
+    if error.size <= _FEW or not size or not np.isfinite(error).all():
+        return False
+    factor = float(error @ goal) / float(goal @ goal)
+    if root_mean_square(error - factor * goal) <= _PROPORTIONAL * root_mean_square(error):
+        return True
+    if np.shape(rounded) != np.shape(computed):
+        return False
+    effect = np.asarray(rounded, np.float64).reshape(-1) - np.asarray(computed).reshape(-1)
+    is_moved = np.abs(effect) > _VISIBLE * size
+    is_correct = np.abs(error) <= _VISIBLE * size
+    left = np.count_nonzero(is_moved & is_correct)
+    return bool(left > _CORRECT * np.count_nonzero(is_moved))
 
 
 @frozen
