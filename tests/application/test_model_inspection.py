@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from polygraphy.adapters.onnx.describe.reading import describe_file as describe_onnx
+from polygraphy.application.models import quantized_tensors
 from polygraphy.application.models.capability import _nodes_refused_at_run_time
 from polygraphy.application.models.model_inspection import inspect_model
 from polygraphy.binding import bind, resolve
@@ -94,6 +95,24 @@ def test_quantized_tensors_are_listed_with_their_losses(tmp_path: Path) -> None:
     assert {one.kind for one in found.values()} >= {"activation", "weight"}
     assert all(one.loss is not None for one in found.values())
     assert found["r1"].loss > 5 * found["r1"].least > 0
+
+
+def test_weights_of_a_large_model_are_measured_one_node_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quantized, exact = (str(tmp_path / name) for name in ("q.onnx", "f.onnx"))
+    onnx.save(build_quantized(), quantized)
+    onnx.save(plain(), exact)
+    results = []
+    for most in (1 << 27, 0):
+        monkeypatch.setattr(quantized_tensors, "_MANY_ELEMENTS", most)
+        shown = Shown()
+        with bind(ModelReports, shown):  # type: ignore[arg-type]
+            inspect_model(quantized, reference=exact)
+        results.append({(one.kind, one.name): one for one in shown.events["show_quantization"]})
+    whole, parts = results
+    assert whole.keys() == parts.keys()
+    assert all(parts[key].loss == whole[key].loss for key in whole if key[0] == "weight")
 
 
 def test_a_check_of_compatibility_names_the_nodes_that_a_backend_refuses(tmp_path: Path) -> None:

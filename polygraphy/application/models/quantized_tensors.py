@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
+
+from attrs import evolve
 
 from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import StreamingDataLoader
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.quantization.listing import QuantizedTensor
-from polygraphy.ports.diagnosing import SuspectedParty, open_quantized
+from polygraphy.ports.diagnosing import SuspectedParty, open_node_weights, open_quantized
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.models import ModelReports, load_onnx
+
+_MANY_ELEMENTS = 1 << 27
+"""With more elements in the weights of the reference, weights are measured one node at a time: all
+at once would take more than 4 GB."""
+_ELEMENTS = 1 << 20
+"""About the number of elements of such a weight that are quantized in other ways."""
 
 
 def show_quantization(
@@ -41,11 +51,16 @@ def show_quantization(
             raise UsageError(f"{path}: the model has no quantized tensors to measure.")
         return
     if reference is not None or inputs:
-        tensors = _measure_tensors(path, reference, inputs) or tensors
+        tensors = _measure_tensors(path, tensors, reference, inputs) or tensors
     resolve(ModelReports).show_quantization(tensors, is_complete=is_complete)
 
 
-def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) -> list[Any]:
+def _measure_tensors(
+    path: str,
+    tensors: Sequence[QuantizedTensor],
+    reference: str | None,
+    inputs: Sequence[str],
+) -> list[QuantizedTensor]:
     """Return the quantized tensors with their losses."""
     from polygraphy.domain.quantization.listing import tensors_with_losses
     from polygraphy.domain.quantization.measuring import measure_losses
@@ -54,6 +69,10 @@ def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) ->
     if reference is not None:
         exact = load_onnx(reference)
         references.append(exact)
+        weights = open_model(exact).graph.all_weights
+        if not inputs and sum(prod(weight.shape) for weight in weights) > _MANY_ELEMENTS:
+            others = (tensor for tensor in tensors if tensor.kind == "activation")
+            return [*_measure_by_node(load_onnx(path), exact), *others]
         try:
             optimized = party.runtime_graph(exact, level="ENABLE_BASIC")
             references += [] if optimized is None else [optimized]
@@ -64,3 +83,17 @@ def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) ->
     compute = party.load(opened.with_activations()) if feeds else None
     losses = measure_losses(opened.sites, opened.source, compute, feeds)
     return list(tensors_with_losses(opened.sites, losses))
+
+
+def _measure_by_node(model: Any, reference: Any) -> Iterator[QuantizedTensor]:
+    """Yield the weights of a large model with their losses, measured one node at a time."""
+    from polygraphy.domain.quantization.listing import tensors_with_losses
+    from polygraphy.domain.quantization.losses import with_worst_channels
+    from polygraphy.domain.quantization.measuring import measure_losses
+
+    for part in open_node_weights(model, reference):
+        sites = [with_worst_channels(site, _ELEMENTS) for site in part.sites]
+        losses = measure_losses(sites, part.source, None, ())
+        # The number of a channel is that among the worst ones.
+        losses = {number: evolve(loss, channel=None) for number, loss in losses.items()}
+        yield from tensors_with_losses(part.sites, losses)
