@@ -26,6 +26,9 @@ _MOST_ROWS = 100
 _LARGEST = 1 << 22
 """Elements of an array whose range is shown: a notebook asks for it whenever a cell ends."""
 
+_WHOLE = 10_000
+"""Most characters of a cell that may hold a line to paste, which must not be shortened."""
+
 
 def results_html(results: RunResults) -> str:
     """Return an HTML table of the tensors of each runner, in its first iteration."""
@@ -101,7 +104,7 @@ def diagnosis_html(result: DiagnosisResult) -> str:
     steps = f"{len(result.attempts)} step{'s' * (len(result.attempts) != 1)}"
     caption = f"{result.verdict.upper()} after {steps}. {result.reason}".rstrip()
     title = ("nodes", "operator", "cause", "who", "evidence", "fix")
-    return _table(caption, title, rows, longest=300)
+    return _table(caption, title, rows, longest=_WHOLE)
 
 
 def _facts(array: Any) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from html.parser import HTMLParser
 
 import ml_dtypes
@@ -11,6 +12,7 @@ import pytest
 from polygraphy.comparator import IterationResult, RunResults
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
+    MODEL,
     Attempt,
     Culprit,
     DiagnosisResult,
@@ -105,3 +107,10 @@ def test_models_show_what_they_take_and_give(tmp_path: object) -> None:
     path = save(build_quantized(), tmp_path / "quantized.onnx")  # type: ignore[operator]
     cells = Cells(describe_model(path)._repr_html_()).cells
     assert "quantized: 4 activations (int8, per tensor)" in cells[1]
+
+
+def test_a_line_to_paste_is_not_shortened() -> None:
+    line = f"quantize_static(..., nodes_to_exclude={[f'node_conv2d_{n}' for n in range(60)]})"
+    culprit = Culprit(["a"], None, MODEL, "quantization", remedy=Remedy(None, True, line))
+    page = DiagnosisResult(FAULT, [culprit])._repr_html_()
+    assert line in html.unescape(page)
