@@ -92,15 +92,6 @@ def _add_neighbors(
     return [name for name in castable if name in near]
 
 
-def _float32_options(case: Case, lowered: LoweredBackend) -> Mapping[str, Any] | None:
-    """Return the options with which the backend only computes in float32; None if its rewrites
-    have to be off as well."""
-    party = lowered.party.in_float32()
-    values = map(party.load(case.model.proto), lowered.feeds)
-    is_enough = lowered.tolerance.worst_error(lowered.exact, values).is_tolerable
-    return party.options if is_enough else None
-
-
 def _command(
     case: Case,
     lowered: LoweredBackend,
@@ -160,7 +151,7 @@ def _conclude(case: Case, lowered: LoweredBackend, half: HalfPrecision) -> Diagn
     count = len(lowered.opened.built.passes) if isinstance(lowered.opened, OpenedLowering) else 0
     if len(half.kept) > max(_FEW, _NEARLY_ALL * count):
         dtype, before = str(lowered.party.lowers_to), str(half.before)
-        command = _command(case, lowered, (), _float32_options(case, lowered))
+        command = _command(case, lowered, (), lowered.party.in_float32().options)
         reason = precision.set_float32(dtype, before, len(half.kept), count, command)
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
     remedy = Remedy()
