@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import parser
@@ -90,6 +91,8 @@ def test_a_diagnosis_gets_such_a_model_through_a_file_too(
 
 def test_what_is_too_large_is_noticed() -> None:
     class TooLarge:
+        graph = onnx.GraphProto()
+
         def SerializeToString(self) -> bytes:
             raise ValueError("exceeds maximum protobuf size of 2GB")
 

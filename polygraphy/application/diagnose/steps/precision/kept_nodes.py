@@ -109,8 +109,10 @@ def _command(
     """
     party, reference = lowered.party, lowered.reference
     if options is None:
-        is_plain = not nodes or _is_whole(lowered, nodes)
-        options = party.remedy(plain=is_plain, without=() if is_plain else nodes)
+        is_whole = not nodes or _is_whole(lowered, nodes)
+        options = (
+            party.in_float32().options if is_whole else party.remedy(plain=False, without=nodes)
+        )
     backends = [
         (party.name, party.backend, options),
         (reference.name, reference.backend, reference.options),
