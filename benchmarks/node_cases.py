@@ -36,15 +36,15 @@ STOCHASTIC = {
     "RandomUniformLike",
 }
 AGREE = "both run and match"
-ONLY_REFERENCE = "only the reference evaluator runs it; its outputs are correct"
-REFERENCE_IS_RIGHT = "they differ; the reference evaluator is correct"
-ONNXRT_IS_RIGHT = "they differ; ONNX Runtime is correct"
-NOBODY_IS_RIGHT = "they differ; neither is correct"
-REFERENCE_DEPARTS = "only the reference evaluator runs it; its outputs are incorrect"
-ONLY_ONNXRT = "only ONNX Runtime runs it"
-NEITHER = "neither runs it"
-STOCHASTIC_CASE = "uses random numbers; not compared"
-NO_TENSORS = "inputs or outputs that are not tensors"
+ONLY_REFERENCE = "only the reference evaluator runs the model, and its outputs are correct"
+REFERENCE_IS_RIGHT = "the outputs differ, and the reference evaluator is correct"
+ONNXRT_IS_RIGHT = "the outputs differ, and ONNX Runtime is correct"
+NOBODY_IS_RIGHT = "the outputs differ, and neither is correct"
+REFERENCE_DEPARTS = "only the reference evaluator runs the model, and its outputs are incorrect"
+ONLY_ONNXRT = "only ONNX Runtime runs the model"
+NEITHER = "neither runs the model"
+STOCHASTIC_CASE = "not compared: the model uses random numbers"
+NO_TENSORS = "not compared: inputs or outputs are not tensors"
 CRASHED = "a backend crashed"
 AGREES, DIFFERS = "correct", "incorrect"
 REFUSES, CRASHES = "rejected", "crashes or hangs"
@@ -55,9 +55,9 @@ RENAMED = {"constant_value": "value", "K": "k"}
 """What an input was called when it was an attribute."""
 
 REASONS = {
-    "Attention": "If a mask leaves no element, ONNX Runtime writes the lowest float32, not -inf.",
-    "Dropout": "It uses random numbers in training mode.",
-    "MaxUnpool": "ONNX Runtime reads indices with the shape of the output, not of the input.",
+    "Attention": "If a mask excludes every element, ONNX Runtime writes the lowest float32 value instead of -inf.",
+    "Dropout": "In training mode, the operator uses random numbers.",
+    "MaxUnpool": "ONNX Runtime interprets the indices with the shape of the output instead of the shape of the input.",
     "Resize": "With align_corners, ONNX Runtime rounds the length of the output first.",
 }
 
@@ -370,11 +370,12 @@ def markdown(rows: list[Row]) -> str:
     lines = [
         "# Node cases of the onnx package, at every opset",
         "",
-        f"This page compares ONNX Runtime {onnxruntime.__version__} (CPU, without optimization)",
-        "and the reference evaluator (`--onnx`) with the expected outputs of the",
-        f"{len(names)} node cases of onnx {onnx.__version__}. Each case runs at its own opset,",
-        "and is rewritten for every earlier version of its operator:",
-        f"{len(rows)} models with {len(reached)} versions of operators. To repeat it, run",
+        "The onnx package contains test cases for single nodes, with expected outputs. This page",
+        f"compares these outputs with ONNX Runtime {onnxruntime.__version__} (CPU, without",
+        "optimization) and the reference evaluator (`--onnx`).",
+        f"onnx {onnx.__version__} has {len(names)} cases. Each case runs at its own opset, and is",
+        f"also rewritten for every earlier version of its operator. This gives {len(rows)} models",
+        f"with {len(reached)} versions of operators. To repeat the comparison, run",
         "`python benchmarks/node_cases.py --markdown docs/development/node-cases.md`.",
         "",
         "| outcome | models |",
@@ -382,10 +383,11 @@ def markdown(rows: list[Row]) -> str:
         *(f"| {kind} | {number} |" for kind, number in counts.most_common()),
         "",
         *_of_openvino(rows),
-        "Expected outputs are valid for the opset of the case. Some operators had a different",
-        "meaning in earlier opsets (Softmax below 13 normalizes all axes from one axis on). For",
-        "these, the two implementations match. The tests in `tests/adapters/onnx_common` compare",
-        "random nodes of every operator and version with ONNX Runtime and float64 formulas.",
+        "The expected outputs are valid for the opset of the case. Some operators had a different",
+        "meaning in earlier opsets: Softmax below opset 13 normalizes over several axes. For these",
+        "models, the outputs of ONNX Runtime and the reference evaluator match. The tests in",
+        "`tests/adapters/onnx_common` compare random nodes of every operator and version with ONNX",
+        "Runtime and float64 formulas.",
         "",
         "## Differences",
         "",
@@ -436,7 +438,7 @@ def _of_openvino(rows: list[Row]) -> list[str]:
             wrong[row.operator].append(row)
     version = openvino.__version__.partition("-")[0]
     return [
-        f"OpenVINO {version} (CPU, float32), on the same models:",
+        f"OpenVINO {version} (CPU, float32) was compared on the same models:",
         "",
         "| result in OpenVINO | models | models at the opset of the case |",
         "| --- | ---: | ---: |",

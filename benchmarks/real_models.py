@@ -786,14 +786,14 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
     lines = [
         "# Models from other packages",
         "",
-        "`make models` runs commands on models from packages. This page was written on"
+        "`make models` runs commands on models from packages. The results on this page were measured on"
         f" {datetime.date.today()} at commit {commit or 'unknown'}, with ONNX Runtime"
-        f" {onnxruntime.__version__} and onnx {onnx.__version__}. The models come from the packages"
-        f" {packages}.",
+        f" {onnxruntime.__version__} and onnx {onnx.__version__}. The models come from these"
+        f" packages: {packages}.",
         "",
-        "A cell contains the duration of a check in seconds, or the number of its message below."
-        " `benchmarks/real_models.py` sets the shapes and ranges of the inputs, except for `lint`"
-        " and `default data`.",
+        "A cell contains the duration of a check in seconds, or the number of a message below the table."
+        " `benchmarks/real_models.py` sets the shapes and ranges of the inputs, except for the"
+        " checks `lint` and `default data`.",
         "",
         "| check | action |",
         "| --- | --- |",

@@ -144,7 +144,10 @@ for name, iterations in RunResults.load("{model}"):
 """
 
 
-HEADER = "| work | floor | MB | ours | MB | of the floor | NVIDIA | MB | of NVIDIA's | goal |"
+HEADER = (
+    "| work | floor (CPU s) | floor (MB) | ours (CPU s) | ours (MB) | ours / floor "
+    "| NVIDIA (CPU s) | NVIDIA (MB) | ours / NVIDIA | goal |"
+)
 RULE = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
 
 
@@ -234,7 +237,7 @@ def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> str:
     shown = {name: f"{value:.3f}" for name, value in seconds.items()}
     for name, count in left.items():
         if name != "floor":
-            shown[name] += f" ({count} nodes left)"
+            shown[name] += f" ({count} nodes remain)"
     ratios = {name: f"{seconds['ours'] / seconds[name]:.2f}" for name in seconds if name != "ours"}
     cells = [
         row.name,
@@ -324,7 +327,7 @@ def _nothing(_: Path) -> None:
 
 
 _SHOWN = "inspect model {model} --show layers attrs weights"
-_HALF = "0.5 of NVIDIA's"
+_HALF = "0.5 times NVIDIA's"
 _MANY = {"size": 1000, "count": 10_000}
 _LARGE = {"size": 25_000_000, "count": 10}
 _IMAGE = "(1, 3, 224, 224)"
@@ -336,49 +339,59 @@ ROWS = (
             partial(save_blocks, nodes=nodes),
             words=_FOLD,
             floor=_ROUND_TRIP,
-            goal="0.33 of NVIDIA's",
+            goal="0.33 times NVIDIA's",
             runs=runs,
         )
         for nodes, runs in ((1_001, 11), (5_005, 11), (20_020, 5), (80_002, 1))
     ),
-    Row("import the names", _nothing, program=_NAMES, floor="import numpy", goal="1.15 floors"),
+    Row(
+        "import the names only",
+        _nothing,
+        program=_NAMES,
+        floor="import numpy",
+        goal="1.15 times the floor",
+    ),
     Row(
         "import and compare 16 elements",
         _nothing,
         program=_COMPARE,
         floor="import numpy",
-        goal="NVIDIA's",
+        goal="NVIDIA's time",
     ),
     Row(
-        "DataLoader, 1000 feeds", _nothing, program=_FEEDS, floor=_RAW_FEEDS, goal="0.7 of NVIDIA's"
+        "DataLoader, 1,000 input sets",
+        _nothing,
+        program=_FEEDS,
+        floor=_RAW_FEEDS,
+        goal="0.7 times NVIDIA's",
     ),
     Row(
         "run identity.onnx --onnxrt",
         _identity,
         words="run identity.onnx --onnxrt",
         floor=RAW,
-        goal="1.25 floors, 0.85 of NVIDIA's",
+        goal="1.25 times the floor, 0.85 times NVIDIA's",
     ),
     Row(
         "run resnet50 --onnxrt",
         _saved(resnet50),
         words="run {model} --onnxrt",
         floor=_RUN.format(shape=_IMAGE, sessions=1, model="{model}"),
-        goal="1.10 floors, NVIDIA's",
+        goal="1.10 times the floor, NVIDIA's time",
     ),
     Row(
         "run resnet50 --onnxrt --onnxrt",
         _saved(resnet50),
         words="run {model} --onnxrt --onnxrt",
         floor=_RUN.format(shape=_IMAGE, sessions=2, model="{model}"),
-        goal="1.10 floors, NVIDIA's",
+        goal="1.10 times the floor, NVIDIA's time",
     ),
     Row(
-        "run 2.7 GB of weights in another file",
+        "run with 2.7 GB of external weights",
         save_large,
         words="run {model} --onnxrt",
         floor=_RUN.format(shape=(64, LARGE_WIDTH), sessions=1, model="{model}"),
-        goal="1.1 floors",
+        goal="1.1 times the floor",
         runs=3,
     ),
     Row(
@@ -387,7 +400,7 @@ ROWS = (
         words=f"run {_EVERY_TENSOR} --save-outputs out.json"
         f" && run {_EVERY_TENSOR} --load-outputs out.json",
         floor=_LAYERS,
-        goal="1.3 floors",
+        goal="1.3 times the floor",
         runs=3,
     ),
     Row(
@@ -396,7 +409,7 @@ ROWS = (
         words="surgeon extract {model} --inputs layer5_out:auto:auto --outputs layer11_out:auto"
         " -o out.onnx",
         floor=_ROUND_TRIP,
-        goal="0.5 of NVIDIA's, 250 MB of its own",
+        goal="0.5 times NVIDIA's, 250 MB of memory",
         runs=3,
     ),
     Row(
@@ -404,21 +417,21 @@ ROWS = (
         _saved(bert),
         words=_SHOWN,
         floor=_LOAD,
-        goal="0.4 of NVIDIA's",
+        goal="0.4 times NVIDIA's",
     ),
     Row(
         "inspect 20,000 nodes, everything",
         _saved(many_nodes),
         words=_SHOWN,
         floor=_LOAD,
-        goal="0.4 of NVIDIA's",
+        goal="0.4 times NVIDIA's",
     ),
     Row(
         "debug reduce 200 nodes, linear",
         save_chain,
         words="debug reduce {model} -o out.onnx --mode linear --fail-code 0"
         " --check grep -q node100 polygraphy_debug.onnx",
-        goal="0.4 of NVIDIA's",
+        goal="0.4 times NVIDIA's",
         runs=5,
     ),
     Row(

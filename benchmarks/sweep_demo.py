@@ -36,11 +36,11 @@ _KILLED_AT = 20
 """Cells after which the sweep is killed."""
 _LONGEST = 120
 _ABOUT = [
-    "`make sweep-demo` runs models of the onnx wheel"
-    f" ({', '.join(_KINDS)}) and of {', '.join(_SHIPPED)} in two runners, two precisions and three"
-    f" versions of ONNX Runtime ({', '.join(_VERSIONS)}). Each version has its own environment,"
-    " which is installed from a requirements file. The machine has two cores, which other"
-    " processes also use.",
+    "`make sweep-demo` runs models from the onnx wheel"
+    f" ({', '.join(_KINDS)}) and from the packages {', '.join(_SHIPPED)}. It uses two runners, two"
+    f" precisions and three versions of ONNX Runtime ({', '.join(_VERSIONS)}). Each version has its"
+    " own environment, which the sweep installs from a requirements file. The machine has two"
+    " cores, and other processes also use them.",
 ]
 
 
@@ -158,9 +158,9 @@ def main() -> int:
     first = records(args.folder)
     unchanged(killed, first)
     lines = [
-        f"The sweep over two versions is killed with `kill -9` after {len(killed)} cells, and then"
-        f" resumed: it runs {len(first) - len(killed):,} cells in {seconds:.0f} s, none of them"
-        " twice.",
+        f"First, a sweep over two versions is killed with `kill -9` after {len(killed)} cells, and"
+        f" then resumed. The resumed sweep runs the remaining {len(first) - len(killed):,} cells in"
+        f" {seconds:.0f} s, and repeats none.",
         "",
     ]
 
@@ -177,16 +177,17 @@ def main() -> int:
     diagnoses = list(args.folder.glob("plan.sweep/diagnoses/*/*[0-9a-f].json"))
     counted = [path for path in diagnoses if ".report" not in path.name]
     lines += [
-        "Then a third version is added, with `--baseline` and `--diagnose`. Only its"
-        f" {len(new)} cells run. {len(counted)} failing cells are diagnosed. Both take"
-        f" {seconds:.0f} s. {found['merged']} combinations have the same content as others.",
+        f"Then a third version is added, with `--baseline` and `--diagnose`. Only the {len(new)}"
+        f" cells of this version run, and {len(counted)} failing cells are diagnosed. Both take"
+        f" {seconds:.0f} s in total. {found['merged']} combinations have the same content as another"
+        " combination, so they do not run.",
         "",
         "| state | cells |",
         "| --- | ---: |",
     ]
     states = Counter(row["state"] for row in found["rows"])
     lines += [f"| {state} | {count:,} |" for state, count in states.most_common()]
-    lines += ["", f"{len(found['groups'])} causes:", "", "| cells | cause | fix |",
+    lines += ["", f"The failing cells have {len(found['groups'])} causes:", "", "| cells | cause | fix |",
               "| ---: | --- | --- |"]  # fmt: skip
     lines += [cause_row(group) for group in found["groups"]]
     text = "\n".join(["# A sweep over real models", "", *_ABOUT, "", *lines, ""])

@@ -69,30 +69,39 @@ def page(scores: Sequence[Score], seed: int) -> str:
         shares = [_share(held, COLUMNS[name]) for name in ("node", "party and cause", "pass")]
         rows.append(f"| {kind} | {len(held)} | " + " | ".join(shares) + " |")
     missed = [
-        f"- {s.case.kind}, {title(s.case.version)}: {s.said[:200]}" for s in scores if not s.right
+        f"| {s.case.kind} | {title(s.case.version)} | {s.said[:200]} |"
+        for s in scores
+        if not s.right
     ]
     return f"""# Accuracy of `diagnose`
 
-This page measures how often `diagnose` names the correct node, cause and fix. A seed draws the
-cases:
+This page measures how often `diagnose` names the correct node, cause and fix. The random seed of a
+measurement selects the cases:
 
-- bugs of released packages, in a CNN, a transformer encoder or a U-Net at a random depth, with ONNX
+- bugs of released packages, at a random depth in a CNN, a transformer encoder or a U-Net, with ONNX
   Runtime {VERSIONS[0]} to {VERSIONS[-1]} or OpenVINO {OPENVINO[0]} to {OPENVINO[-1]};
-- faults that are planted in such networks, and in models from packages.
+- faults that the lab plants in such networks, and in models from packages.
 
 Each fault changes the outputs. To repeat the measurement, run `make faults`. The first run creates
 virtual environments (2 GB).
 
-"node" is correct if all named nodes belong to the fault, or are fused with it by the backend. "no
-other node" is correct if no other node is named, and no node in a healthy model. All shares are
-percentages:
+In the tables below, all shares are percentages of the cases:
+
+- **node**: every node that `diagnose` names belongs to the fault, or the backend fuses it with the
+  fault.
+- **party and cause**: the answer contains the correct party (the backend, the model or the exporter)
+  and the correct cause.
+- **pass**: the answer names the optimization of the backend that is at fault.
+- **no other node**: no node outside the fault is named, and no node of a healthy model.
+- **exit code**: the exit code is correct.
+- **FIX works**: the printed FIX was run, and the model is correct with it.
 
 {table(scores)}
 
-A case takes {statistics.median(seconds):.1f} s (median), at most {seconds[-1]:.1f} s.
-Seed {seed}.
+A case takes {statistics.median(seconds):.1f} s (median), and at most {seconds[-1]:.1f} s.
+The seed is {seed}.
 
-## By fault
+## Results by kind of fault
 
 | fault | cases | node | party and cause | pass |
 | --- | --- | --- | --- | --- |
@@ -100,5 +109,7 @@ Seed {seed}.
 
 ## Incorrect results
 
-{chr(10).join(missed) or "None."}
+| fault | environment | answer of `diagnose` |
+| --- | --- | --- |
+{chr(10).join(missed) or "| none | | |"}
 """
