@@ -55,9 +55,11 @@ RENAMED = {"constant_value": "value", "K": "k"}
 """What an input was called when it was an attribute."""
 
 REASONS = {
-    "Attention": "If a mask excludes every element, ONNX Runtime writes the lowest float32 value instead of -inf.",
+    "Attention": "If a mask excludes every element, ONNX Runtime writes the lowest float32 value"
+    " instead of -inf.",
     "Dropout": "In training mode, the operator uses random numbers.",
-    "MaxUnpool": "ONNX Runtime interprets the indices with the shape of the output instead of the shape of the input.",
+    "MaxUnpool": "ONNX Runtime interprets the indices with the shape of the output instead of the"
+    " shape of the input.",
     "Resize": "With align_corners, ONNX Runtime rounds the length of the output first.",
 }
 

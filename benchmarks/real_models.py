@@ -786,13 +786,13 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
     lines = [
         "# Models from other packages",
         "",
-        "`make models` runs commands on models from packages. The results on this page were measured on"
-        f" {datetime.date.today()} at commit {commit or 'unknown'}, with ONNX Runtime"
+        "`make models` runs commands on models from packages. The results on this page were"
+        f" measured on {datetime.date.today()} at commit {commit or 'unknown'}, with ONNX Runtime"
         f" {onnxruntime.__version__} and onnx {onnx.__version__}. The models come from these"
         f" packages: {packages}.",
         "",
-        "A cell contains the duration of a check in seconds, or the number of a message below the table."
-        " `benchmarks/real_models.py` sets the shapes and ranges of the inputs, except for the"
+        "A cell contains the duration of a check in seconds, or the number of a message below the"
+        " table. `benchmarks/real_models.py` sets the shapes and ranges of the inputs, except for the"
         " checks `lint` and `default data`.",
         "",
         "| check | action |",

@@ -179,16 +179,16 @@ def main() -> int:
     lines += [
         f"Then a third version is added, with `--baseline` and `--diagnose`. Only the {len(new)}"
         f" cells of this version run, and {len(counted)} failing cells are diagnosed. Both take"
-        f" {seconds:.0f} s in total. {found['merged']} combinations have the same content as another"
-        " combination, so they do not run.",
+        f" {seconds:.0f} s in total. {found['merged']} combinations have the same content as"
+        " another combination, so they do not run.",
         "",
         "| state | cells |",
         "| --- | ---: |",
     ]
     states = Counter(row["state"] for row in found["rows"])
     lines += [f"| {state} | {count:,} |" for state, count in states.most_common()]
-    lines += ["", f"The failing cells have {len(found['groups'])} causes:", "", "| cells | cause | fix |",
-              "| ---: | --- | --- |"]  # fmt: skip
+    lines += ["", f"The failing cells have {len(found['groups'])} causes:", ""]
+    lines += ["| cells | cause | fix |", "| ---: | --- | --- |"]
     lines += [cause_row(group) for group in found["groups"]]
     text = "\n".join(["# A sweep over real models", "", *_ABOUT, "", *lines, ""])
     print(text)

@@ -89,8 +89,8 @@ In the tables below, all shares are percentages of the cases:
 
 - **node**: every node that `diagnose` names belongs to the fault, or the backend fuses it with the
   fault.
-- **party and cause**: the answer contains the correct party (the backend, the model or the exporter)
-  and the correct cause.
+- **party and cause**: the answer contains the correct party (the backend, the model or the
+  exporter) and the correct cause.
 - **pass**: the answer names the optimization of the backend that is at fault.
 - **no other node**: no node outside the fault is named, and no node of a healthy model.
 - **exit code**: the exit code is correct.
