@@ -792,8 +792,8 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
         f" packages: {packages}.",
         "",
         "A cell contains the duration of a check in seconds, or the number of a message below the"
-        " table. `benchmarks/real_models.py` sets the shapes and ranges of the inputs, except for the"
-        " checks `lint` and `default data`.",
+        " table. `benchmarks/real_models.py` sets the shapes and ranges of the inputs, except for"
+        " the checks `lint` and `default data`.",
         "",
         "| check | action |",
         "| --- | --- |",
