@@ -103,6 +103,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "open_model": "polygraphy.adapters.onnx.run.opening:open_model",
         "open_reducible": "polygraphy.adapters.onnx.run.opening:open_reducible",
         "quantize": "polygraphy.adapters.onnxruntime.quantizer:quantize",
+        "replace_nodes": "polygraphy.adapters.onnx.edit.copying:replace_nodes",
         "samples_of": "polygraphy.adapters.onnx.run.opening:samples_of",
         "save_to_file": "polygraphy.adapters.onnx.run.opening:save_to_file",
         "weight_precision": "polygraphy.adapters.onnx.edit.moving:weight_precision",

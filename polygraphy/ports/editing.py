@@ -259,18 +259,25 @@ class ReducibleModel(Protocol):
 
 
 @port
-def open_model(model: Any, *, as_it_is: bool = False) -> OpenModel:
+def open_model(model: Any, *, as_it_is: bool = False, maps_weights: bool = False) -> OpenModel:
     """Return a model prepared for editing: from a path, an ``onnx.ModelProto``, or a loader that
     returns one.
 
     Args:
         model: it is not changed.
         as_it_is: whether calls of functions stay, and nodes where they are.
+        maps_weights: whether the large weights of a model at a path stay in their files.
 
     Raises:
         FileError: there is no such file.
         ModelError: it is no ONNX model.
     """
+
+
+@port
+def replace_nodes(model: Any, parts: Sequence[Any]) -> Any:
+    """Return a copy of an ``onnx.ModelProto`` in which the nodes of other models replace those that
+    compute the same tensors; their weights replace those of the same names."""
 
 
 @port

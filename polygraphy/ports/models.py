@@ -120,8 +120,12 @@ LayerSketch = tuple[str, str, dict[str, Any], list[str], list[str]]
 
 
 @port
-def load_onnx(path: str) -> Any:
+def load_onnx(path: str, *, maps_weights: bool = False) -> Any:
     """Return the `onnx.ModelProto` in a file, with its weights.
+
+    Args:
+        path: the file.
+        maps_weights: whether large weights stay in their files until their elements are needed.
 
     Raises:
         FileError: the file is missing.

@@ -502,6 +502,7 @@ def test_wrong_parameters_of_quantized_models_are_one_group(run: Sweeps) -> None
         if "diagnose" in job.command:
             culprit = {"op": "Relu", "cause": "clipped range", "party": "model"}
             culprit["nodes"] = [job.command[4]]  # type: ignore[assignment]
+            culprit["remedy"] = {"note": f"Correct {job.command[4]}."}  # type: ignore[assignment]
             return {"code": 1, "essence": {"summary": "s", "verdict": "f", "culprits": [culprit]}}
         return {"code": 1} if "/cells/" in job.stem else {}
 
@@ -513,5 +514,7 @@ def test_wrong_parameters_of_quantized_models_are_one_group(run: Sweeps) -> None
     assert [(group.cause, len(group.cells)) for group in outcome.groups] == [
         ("Quantization: clipped range (model)", 2)
     ]
+    [remedy] = [group.remedy for group in outcome.groups]
+    assert remedy.count(": Correct ") == 2  # The correct value of one cell does not help another.
     [job] = [job for job in run.ran if "--reference" in job.command]
     assert job.command[job.command.index("--within") + 1] == "0.05"

@@ -67,12 +67,14 @@ def _measure_tensors(
 
     party, references = resolve(SuspectedParty, "usual"), []
     if reference is not None:
-        exact = load_onnx(reference)
+        exact = load_onnx(reference, maps_weights=not inputs)
         references.append(exact)
         weights = open_model(exact).graph.all_weights
         if not inputs and sum(prod(weight.shape) for weight in weights) > _MANY_ELEMENTS:
             others = (tensor for tensor in tensors if tensor.kind == "activation")
-            return [*_measure_by_node(load_onnx(path), exact), *others]
+            model = load_onnx(path, maps_weights=True)
+            return [*_measure_by_node(model, exact), *others]
+        exact = exact if inputs else load_onnx(reference)
         try:
             optimized = party.runtime_graph(exact, level="ENABLE_BASIC")
             references += [] if optimized is None else [optimized]

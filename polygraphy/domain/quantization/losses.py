@@ -120,9 +120,7 @@ def _loss_with_other_zero(array: Array, site: Site) -> float | None:
         code = np.clip(np.rint(zero), stored.least, stored.most)
         if code != np.ravel(scheme.zero_point)[0]:
             other_scheme = evolve(scheme, zero_point=np.full(np.shape(scheme.zero_point), code))
-            losses.append(
-                _relative_error(other_scheme.values(other_scheme.codes(array)) - array, array)
-            )
+            losses.append(_relative_error(_round_trip(other_scheme, array) - array, array))
     return min(losses, default=None)
 
 
@@ -141,12 +139,8 @@ def _best_schemes(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tup
         losses = []
         for share in _SHARES:
             candidate = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
-            losses.append(
-                (
-                    _relative_error(candidate.values(candidate.codes(array)) - array, array),
-                    candidate,
-                )
-            )
+            error = _round_trip(candidate, array) - array
+            losses.append((_relative_error(error, array), candidate))
         results.append(min(losses, key=lambda values: values[0]))
     return results
 
@@ -252,23 +246,30 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
     """
     is_symmetric = bool(np.all(scheme.zero_point == scheme.stored_type.middle))
     low, high = _extremes(exact, scheme)
-    candidates = []
-    for symmetric in dict.fromkeys((True, is_symmetric)):
-        for share in _SHARES:
-            candidate = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
-            values = candidate.values(candidate.codes(exact))
-            candidates.append((_rms(values - exact), candidate, values))
+    candidates = [
+        scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
+        for symmetric in dict.fromkeys((True, is_symmetric))
+        for share in _SHARES
+    ]
     if scheme.block and scheme.stored_type.minifloat is None:
         # The largest number is the least code, which is one step further from zero.
         extreme = np.where(-low > high, low, high)
         steps = extreme / (scheme.stored_type.least - scheme.stored_type.middle)
         steps = np.where(steps, steps, 1.0).reshape(np.shape(scheme.scale))
         middle = np.full(np.shape(steps), float(scheme.stored_type.middle))
-        candidate = Scheme(scheme.dtype, steps, middle, scheme.axis, scheme.block)
-        values = candidate.values(candidate.codes(exact))
-        candidates.append((_rms(values - exact), candidate, values))
-    _, best, values = min(candidates, key=lambda values: values[0])
-    return best, values
+        candidates.append(Scheme(scheme.dtype, steps, middle, scheme.axis, scheme.block))
+    error, best, least = inf, scheme, exact
+    for candidate in candidates:  # Only the values of the best one stay in memory.
+        values = _round_trip(candidate, exact)
+        remaining_error = _rms(values - exact)
+        if remaining_error < error or best is scheme:
+            error, best, least = remaining_error, candidate, values
+    return best, least
+
+
+def _round_trip(scheme: Scheme, array: Array) -> Array:
+    """Return an array after it was quantized and dequantized."""
+    return scheme.values(scheme.codes(array))
 
 
 def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:

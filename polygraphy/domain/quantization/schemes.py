@@ -107,26 +107,44 @@ class Scheme:
     def codes(self, array: Any) -> Array:
         """Return the codes of an array, as float64."""
         array = np.asarray(array, np.float64)
-        scale, zero = self._broadcast(self.scale, array), self._broadcast(self.zero_point, array)
+        split, scale, zero = self._split_blocks(array)
         stored = self.stored_type
         with np.errstate(all="ignore"):
-            quotient = array / scale
+            quotient = np.asarray(split / scale)
             if stored.minifloat is None:
-                rounded = np.rint(quotient.astype(np.float32)).astype(np.float64) + zero
-                return np.asarray(np.clip(rounded, stored.least, stored.most))
+                rounded = np.rint(quotient.astype(np.float32)).astype(np.float64)
+                codes: Array = np.asarray(rounded + zero)
+                np.clip(codes, stored.least, stored.most, out=codes)
+                return np.asarray(codes.reshape(array.shape))
             clipped = np.clip(quotient, stored.least, stored.most)
             stored_values = clipped.astype(np.float32).astype(stored.minifloat)
-            return np.asarray(stored_values, np.float64)
+            return np.asarray(stored_values.astype(np.float64).reshape(array.shape))
 
     def values(self, codes: Array) -> Array:
         """Return the dequantized values of codes."""
-        scale, zero = self._broadcast(self.scale, codes), self._broadcast(self.zero_point, codes)
-        return np.asarray((codes - zero) * scale)
+        split, scale, zero = self._split_blocks(codes)
+        return np.asarray(((split - zero) * scale).reshape(codes.shape))
 
     def limits(self) -> tuple[Array, Array]:
         """Return, by scale, the smallest and the largest number that can be represented."""
         low = (self.stored_type.least - self.zero_point) * self.scale
         return low, (self.stored_type.most - self.zero_point) * self.scale
+
+    def _split_blocks(self, array: Array) -> tuple[Array, Array, Array]:
+        """Return an array with scale and zero point in shapes that broadcast to it; blocks that
+        fill it become an axis, because repeated numbers would take twice the memory of the array.
+        """
+        axis, shape = self.axis % max(array.ndim, 1), np.shape(self.scale)
+        is_alike = len(shape) == array.ndim and shape == np.shape(self.zero_point)
+        if not (self.block and is_alike and array.shape[axis] == self.block * shape[axis]):
+            scale, zero = (self._broadcast(one, array) for one in (self.scale, self.zero_point))
+            return array, scale, zero
+        scale, zero = (
+            np.expand_dims(np.asarray(one, np.float64), axis + 1)
+            for one in (self.scale, self.zero_point)
+        )
+        split = (*array.shape[:axis], -1, self.block, *array.shape[axis + 1 :])
+        return array.reshape(split), scale, zero
 
     def _broadcast(self, numbers: Array, array: Array) -> Array:
         """Return numbers in a shape that broadcasts to the array."""

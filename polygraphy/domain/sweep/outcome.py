@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
@@ -314,6 +315,7 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
     """
     rows_found: dict[str, list[Row]] = {}
     first: dict[str, Group] = {}
+    parameters: dict[str, dict[str, str]] = {}
     failed = [row for row in rows if row.failed or row.state == NO_REFERENCE]
     culprits = {row.key: diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
                 for row in failed}  # fmt: skip
@@ -330,10 +332,31 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
         cause = group.cause if blamed else _normalize(group.cause, row)
         rows_found.setdefault(cause, []).append(row)
         first.setdefault(cause, group)
+        if blamed and blamed[0].get("cause") in PARAMETER_CAUSES:
+            parameters.setdefault(cause, {}).setdefault(group.remedy, row.name)
     groups = [
-        evolve(first[cause], cells=[row.name for row in rows_found[cause]]) for cause in rows_found
+        evolve(
+            first[cause],
+            cells=[row.name for row in rows_found[cause]],
+            remedy=_join_remedies(parameters.get(cause, {first[cause].remedy: ""})),
+        )
+        for cause in rows_found
     ]
     return sorted(groups, key=lambda group: (-len(group.cells), group.cause))
+
+
+_REMEDIES = 3
+"""Most different remedies that are shown for one cause."""
+
+
+def _join_remedies(cells: Mapping[str, str]) -> str:
+    """Return the remedies of a group: one for all cells, or each with its first cell, because the
+    correct value of a parameter only helps there."""
+    if len(cells) == 1:
+        return next(iter(cells))
+    shown = [f"{name}: {remedy}" for remedy, name in islice(cells.items(), _REMEDIES) if remedy]
+    more = " ..." if len(cells) > _REMEDIES else ""
+    return " ".join(shown) + more
 
 
 _OLD_CAUSES = {"quantisation": "quantization"}

@@ -20,6 +20,7 @@ from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
 from polygraphy.adapters.onnx.edit.quantized_nodes import convert_codes
+from polygraphy.adapters.onnx.storage import elements
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.adapters.onnxruntime.quantizing_again import (
     quantize_again as quantize_by_onnxruntime,
@@ -54,7 +55,7 @@ def exact_party() -> OnnxrtParty:
 
 def found(
     model: onnx.ModelProto,
-    reference: onnx.ModelProto | None = None,
+    reference: onnx.ModelProto | str | None = None,
     party: OnnxrtParty | None = None,
     **options: Any,
 ) -> Kept:
@@ -626,6 +627,50 @@ def test_weights_are_measured_one_by_one_if_a_search_does_not_fit_into_memory() 
     assert re.search(
         r": the weight of 'product2' loses [^;]* possible; wrong: pair mismatch\);", kept.summary
     )
+
+
+    assert "With the wrong weight corrected, rms ratio is" in kept.summary
+
+
+def test_a_wrong_weight_is_corrected_even_if_a_search_does_not_fit_into_memory(
+    tmp_path: Path,
+) -> None:
+    path, party, reference = tmp_path / "fixed.onnx", exact_party(), tmp_path / "float.onnx"
+    onnx.save(plain(), str(reference))
+    model = with_weight(build_quantized(), "w2_s", lambda scale: scale * np.float32(0.2))
+    options: dict[str, Any] = {"party": party, "memory_budget": 20_000, "save": str(path)}
+    kept = found(model, str(reference), within=0.05, **options)
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["cause"], culprit["nodes"]) == ("fault", "scale", ["product2"])
+    assert RmsRatio()(outputs(onnx.load(path), party), outputs(plain())) <= 0.05
+
+
+def test_a_reference_that_is_too_large_for_a_search_stays_in_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elements, "_LARGE", 0)
+    path, party, loaded = str(tmp_path / "float.onnx"), OnnxrtParty(), []
+    onnx.save(plain(), path, save_as_external_data=True, size_threshold=0)
+    load = party.load
+
+    def record(model: Any, **options: Any) -> Any:
+        loaded.append(model)
+        return load(model, **options)
+
+    party.load = record
+    found(build_quantized(), path, party, within=0.01, memory_budget=20_000)
+    assert path in loaded
+
+
+@pytest.mark.parametrize(
+    ("within", "why"), [(10.0, "reaches the target as it is"), (1e-6, "was found")]
+)
+def test_a_model_that_is_not_saved_is_explained(
+    within: float, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mixed.onnx"
+    found(build_quantized(), within=within, save=str(path))
+    assert not path.exists() and why in capsys.readouterr().out
 
 
 def test_a_weight_that_does_not_fit_into_memory_is_refused_before_a_model_runs() -> None:

@@ -12,6 +12,7 @@ from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import domain_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
+    clean,
     constant_tensor,
     delete_where,
     drop_unused,
@@ -317,3 +318,17 @@ def _drop_replaced(graph: GraphProto, removed_names: set[str]) -> None:
     )
     union = weight_names(graph).union(*(tensors_read(node) for node in graph.node))
     drop_unused(graph, (union | {value.name for value in graph.output}) - removed_names)
+
+
+def replace_nodes(model: ModelProto, parts: Sequence[ModelProto]) -> ModelProto:
+    """Return a copy of a model with the nodes of other models; see the port."""
+    copy: ModelProto = copy_of(model)
+    results = {name for part in parts for node in part.graph.node for name in node.output}
+    weights = {weight.name: weight for part in parts for weight in part.graph.initializer}
+    delete_where(copy.graph.node, lambda node: not results.isdisjoint(node.output))
+    delete_where(copy.graph.initializer, lambda weight: weight.name in weights)
+    copy.graph.node.extend(node for part in parts for node in part.graph.node)
+    copy.graph.initializer.extend(weights.values())
+    clean(copy.graph)
+    sort(copy.graph)
+    return copy

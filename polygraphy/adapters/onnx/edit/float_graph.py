@@ -13,6 +13,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     makers_of,
 )
 from polygraphy.adapters.onnx.graph.graph import add_weight, constant_tensor, sort
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.domain.quantization.sites import RAW
 from polygraphy.domain.tensors.precision import is_float
 
@@ -103,7 +104,7 @@ class FloatGraph:
         if name not in self._weights:
             return None
         if name not in self._arrays:
-            self._arrays[name] = onnx.numpy_helper.to_array(self._weights[name])
+            self._arrays[name] = elements(self._weights[name])
         return self._arrays[name]
 
     def weights_with_shape(self, shape: Sequence[int]) -> Iterator[Array]:
@@ -205,7 +206,7 @@ def constant_reader(graph: GraphProto) -> Callable[[str], Array | None]:
         tensor = weights.get(name)
         if tensor is None and name in makers and makers[name].op_type == "Constant":
             tensor = constant_tensor(makers[name])
-        array = None if tensor is None else onnx.numpy_helper.to_array(tensor)
+        array = None if tensor is None else elements(tensor)
         if array is None or array.size <= _SMALL:  # Large ones are read once.
             arrays[name] = array
         return array

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import sort
+from polygraphy.adapters.onnx.storage.elements import elements
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -226,7 +227,7 @@ class _Rewriter:
 
     def _array(self, name: str) -> Any:
         """Return the elements of a weight."""
-        return onnx.numpy_helper.to_array(self._weights[name])
+        return elements(self._weights[name])
 
     def _float_name(self, name: str) -> str:
         """Return an unused name for the dequantized form of a tensor."""

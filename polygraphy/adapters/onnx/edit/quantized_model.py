@@ -56,6 +56,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     rename_uses,
     sort,
 )
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.domain.quantization.schemes import Scheme, scheme_of_range
 from polygraphy.domain.quantization.sites import (
@@ -606,7 +607,7 @@ class QuantizedModel:
                 exact = self._references[0].operand(node, at)
                 if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
                     continue
-                array = onnx.numpy_helper.to_array(tensor)
+                array = elements(tensor)
                 others = self._references[0].weights_with_shape(exact.shape)
                 if (
                     array.dtype == exact.dtype
@@ -615,7 +616,7 @@ class QuantizedModel:
                 ):
                     chosen[name] = exact
         for name, exact in chosen.items():
-            self._add_correction(name, onnx.numpy_helper.to_array(weights[name]), exact)
+            self._add_correction(name, elements(weights[name]), exact)
         if chosen:
             sort(self._graph)
 

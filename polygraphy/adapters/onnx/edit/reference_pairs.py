@@ -11,6 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.edit.block_weights import block_weight
 from polygraphy.adapters.onnx.edit.quantized_nodes import scheme_of_node
 from polygraphy.adapters.onnx.graph.graph import constant_tensor
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class _IndexedGraph:
     def _constant(self, name: str) -> Array | None:
         """Return a constant, dequantized if necessary, but not cached; None if it is computed."""
         if name in self._held:
-            array: Array = onnx.numpy_helper.to_array(self._held[name])
+            array: Array = elements(self._held[name])
             return array
         maker = self.makers.get(name)
         if maker is None or maker.op_type not in ("QuantizeLinear", "DequantizeLinear"):

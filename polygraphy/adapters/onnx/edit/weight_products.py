@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import add_weight, constant_tensor
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _parts(
         if before is None or before.op_type != "Cast" or zero is None:
             continue
         tensor = constants.get(before.input[0])
-        codes = None if tensor is None else onnx.numpy_helper.to_array(tensor)
+        codes = None if tensor is None else elements(tensor)
         if codes is None or codes.dtype.name not in _LEAST_OPSET or codes.size < 2:
             continue
         stored = numpy.rint(zero).astype(codes.dtype).astype(zero.dtype)
@@ -103,7 +104,7 @@ def _array(
     tensor = constants.get(name)
     if tensor is None:
         return None
-    array: Array = onnx.numpy_helper.to_array(tensor)
+    array: Array = elements(tensor)
     return array if is_float(array) else array.astype(numpy.float32)
 
 

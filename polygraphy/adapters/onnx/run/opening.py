@@ -37,7 +37,11 @@ from polygraphy.adapters.onnx.graph.shapes import (
 from polygraphy.adapters.onnx.storage.elements import elements, load_external_data
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_onnx, load_structure
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
-from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
+from polygraphy.adapters.onnx.storage.weights import (
+    is_stored,
+    weights_size,
+    without_large_weights,
+)
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.errors import BackendError, ModelError
@@ -62,15 +66,16 @@ onnx = mod.lazy_import("onnx")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 
-def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
+def open_model(model: Any, *, as_it_is: bool = False, maps_weights: bool = False) -> OnnxOpenModel:
     """Return a model opened for diagnosis; see the port."""
     is_path = isinstance(model, (str, Path))
-    loaded = load_onnx(str(model)) if is_path else evaluate(model)
+    loaded = load_onnx(str(model), maps_weights=maps_weights) if is_path else evaluate(model)
     if as_it_is:
         return OnnxOpenModel(loaded)
     ordered = sort_model(loaded)
     opened = OnnxOpenModel(inline_functions(ordered), model=ordered)
-    if is_path and opened.proto is loaded and has_to_be_split(loaded):
+    is_in_files = any(map(is_stored, loaded.graph.initializer))
+    if is_path and opened.proto is loaded and (is_in_files or has_to_be_split(loaded)):
         opened.loadable = str(model)
     return opened
 

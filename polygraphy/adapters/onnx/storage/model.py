@@ -237,9 +237,9 @@ def serialize_model(model: ModelProto) -> bytes:
 helper = mod.lazy_import("onnx.helper")
 
 
-def load_onnx(path: str) -> ModelProto:
-    """Return the model in a file, with its weights."""
-    return OnnxFromPath(path).call_impl()
+def load_onnx(path: str, *, maps_weights: bool = False) -> ModelProto:
+    """Return the model in a file, with its weights; see the port."""
+    return OnnxFromPath(path, map_weights=maps_weights).call_impl()
 
 
 def weight_files(path: str) -> list[str]:

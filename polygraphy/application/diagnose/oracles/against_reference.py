@@ -88,13 +88,19 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
     path = reference if isinstance(reference, str) else "REFERENCE.onnx"
     options = data_options(case.model, request.data_loader, 0, request.feeds[0])
     case = evolve(case, data_options=options)
-    opened = open_model(reference)
+    is_large = False
+    if request.goal is not None:
+        from polygraphy.application.diagnose.steps.quantized.memory import (
+            check_memory,
+            missing_memory,
+        )
+
+        is_large = missing_memory(case) is not None
+    opened = open_model(reference, maps_weights=is_large)
     pair = pair_models(case, opened, path, request.arbiter, diagnose_pair, request.goal)
     if pair.goal is not None and not is_quantized(pair.pairing):
         raise errors.goal_without_quantization()
     if pair.goal is not None:
-        from polygraphy.application.diagnose.steps.quantized.memory import check_memory
-
         _check_input_names(case, pair)
         check_memory(case)
     rounded = diagnose_rounded_weights(case, pair, request.feeds)

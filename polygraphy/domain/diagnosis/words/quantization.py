@@ -93,20 +93,26 @@ def goal_out_of_reach(name: str, value: float, within: float) -> str:
 
 
 def weights_by_themselves(
-    needed: int, allowed: int, losses: Sequence[tuple[str, str, float, float, str]], count: int
+    needed: int,
+    allowed: int,
+    floor: int,
+    losses: Sequence[tuple[str, str, float, float, str]],
+    count: int,
 ) -> str:
     """Return the sentence that a search does not fit into memory, with the weights that lose most.
 
     Args:
         needed: the bytes that the search needs.
         allowed: the bytes that it may use.
+        floor: the bytes that the backend takes to run the reference.
         losses: ``weight`` or ``bias``, the node that reads it, its loss, the least possible loss,
             and the cause if a parameter is wrong, else an empty string.
         count: number of weights measured.
     """
     text = (
         f"Nodes were not searched, because this needs about {in_bytes(needed)} of memory, but only"
-        f" {in_bytes(allowed)} is allowed. Pass a larger --memory-budget."
+        f" {in_bytes(allowed)} is allowed, besides {in_bytes(floor)} in the backend for the"
+        " reference. Pass a larger --memory-budget."
     )
     if not losses:
         return text
@@ -196,6 +202,19 @@ def search_notes(search: Search, nodes: int) -> str:
 def path_of_saved_model(path: str) -> str:
     """Return the sentence with the path of the saved model."""
     return f"The model that reaches the target: {path}"
+
+
+def nothing_saved(*, is_reached: bool) -> str:
+    """Return the sentence that no model was saved, and why."""
+    if is_reached:
+        return "Nothing: the model reaches the target as it is."
+    return "Nothing: no quantized model that reaches the target was found."
+
+
+def not_enough_corrected(metric: str, value: float, count: int) -> str:
+    """Return the sentence that the model misses the target with the wrong weights corrected."""
+    which = "the wrong weight" if count == 1 else f"the {count} wrong weights"
+    return f"With {which} corrected, {metric} is {value:.3g}."
 
 
 @fact

@@ -49,6 +49,7 @@ LOSS_BY_SITE = "loss of each site"
 WRONG_PARAMETERS = "wrong parameters"
 FEWEST_IN_FLOAT = "fewest nodes in float"
 QUANTIZED_AGAIN = "quantized again"
+SAVED = "saved"
 WITHOUT_REWRITES = "without rewrites"
 QUANTIZATION_STEPS = "quantization steps"
 

@@ -19,7 +19,7 @@ from polygraphy.application.diagnose.steps.quantized.again import (
     measure_again,
 )
 from polygraphy.application.diagnose.steps.quantized.code_steps import CodeSearch
-from polygraphy.application.diagnose.steps.quantized.memory import describe_weights, missing_memory
+from polygraphy.application.diagnose.steps.quantized.memory import answer_by_weights, missing_memory
 from polygraphy.application.diagnose.steps.quantized.repair import (
     Repair,
     find_repair,
@@ -58,7 +58,7 @@ from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
 from polygraphy.domain.quantization.sites import nearest_before
 from polygraphy.ports.diagnosing import QuantizedModel, find_code_tensors, open_quantized
-from polygraphy.ports.editing import open_model, save_to_file
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
 _LEAST_RUNS = 20
@@ -100,7 +100,9 @@ def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome
     """
     if comparison.pair.goal is None:
         return Skip("no target is set")
-    return _GoalSearch(case, comparison, comparison.pair.goal).outcome()
+    search = _GoalSearch(case, comparison, comparison.pair.goal)
+    outcome = search.outcome()
+    return search.runs.explain_missing_file(outcome) if isinstance(outcome, Found) else outcome
 
 
 class _GoalSearch:
@@ -110,6 +112,9 @@ class _GoalSearch:
         case: the quantized model.
         comparison: the model and its reference.
         goal: the goal of the model.
+
+    Attributes:
+        runs: runs models on the data, and saves the one that reaches the goal.
     """
 
     def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
@@ -117,9 +122,9 @@ class _GoalSearch:
         self._case, self._comparison, self._goal = case, comparison, goal
         self._party = comparison.pair.party
         self._feeds = list(comparison.feeds)
-        self._runs = GoalRuns(case, comparison, goal)
-        self._judge, self._run = self._runs.judge, self._runs.run
-        self._rms = self._runs.rms
+        self.runs = GoalRuns(case, comparison, goal)
+        self._judge, self._run = self.runs.judge, self.runs.run
+        self._rms = self.runs.rms
 
     def outcome(self) -> StepOutcome:
         """Return the outcome of the search for the goal."""
@@ -143,7 +148,7 @@ class _GoalSearch:
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        self._runs.start_search()
+        self.runs.start_search()
         if isinstance(saturated := self._answer_by_saturation(model, before), Found):
             return saturated
         try:
@@ -155,7 +160,7 @@ class _GoalSearch:
             plain, self._comparison.values
         ):
             # A rewrite may rely on parameters that fit together: they may be why.
-            repair = find_repair(case, self._runs, model, self._losses(model), before)
+            repair = find_repair(case, self.runs, model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
                 return self._result_of_repair(model, repair)
             why = words.rewrites_lose(goal.name, judge, before, goal.within)
@@ -174,10 +179,7 @@ class _GoalSearch:
             return Found(DiagnosisResult(AGREE, reason=reason), self._case)
         if (missing := missing_memory(self._case)) is None:
             return Skip("the search can begin")
-        weights = describe_weights(self._case, self._comparison.pair, *missing)
-        value = words.goal_missed(goal.name, before, goal.within)
-        reason = join_statements(value, weights)
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), self._case)
+        return answer_by_weights(self._case, self._comparison.pair, self.runs, before, missing)
 
     def _diagnose_float_model(
         self, model: QuantizedModel, before: float, exact: float
@@ -203,7 +205,7 @@ class _GoalSearch:
         """
         case, goal = self._case, self._goal
         losses = self._losses(model)
-        repair = find_repair(case, self._runs, model, losses, before)
+        repair = find_repair(case, self.runs, model, losses, before)
         culprits: list[Culprit] = []
         if repair is not None:
             if repair.after <= goal.within:
@@ -220,7 +222,7 @@ class _GoalSearch:
             saturated = self._explain_by_saturation(model, proto, self._run(proto), before)
             if isinstance(saturated, Found):
                 every = [*culprits, *saturated.result.culprits]
-                return Found(self._save_model(DiagnosisResult(FAULT, every), model), case)
+                return self._save_model(DiagnosisResult(FAULT, every), model)
         switches = self._switches(model)
         rules = rules_of(model.nodes, model.sites, model.producer)
         powers = self._site_powers(model, rules, switches, losses)
@@ -242,7 +244,7 @@ class _GoalSearch:
         ]
         if not kept_names:
             result = DiagnosisResult(FAULT, culprits, reason=notes)
-            return Found(self._save_model(result, model), case)
+            return self._save_model(result, model)
         off = rules.float_sites(kept_names)
         lost_losses = {number: losses[number].loss for number in off if number in losses}
         for number in sorted(lost_losses, key=lambda index: -lost_losses[index])[:2]:
@@ -280,12 +282,12 @@ class _GoalSearch:
         remedy = Remedy(None, True, note)
         culprit = Culprit(kept_names, None, MODEL, "quantization", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
-        return Found(self._save_model(result, model, off), case)
+        return self._save_model(result, model, off)
 
     def _result_of_repair(self, model: QuantizedModel, repair: Repair) -> StepOutcome:
         """Return the result if only incorrect parameters are at fault."""
         result = DiagnosisResult(FAULT, wrong_parameters(model, repair, self._goal))
-        return Found(self._save_model(result, repair.model), self._case)
+        return self._save_model(result, repair.model)
 
     def _is_closer(self, values: Sequence[Values], before: Sequence[Values]) -> bool:
         """Return whether outputs are much closer to the reference than `before`, and not just
@@ -301,7 +303,7 @@ class _GoalSearch:
         proto, values = self._case.model.proto, self._comparison.values
         saturated = self._explain_by_saturation(model, proto, values, before)
         if isinstance(saturated, Found):
-            repair = find_repair(self._case, self._runs, model, self._losses(model), before)
+            repair = find_repair(self._case, self.runs, model, self._losses(model), before)
             if repair is not None and repair.after <= self._goal.within:
                 return self._result_of_repair(model, repair)
         return saturated
@@ -395,7 +397,7 @@ class _GoalSearch:
 
         def measure(made: Any) -> float:
             """Return the metric of a model with the inputs and outputs of the reference."""
-            values = self._runs.run(made, feeds)
+            values = self.runs.run(made, feeds)
             return self._judge([_with_names(each, ends) for each in values])
 
         request = Requantization(
@@ -406,7 +408,7 @@ class _GoalSearch:
             feeds,
             [[], excluded],
             [False, is_full],
-            _AGAIN if self._goal.seconds is None else max(self._runs.time_left(), _LEAST_AGAIN),
+            _AGAIN if self._goal.seconds is None else max(self.runs.time_left(), _LEAST_AGAIN),
         )
         return measure_again(self._case, request, measure, before)
 
@@ -451,7 +453,7 @@ class _GoalSearch:
                 losses,
                 lambda values: self._judge(values, self._rms),
                 _RANKING
-                * (self._goal.runs if self._goal.seconds is None else self._runs.time_left()),
+                * (self._goal.runs if self._goal.seconds is None else self.runs.time_left()),
                 is_in_seconds=self._goal.seconds is not None,
             )
             notes.append(words.sites_measured(measured, inputs, len(self._feeds)))
@@ -478,7 +480,7 @@ class _GoalSearch:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
         within = self._goal.within
         checked: dict[tuple[int, ...], float] = {}
-        self._runs.ensure_time(_LEAST_SEARCH)  # Whatever was slow before.
+        self.runs.ensure_time(_LEAST_SEARCH)  # Whatever was slow before.
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
@@ -502,7 +504,7 @@ class _GoalSearch:
             if self._goal.seconds is not None:
                 sets_left = _MOST_SETS  # The time is the limit.
             search = SetSearch(
-                rules, measure, powers, within, sets_left, lambda: self._runs.time_left() <= 0
+                rules, measure, powers, within, sets_left, lambda: self.runs.time_left() <= 0
             ).result()
             after = search.value
             if search.kept:
@@ -551,7 +553,7 @@ class _GoalSearch:
         curve = curve_at(search, (1, 2, 4, 8))
         tried = self._try_alternatives(model, losses)
         kinds = {site.kind for site in model.sites}
-        if {"activation", "weight"} <= kinds and self._runs.time_left() > 0:
+        if {"activation", "weight"} <= kinds and self.runs.time_left() > 0:
             weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
             tried[words.FLOAT] = self._judge(switches.run(weights))
         reason = words.diffuse(self._goal.name, before, self._goal.within, curve, tried, search)
@@ -564,7 +566,7 @@ class _GoalSearch:
         way."""
         values: dict[str, float] = {}
         for name, schemes in alternatives(model.sites, losses).items():
-            if self._runs.time_left() <= 0:
+            if self.runs.time_left() <= 0:
                 break
             try:
                 values[name] = self._judge(self._run(model.proto_with_schemes(schemes)))
@@ -574,15 +576,10 @@ class _GoalSearch:
 
     def _save_model(
         self, result: DiagnosisResult, model: QuantizedModel, off: Collection[int] = ()
-    ) -> DiagnosisResult:
-        """Save the model that reaches the goal, with some sites in floating point, if requested,
-        and return the result."""
-        if self._goal.save is None:
-            return result
-        save_to_file(model.float_at_sites(off), self._goal.save)
-        with self._case.record_step("saved") as notes:
-            notes.append(words.path_of_saved_model(self._goal.save))
-        return result
+    ) -> Found:
+        """Return the answer; save the model that reaches the goal, with some sites in floating
+        point, if requested."""
+        return self.runs.save(Found(result, self._case), lambda: model.float_at_sites(off))
 
 
 def _with_names(values: Values, names: Mapping[str, str]) -> dict[str, Any]:

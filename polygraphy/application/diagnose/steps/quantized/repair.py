@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Sized
 from itertools import product
 from math import inf
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.steps.quantized.runs import HELPS, GoalRuns, reduce_metric
@@ -210,27 +210,32 @@ def wrong_parameters(model: QuantizedModel, repair: Repair, goal: QuantizedGoal)
         causes |= dict.fromkeys(clipped, CALIBRATION)
     culprits = []
     for number, loss in sorted(repair.sites.items()):
-        site = model.sites[number]
-        nodes = _adjacent_nodes(model, site)
-        facts = [
-            words.wrong_parameter(site, loss, causes[number]),
-            words.repair_effect(goal.name, repair.before, repair.after, len(repair.sites)),
-        ]
-        note = words.set_parameter(site, loss, is_saved=goal.is_settled)
-        ops = [node.op for node in model.nodes if node.name == nodes[-1]] if nodes else []
-        culprits.append(
-            Culprit(
-                nodes or [site.name],
-                model.source(site),
-                MODEL,
-                causes[number],
-                None,
-                facts,
-                Remedy(None, True, note),
-                ops[0] if ops else "",
-            )
-        )
+        site, cause, is_saved = model.sites[number], causes[number], goal.is_settled
+        culprit = parameter_culprit(model, site, loss, cause, is_saved=is_saved)
+        effect = words.repair_effect(goal.name, repair.before, repair.after, len(repair.sites))
+        culprits.append(evolve(culprit, facts=[*culprit.facts, effect]))
     return culprits
+
+
+def parameter_culprit(
+    model: QuantizedModel, site: Site, loss: SiteLoss, cause: str, *, is_saved: bool
+) -> Culprit:
+    """Return the culprit for a site with a wrong parameter, without the effect of the correct one.
+
+    Args:
+        model: the model.
+        site: the site.
+        loss: its loss.
+        cause: why it is so large.
+        is_saved: whether saving the corrected model need not be suggested.
+    """
+    nodes = _adjacent_nodes(model, site)
+    facts = [words.wrong_parameter(site, loss, cause)]
+    note = words.set_parameter(site, loss, is_saved=is_saved)
+    ops = [node.op for node in model.nodes if node.name == nodes[-1]] if nodes else []
+    names, op = nodes or [site.name], ops[0] if ops else ""
+    remedy = Remedy(None, True, note)
+    return Culprit(names, model.source(site), MODEL, cause, None, facts, remedy, op)
 
 
 def _adjacent_nodes(model: QuantizedModel, site: Site) -> list[str]:

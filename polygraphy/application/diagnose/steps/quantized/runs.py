@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -11,10 +11,14 @@ import numpy as np
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison
-from polygraphy.domain.diagnosis.words import errors
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.domain.diagnosis.culprit import AGREE
+from polygraphy.domain.diagnosis.words import errors, titles
+from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
 from polygraphy.domain.tensors.facts import layout_of
+from polygraphy.ports.editing import save_to_file
 from polygraphy.ports.machine import release_memory
 
 HELPS = 0.5
@@ -38,7 +42,7 @@ class GoalRuns:
 
     def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
         """Set the model, its reference, and the goal."""
-        self.goal, self.values = goal, comparison.values
+        self.goal, self.values, self._case = goal, comparison.values, case
         self._party, self._feeds = comparison.pair.party, list(comparison.feeds)
         self._right = Outputs(comparison.expected)
         self.rms = RmsRatio(lambda name: layout_of(case.facts, name))
@@ -87,6 +91,23 @@ class GoalRuns:
         del compute
         release_memory()
         return values
+
+    def save(self, found: Found, make_model: Callable[[], Any]) -> Found:
+        """Save a model that reaches the goal, if requested, and return the answer."""
+        if self.goal.save is not None:
+            save_to_file(make_model(), self.goal.save)
+            with self._case.record_step(titles.SAVED) as notes:
+                notes.append(words.path_of_saved_model(self.goal.save))
+        return found
+
+    def explain_missing_file(self, found: Found) -> Found:
+        """Return an answer; if a model was to be saved, and none was, a step says why."""
+        if self.goal.save is not None and not any(
+            attempt.title == titles.SAVED for attempt in self._case.attempts
+        ):
+            with self._case.record_step(titles.SAVED) as notes:
+                notes.append(words.nothing_saved(is_reached=found.result.verdict == AGREE))
+        return found
 
     def time_left(self) -> float:
         """Return the seconds of `--budget` that are left before the next call of the user's metric,
