@@ -628,7 +628,6 @@ def test_weights_are_measured_one_by_one_if_a_search_does_not_fit_into_memory() 
         r": the weight of 'product2' loses [^;]* possible; wrong: pair mismatch\);", kept.summary
     )
 
-
     assert "With the wrong weight corrected, rms ratio is" in kept.summary
 
 
