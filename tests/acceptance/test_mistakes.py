@@ -66,7 +66,7 @@ def test_a_graph_that_is_wrong_is_not_called_a_damaged_file(
     assert done.code == 3
     assert critical(done).startswith("[!] ONNX model is invalid: model.onnx: ")
     assert "nobody.knows" in critical(done)
-    assert critical(done).endswith("`polygraphy check lint` lists the problems of each node.")
+    assert critical(done).endswith("`polygraphy check lint` lists the problems of the model.")
 
 
 @pytest.mark.parametrize(

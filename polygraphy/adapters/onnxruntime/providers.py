@@ -55,6 +55,11 @@ _NO_FILE = "External data path does not exist"
 _NO_LOCALE = re.compile(r"Failed to construct locale with name:([\w.@-]+)")
 _HINTS = (
     (
+        "raw_data size (0 bytes)",
+        "The weights were removed: run `surgeon weight-reconstruct`, or use the model with"
+        " weights.",
+    ),
+    (
         "is not a registered function/op",
         "Unsupported operator: check its domain and opset, or register its library.",
     ),
@@ -67,14 +72,19 @@ _HINTS = (
         "The model is newer than this ONNX Runtime: pip install -U onnxruntime, or save it with a"
         " lower ir_version.",
     ),
-    ("Invalid model.", "`polygraphy check lint` lists the problems of each node."),
-    ("an invalid model.", "`polygraphy check lint` lists the problems of each node."),
-    ("bad allocation", "Out of memory: use a smaller batch."),
-    (
-        "raw_data size (0 bytes)",
-        "The weights were removed: run `surgeon weight-reconstruct`, or use the model with"
-        " weights.",
+    *(
+        (text, "`polygraphy check lint` lists the problems of the model.")
+        for text in (
+            "Invalid model.",
+            "an invalid model.",
+            "Deserialize tensor",
+            "InferenceError]",
+            "Out of bounds dimensions",
+            "Failed to parse value",
+            "does not match expected size",
+        )
     ),
+    ("bad allocation", "Out of memory: use a smaller batch."),
     ("Failed to allocate memory", "Out of memory: use a smaller batch."),
 )
 
@@ -157,7 +167,7 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
         return ModelError(
             f"ONNX model is invalid: {model or 'the model'}: {text.rstrip('.')}.",
             path=model or None,
-            hint="`polygraphy check lint` lists the problems of each node.",
+            hint="`polygraphy check lint` lists the problems of the model.",
         )
     if kind == "InvalidProtobuf" or "Protobuf parsing failed" in text:
         return ModelError(

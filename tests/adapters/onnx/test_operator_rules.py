@@ -301,7 +301,7 @@ def test_a_position_outside_a_sequence_is_found() -> None:
 
 FUNCTIONS = [
     ("y = f.inner(x, x)", "r = Neg(p)", "inner requires at most 1 input, but it has 2."),
-    ("y, z = f.inner(x)", "r = Neg(p)", "inner requires at most 1 output, but it has 2."),
+    ("y, z = f.inner(x)", "r = Neg(p)", "inner requires 1 output, but it has 2."),
     ("y = f.inner(x)", "r = Mish(p)", "No Op registered for Mish"),
 ]
 

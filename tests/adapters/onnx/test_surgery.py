@@ -22,6 +22,7 @@ from polygraphy.adapters.onnx.edit.stripping import (
     strip_weights,
 )
 from polygraphy.adapters.onnx.graph.editing import check_model, checker_error
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.application.compare.verification import verify, verify_runs
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import FileError, ModelError, UnknownNameError, UsageError
@@ -86,6 +87,28 @@ def test_inserting_what_cannot_be_is_refused() -> None:
         insert_node(parsed("y = Abs(x)"), op="Neg", inputs=["y"], outputs=["x"])
     with pytest.raises(ModelError, match="form a cycle"):
         insert_node(parsed("a = Abs(x)  y = Neg(a)"), op="Exp", inputs=["y"], outputs=["a"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"raw_data": bytes(12)}, "of shape [4] requires 16 bytes, but has 12."),
+        ({"raw_data": bytes(20)}, "of shape [4] requires 16 bytes, but has 20."),
+        ({"float_data": [1.0, 2.0]}, "of shape [4] requires 4 values, but has 2."),
+        ({"raw_data": bytes(16), "dims": [-4]}, "has the shape [-4], with a negative dimension."),
+        ({"raw_data": bytes(16), "data_type": 99}, "has the unknown data type 99."),
+    ],
+)
+def test_elements_that_do_not_fit_the_shape_of_a_weight_are_told_alike(
+    change: dict[str, Any], said: str
+) -> None:
+    tensor = onnx.TensorProto(**({"name": "w", "data_type": 1, "dims": [4]} | change))
+    model = parsed("y = Add(x, w)")
+    model.graph.initializer.append(tensor)
+    assert checker_error(model) == f"Weight 'w' {said}"
+    with pytest.raises(ModelError) as caught:
+        elements(tensor)
+    assert said in str(caught.value)
 
 
 def test_a_domain_of_its_own_is_imported() -> None:

@@ -265,6 +265,14 @@ def _function_without_import() -> onnx.ModelProto:
     )
 
 
+def _call_without_its_second_output() -> onnx.ModelProto:
+    return parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17, "f": 1]> g (float[2] x) => (float[2] y) {'
+        ' y = f.pair(x) } <domain: "f", opset_import: ["": 17]> pair (p) => (r, s) {'
+        " r = Abs(p) s = Neg(p) }"
+    )
+
+
 def _output_without_type() -> onnx.ModelProto:
     model = model_of("(float[2] x) => (float[2] y) { y = Abs(x) }")
     model.graph.output[0].type.tensor_type.elem_type = 0
@@ -277,6 +285,7 @@ def _output_without_type() -> onnx.ModelProto:
         (_branch_that_shadows, "'t'"),
         (_two_inputs_of_one_name, "'x'"),
         (_function_without_import, "'f'"),
+        (_call_without_its_second_output, "requires 2 outputs"),
         (_output_without_type, "'y'"),
     ],
 )

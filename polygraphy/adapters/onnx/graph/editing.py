@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.graph import declare_weights, sort
-from polygraphy.adapters.onnx.storage.elements import is_stripped
+from polygraphy.adapters.onnx.storage.elements import is_stripped, weight_problem
 from polygraphy.adapters.onnx.storage.weights import (
     SMALL,
     all_graphs,
@@ -147,7 +147,11 @@ def _without_discouraged(model: ModelProto) -> ModelProto:
 
 
 def checker_error(model: ModelProto) -> str:
-    """Return the error of the checker about a model in one line; empty if there is none."""
+    """Return the error of the checker about a model, or about a weight whose elements do not fit
+    its shape, in one line; empty if there is none.
+    """
+    if problem := next(filter(None, map(weight_problem, all_tensors(model))), ""):
+        return problem
     problem = _checker_message(_checkable_model(model))
     if is_only_discouraged(problem):
         problem = _checker_message(_without_discouraged(_checkable_model(model)))

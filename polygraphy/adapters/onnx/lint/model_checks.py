@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.editing import checker_error, is_tolerated
+from polygraphy.adapters.onnx.lint.node_checks import wrong_call
 from polygraphy.adapters.onnx.storage.parsing import without_context
 from polygraphy.adapters.onnx_common.messages import all_nodes
 
@@ -22,7 +23,8 @@ def find_model_violation(model: ModelProto) -> str:
     message = without_context(checker_error(model))
     if message and not is_tolerated(message):
         return message
-    return next(chain(_linked_attributes(model), _unimported(model), _without_type(model)), "")
+    findings = (_linked_attributes, _unimported, _wrong_calls, _without_type)
+    return next(chain.from_iterable(find(model) for find in findings), "")
 
 
 def _linked_attributes(model: ModelProto) -> Iterator[str]:
@@ -46,6 +48,14 @@ def _unimported(model: ModelProto) -> Iterator[str]:
     for node in all_nodes(model.graph):
         if node.domain not in imported and (node.domain, node.op_type) in functions:
             yield f"No opset import for domain {node.domain!r} of the function {node.op_type!r}."
+
+
+def _wrong_calls(model: ModelProto) -> Iterator[str]:
+    """Yield a sentence on each call of a function with a wrong number of inputs or outputs."""
+    functions = {(function.domain, function.name): function for function in model.functions}
+    for node in all_nodes(model.graph):
+        if (function := functions.get((node.domain, node.op_type))) is not None:
+            yield from (violation.message for violation in wrong_call(node, function))
 
 
 def _without_type(model: ModelProto) -> Iterator[str]:

@@ -304,7 +304,7 @@ class NodeChecks:
         """Yield the operator rules that a node breaks."""
         schema = self._schema(node)
         if (function := self._functions.get((node.domain, node.op_type))) is not None:
-            yield from _wrong_call(node, function)
+            yield from wrong_call(node, function)
         if schema is None or domain_of(node.domain) not in _CHECKED_DOMAINS:
             return
         reads_indices = node.op_type in _INDEXED
@@ -398,16 +398,19 @@ class NodeChecks:
         return node_outputs
 
 
-def _wrong_call(node: NodeProto, function: FunctionProto) -> Iterator[Violation]:
-    """Yield violations if a node has more inputs or outputs than the function that it calls."""
-    for kind, given, most in (
-        ("input", len(node.input), len(function.input)),
-        ("output", len(node.output), len(function.output)),
-    ):
-        if given > most:
-            yield Violation(
-                node.op_type, f"at most {count_text(most, kind)}", f"it has {given}", TYPE
-            )
+def wrong_call(node: NodeProto, function: FunctionProto) -> Iterator[Violation]:
+    """Yield violations if a node has more inputs, or more or fewer outputs, than the function that
+    it calls.
+    """
+    given, most = len(node.input), len(function.input)
+    if given > most:
+        requirement = f"at most {count_text(most, 'input')}"
+        yield Violation(node.op_type, requirement, f"it has {given}", TYPE)
+    given, expected = len(node.output), len(function.output)
+    if given != expected:
+        more = " ('' for each unused one)" if given < expected else ""
+        requirement = f"{count_text(expected, 'output')}{more}"
+        yield Violation(node.op_type, requirement, f"it has {given}", TYPE)
 
 
 class _Contradiction(Exception):

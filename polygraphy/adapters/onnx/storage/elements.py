@@ -32,7 +32,7 @@ from polygraphy.adapters.onnx.storage.weights import (
 )
 from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import FileError, ModelError
-from polygraphy.domain.tensors.naming import list_some
+from polygraphy.domain.tensors.naming import count_text, list_some
 
 if TYPE_CHECKING:
     import numpy as np
@@ -193,7 +193,7 @@ def _extent(tensor: TensorProto, size: int, path: Path) -> tuple[int, int]:
     if offset < 0 or length < 0 or offset + length > size:
         text = f"the file has {size} bytes"
     elif length != expected:
-        text = f"the model expects {length}"
+        text = f"it is stored with {length}"
     else:
         return offset, length
     raise ModelError(
@@ -211,6 +211,16 @@ STRIPPED = "TRT_WEIGHTLESS"
 """Prefix, before a slash, of the documentation of a weight whose elements were removed."""
 
 _TYPES = OnnxDataTypes()
+_FIELDS = {
+    "FLOAT": "float_data",
+    "DOUBLE": "double_data",
+    "INT64": "int64_data",
+    "STRING": "string_data",
+    **dict.fromkeys(
+        ("BOOL", "INT8", "UINT8", "INT16", "UINT16", "INT32", "FLOAT16", "BFLOAT16"), "int32_data"
+    ),
+}
+"""Fields with one value for each element, by data type."""
 
 
 def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
@@ -231,9 +241,33 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
         )
     if is_stored(tensor):
         return elements_from_bytes(tensor, map_weight_bytes(tensor))
+    if problem := weight_problem(tensor):
+        raise ModelError(problem, hint="Export the model again, or download it again.")
     with translate_onnx_errors(f"Weight {tensor.name!r} cannot be read"):
         computed_array: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
     return computed_array
+
+
+def weight_problem(tensor: TensorProto) -> str:
+    """Return a sentence about a tensor in memory whose elements do not fit its data type and shape;
+    empty if they fit, or are elsewhere.
+    """
+    if tensor.data_location or is_stripped(tensor) or tensor.HasField("segment"):
+        return ""
+    name, dims, types = f"Weight {tensor.name!r}", list(tensor.dims), type(tensor).DataType
+    if not tensor.data_type or tensor.data_type not in types.values():
+        return f"{name} has the unknown data type {tensor.data_type}."
+    if min(dims, default=0) < 0:
+        return f"{name} has the shape {dims}, with a negative dimension."
+    if tensor.HasField("raw_data"):
+        unit, required, given = "byte", byte_size(tensor), len(tensor.raw_data)
+    elif (field := _FIELDS.get(types.Name(tensor.data_type))) is not None:
+        unit, required, given = "value", prod(dims), len(getattr(tensor, field))
+    else:
+        return ""
+    if given == required:
+        return ""
+    return f"{name} of shape {dims} requires {count_text(required, unit)}, but has {given}."
 
 
 def _elements_in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
