@@ -598,6 +598,10 @@ def test_a_note_is_shown_once_without_runners(
     assert "-N0-" not in done.out
     [said] = json.loads(polygraphy(f"{command} --format json").out)["notes"]
     assert said.startswith("Input 'x' was reshaped from")
+    np.savez(tmp_path / "in.npz", x=np.full((1, 2, 3), np.nan))
+    linted = polygraphy("polygraphy check lint m.onnx --load-inputs in.npz")
+    for said in ("cast from float64 to float32", "reshaped from (1, 2, 3)", "contains NaN"):
+        assert said in linted.out
 
 
 def test_a_side_has_one_name_everywhere(

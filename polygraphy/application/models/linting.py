@@ -32,6 +32,7 @@ from polygraphy.domain.data.loading import (
     notes_of,
 )
 from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.diagnosis.closeness import is_broken
 from polygraphy.domain.errors import (
     BackendError,
     MissingDependencyError,
@@ -289,11 +290,13 @@ def _feed(
         if feed is None:
             lint_entries.append(LintEntry(INFO, Source.RUNTIME, "There is no input data."))
             return None
-        for note in notes_of(loader) if notes else ():
+        fitted, adaptations = fit_feed(feed, metadata)
+        broken = [name for name, array in fitted.items() if is_broken(array)]
+        adaptations += [f"Input {name!r} contains NaN or infinity." for name in broken]
+        for note in (*notes_of(loader), *adaptations) if notes else ():
             resolve(Console).note(note)
         if has_more(loader, feeds):
             resolve(Console).note(ONLY_FIRST)
-        fitted, _ = fit_feed(feed, metadata)
     except PolygraphyException as error:
         if data_loader is not None:
             raise

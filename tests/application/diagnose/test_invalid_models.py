@@ -111,8 +111,15 @@ def test_an_index_out_of_range_is_the_fault_of_the_data_that_hold_it() -> None:
         "(int64[2] i) => (float[2,3] y) { j = Cast<to=7>(i) e = Gather(w,j) y = Relu(e) }",
         w=np.ones((4, 3), F),
     )
-    culprit = blamed(model, OnnxrtParty(), OnnxParty(), data=[{"i": np.array([1, 9])}])
+    data = [{"i": np.array([1, 2])}, {"i": np.array([1, 9])}]
+    culprit = blamed(model, OnnxrtParty(), OnnxParty(), data=data)
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["e"], "data", "data")
+
+
+def test_data_with_nan_are_at_fault_for_nan_in_the_outputs() -> None:
+    model = model_of("(float[2] x) => (float[2] y) { y = Abs(x) }")
+    culprit = blamed(model, OnnxParty(), data=[{"x": np.array([1, np.nan], F)}])
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["y"], "data", "data")
 
 
 class ReadsAnything(OnnxrtParty):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.backend_culprits import (
@@ -20,6 +21,7 @@ from polygraphy.application.diagnose.outcome import (
     StepOutcome,
 )
 from polygraphy.application.diagnose.rounding import diagnose_rounding, relative_error
+from polygraphy.application.diagnose.steps.invalid_models import DATA
 from polygraphy.application.diagnose.steps.precision.backend_half_precision import (
     is_explained_by_precision,
 )
@@ -38,6 +40,7 @@ from polygraphy.application.diagnose.wrong_nodes import (
     wrong_nodes,
     wrong_regions,
 )
+from polygraphy.domain.diagnosis.closeness import is_broken
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -64,9 +67,23 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
             if runs.has_nan_on(case, index, number):
                 tensors = _trace_tensors(case, runs, feed)
                 culprit = None if tensors is None else first_non_finite(case, tensors)
+                culprit = culprit or _blame_data(case, feed)
                 if culprit is not None:
                     return Found(DiagnosisResult(FAULT, [culprit]), case)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case, ends=False)
+
+
+def _blame_data(case: Case, feed: Feed) -> Culprit | None:
+    """Return the culprit for data with NaN or infinity: the first node that reads them; None if the
+    data are finite."""
+    for node in case.model.nodes:
+        for name in node.reads:
+            if name in case.model.inputs and name in feed and is_broken(value := feed[name]):
+                nan, infinite = int(np.isnan(value).sum()), int(np.isinf(value).sum())
+                facts = [evidence.not_a_number(name, nan, infinite, value.size)]
+                tensor = next(iter(node.makes), None)
+                return Culprit([node.label], tensor, DATA, DATA, facts=facts, op=node.operator)
+    return None
 
 
 def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:

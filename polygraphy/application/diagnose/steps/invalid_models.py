@@ -172,6 +172,7 @@ def diagnose_invalid_model(
     """
     if isinstance(error, UnavailableError) or (not case.feed and case.model.inputs):
         return Skip("a backend is unavailable, or there are no data")
+    case = evolve(case, feed=_first_rejected_data(case, feeds))
     broken = _without_followers(case, [one for one in _find_broken(case, None) if one.is_known])
     facts = [evidence.refusal(_refusing_backend(case, error), str(error))]
     if not broken:
@@ -186,6 +187,15 @@ def diagnose_invalid_model(
             culprit = evolve(culprit, facts=[*culprit.facts, evidence.same_violation(names)])
         culprits.append(culprit)
     return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def _first_rejected_data(case: Case, feeds: Sequence[Feed]) -> Feed:
+    """Return the first data on which a backend rejects the model; the first data if there are no
+    others."""
+    if len(feeds) < 2:
+        return case.feed
+    rejected = (feed for feed in feeds for party in case.parties if not _runs(case, party, feed))
+    return next(rejected, case.feed)
 
 
 def _blame_whole_model(found: Found, suspects: Sequence[Culprit]) -> Found:
@@ -270,14 +280,14 @@ def _refusing_backend(case: Case, error: PolygraphyException | str) -> str:
     """Return the name of the backend that refused the model."""
     if backend := getattr(error, "backend", ""):
         return str(backend)
-    refusing = (party.name for party in case.parties if not _runs_as_given(case, party))
+    refusing = (party.name for party in case.parties if not _runs(case, party, case.feed))
     return next(refusing, case.parties[0].name)
 
 
-def _runs_as_given(case: Case, party: SuspectedParty) -> bool:
+def _runs(case: Case, party: SuspectedParty, feed: Feed) -> bool:
     """Return whether a backend runs the model as it was given."""
     try:
-        CarefulParty(party).load(case.model.given)(case.feed)
+        CarefulParty(party).load(case.model.given)(feed)
     except REFUSALS:
         return False
     return True
