@@ -47,6 +47,7 @@ class PolygraphySession:
         self.remarks: list[str] = []
         self.comparisons: list[tuple[str, Any]] = []
         self.failed: dict[str, None] = {}
+        self._config = config
         self._root = config.rootpath
         self._start = time.perf_counter()
         self._collected: dict[str, set[str]] = defaultdict(set)
@@ -86,6 +87,13 @@ class PolygraphySession:
         """Return the folder of the golden files of the test that runs."""
         path = self._item.path if self._item is not None else Path()
         return str(path.parent / _FOLDER / path.stem)
+
+    @property
+    def temporary_folder(self) -> str | None:
+        """Return the folder of pytest for temporary files, of which pytest keeps those of the last
+        sessions; None if its plugin for them is disabled."""
+        factory = getattr(self._config, "_tmp_path_factory", None)
+        return None if factory is None else str(factory.getbasetemp())
 
     def record_selected(self, nodeids: Iterable[str]) -> None:
         """Record the IDs of tests that will run."""

@@ -320,7 +320,8 @@ def _model_file(model: Any, data: _Data) -> Iterator[str]:
         data.model = str(model)
         yield data.model
         return
-    folder = Path(tempfile.mkdtemp(prefix="polygraphy-"))
+    place = getattr(_session(), "temporary_folder", None)
+    folder = Path(tempfile.mkdtemp(prefix="polygraphy-", dir=place))
     data.file, path = str(folder / "inputs.json"), str(model)
     is_needed = False
     try:

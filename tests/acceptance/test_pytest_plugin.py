@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import pytest_polygraphy
-from polygraphy import assertions
 from polygraphy.assertions import OutputsDiffer, assert_outputs_match
 from tests.acceptance.conftest import Done
 from tests.support import models
@@ -289,8 +288,7 @@ def test_the_plugin_imports_the_standard_library_and_pytest() -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for the first layer as long as a machine with much else to do needs."""
-    monkeypatch.setattr(pytest_polygraphy, "current", None)
-    monkeypatch.setattr(assertions, "_BUDGET", 120.0)
+    monkeypatch.setattr(pytest_polygraphy.current, "budget", 120.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -329,13 +327,14 @@ def test_git_shows_the_model_that_a_golden_was_created_from(
 
 @pytest.mark.usefixtures("patient")
 def test_data_and_a_model_in_memory_are_kept_for_the_command_that_finds_out_more(
-    polygraphy: Run,
+    polygraphy: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     inputs = {"x": np.random.RandomState(0).rand(2, 8).astype(np.float32)}
     with pytest.raises(OutputsDiffer) as caught:
         assert_outputs_match(quantized_twice(), rtol=1e-3, atol=1e-3, inputs=inputs)
     command = str(caught.value).splitlines()[-1].removeprefix("  next      ")
     assert command.startswith("polygraphy diagnose ")
+    assert str(tmp_path_factory.getbasetemp()) in command  # There, pytest removes what is old.
     done = polygraphy(command)
     assert done.code == 1
     assert "DoubleQDQPairsRemover" in done.out
