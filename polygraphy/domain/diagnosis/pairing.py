@@ -108,6 +108,9 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
     _pair_by_names(pairing)
     _pair_by_structure(pairing)
     _pair_crossed_outputs(pairing)
+    while crossed := _crossed_nodes(pairing):
+        for index, other_index in crossed.items():
+            pairing.pair(index, other_index)
     return pairing
 
 
@@ -130,6 +133,49 @@ def _pair_crossed_outputs(pairing: Pairing) -> None:
         for index, other_index in pairs.items():
             pairing.pair(index, other_index)
         pairing.tensors.update((name, twin) for name, twin, _, _ in crossed)
+
+
+def _crossed_nodes(pairing: Pairing) -> dict[int, int]:
+    """Return nodes that were paired crosswise because each reads what the other should, with the
+    nodes of the same names, if the nodes that read their outputs are paired by the same names."""
+    model, reference = pairing.model, pairing.reference
+    twins = {
+        index: reference.operation_producers[node.makes[0]]
+        for index, node in model.operations.items()
+        if index in pairing.nodes and node.makes and node.makes[0] in reference.operation_producers
+    }
+    crossed = {
+        index: twin
+        for index, twin in twins.items()
+        if pairing.nodes[index] != twin
+        and _kind(model.nodes[index]) == _kind(reference.nodes[twin])
+        and model.nodes[index].outputs == reference.nodes[twin].outputs
+        and _have_readers_same_names(pairing, model.nodes[index])
+    }
+    while True:
+        partners, wanted = {pairing.nodes[index] for index in crossed}, {*crossed.values()}
+        exchanged = {
+            index: twin
+            for index, twin in crossed.items()
+            if twin in partners and pairing.nodes[index] in wanted
+        }
+        if len(exchanged) == len(crossed):
+            return crossed
+        crossed = exchanged
+
+
+def _have_readers_same_names(pairing: Pairing, node: Node) -> bool:
+    """Return whether a node has readers, and their counterparts read tensors of the same names."""
+    places = [
+        (name, reader, position)
+        for name in node.makes
+        for reader, position in pairing.model.readers.get(name, ())
+    ]
+    return bool(places) and all(
+        reader in pairing.nodes
+        and name in pairing.reference.nodes[pairing.nodes[reader]].inputs[position : position + 1]
+        for name, reader, position in places
+    )
 
 
 def _pair_by_names(pairing: Pairing) -> None:

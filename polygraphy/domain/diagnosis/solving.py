@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.two_models import QUANTIZING, cause_of_weight, role_of
+from polygraphy.domain.diagnosis.two_models import (
+    QUANTIZING,
+    cause_of_weight,
+    change_of_weight,
+    role_of,
+)
 from polygraphy.domain.diagnosis.variants import (
     LARGEST_RANK,
     Variant,
@@ -21,6 +26,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.graph import Graph, Node
+from polygraphy.domain.search.integers import solve_channels
 from polygraphy.domain.tensors.precision import is_float
 
 _MOST = 4_000_000
@@ -28,6 +34,15 @@ _MOST = 4_000_000
 _NORMS = frozenset(
     {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization"}
 )
+_PRODUCTS = {
+    "ConvInteger": (1, 0, 1),
+    "DynamicQuantizeMatMul": (1, 1, -1),
+    "MatMulInteger": (1, 1, -1),
+    "MatMulIntegerToFloat": (1, 1, -1),
+    "QLinearConv": (3, 0, 1),
+    "QLinearMatMul": (3, 1, -1),
+}
+"""By operator: which input is the weight, and the axis of output channels in it and in the result."""
 _BOUNDS = 256
 """The longest axis of which all starts and ends are tried."""
 _RATIO = 1e-4
@@ -49,6 +64,7 @@ def solve_weights(
     node = side.nodes[index]
     goal = np.asarray(expected)
     yield from _solve_indices(side, node, inputs, goal)
+    yield from _solve_integer_weights(side, index, inputs, output, goal)
     is_comparable = np.shape(output) == goal.shape and is_float(goal) and np.isfinite(goal).all()
     if not is_comparable and node.op != "QuantizeLinear":
         return
@@ -65,6 +81,59 @@ def solve_weights(
                 values = shaped.reshape(weight.shape).astype(weight.dtype)
                 if not np.array_equal(values, weight):
                     yield _weight_variant(side, index, position, weight, values)
+
+
+def _solve_integer_weights(
+    side: Graph, index: int, inputs: Mapping[str, Any], output: Any, expected: Any
+) -> Iterator[Variant]:
+    """Yield variants of a product of integers with other integers in its weight.
+
+    Args:
+        side: the model.
+        index: the position of the node.
+        inputs: by tensor, what the node reads that is computed.
+        output: its output.
+        expected: the expected result.
+    """
+    node = side.nodes[index]
+    position, weight_axis, axis = _PRODUCTS.get(node.op, (len(node.inputs), 0, 0))
+    name = node.inputs[position] if position < len(node.inputs) else ""
+    values = side.constants[name].values if name in side.constants else None
+    if values is None or np.ndim(values) < 2 or np.asarray(values).dtype.kind not in "iu":
+        return
+    if np.shape(output) != np.shape(expected):
+        return
+    weight = np.moveaxis(np.asarray(values), weight_axis, 0)
+    own, wanted = (
+        np.moveaxis(np.asarray(array), axis, 0).reshape(np.shape(array)[axis], -1)
+        for array in (output, expected)
+    )
+    if len(own) != len(weight) or not own.size:
+        return
+    is_known = node.op == "MatMulInteger" and weight.ndim == 2
+    rows = _integer_factors(side, node, inputs) if is_known else None
+    for solved in solve_channels(weight, own, wanted, rows):
+        array = np.moveaxis(solved, 0, weight_axis).astype(np.asarray(values).dtype)
+        if not np.array_equal(array, values):
+            change = changes.other_weight(
+                "weight", name, change_of_weight(np.asarray(values), array), node.op
+            )
+            yield Variant("weight", change, node, {name: array})
+
+
+def _integer_factors(side: Graph, node: Node, inputs: Mapping[str, Any]) -> Any | None:
+    """Return the numbers by which the elements of a channel are multiplied, one row for each
+    element of the result; None if they are unknown."""
+    data, zero = inputs.get(node.inputs[0]), np.zeros((), np.int64)
+    if len(node.inputs) > 2 and node.inputs[2]:
+        name = node.inputs[2]
+        found = side.constants[name].values if name in side.constants else inputs.get(name)
+        if found is None or np.size(found) != 1:
+            return None
+        zero = np.asarray(found, np.int64).reshape(())
+    if data is None or np.size(data) > _MOST:
+        return None
+    return np.asarray(data, np.int64).reshape(-1, np.shape(data)[-1]) - zero
 
 
 def solve_missing_bias(

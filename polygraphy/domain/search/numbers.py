@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 
 from polygraphy.domain.search.subsets import Outcome
 
@@ -54,7 +55,10 @@ _SECTIONS, _GOLDEN = 32, (5**0.5 - 1) / 2
 """Steps after which a number is known to six digits, and what each leaves of the interval."""
 _DIGITS = (3, 6)
 """Decimal digits that a number is rounded to; people write numbers with few."""
-MOST_NUMBERS = 2 * len(_EXPONENTS) + 2 + _SECTIONS + len(_DIGITS)
+_WHOLE = tuple(float(number) for number in range(1, 9))
+"""Whole numbers that are tried if others have no error: only they can be the exponent of a negative
+number."""
+MOST_NUMBERS = 2 * len(_EXPONENTS) + 2 + _SECTIONS + len(_DIGITS) + 2 * len(_WHOLE)
 """Numbers whose error `nearest_number` computes."""
 
 
@@ -65,16 +69,16 @@ def nearest_number(
     exponents: Sequence[float] = _EXPONENTS,
 ) -> float:
     """Return the number with the smallest error: the best power of ten refined by golden-section
-    search, rounded to three decimal digits if that is as good, else to six.
+    search, rounded to three decimal digits if that is as good, else to six. If the error of some
+    powers is infinite, a small whole number may be better.
 
     Args:
         error: returns the error of a number; infinite if there is none.
         signs: 1 and -1, or one of them.
         exponents: the powers of ten that are tried first, half a decade apart.
     """
-    sign, best = min(
-        ((s, e) for s in signs for e in exponents), key=lambda c: error(c[0] * 10 ** c[1])
-    )
+    errors = {(s, e): error(s * 10**e) for s in signs for e in exponents}
+    sign, best = min(errors, key=errors.__getitem__)
 
     def error_at(exponent: float) -> float:
         """Return the error of the number with an exponent."""
@@ -93,4 +97,7 @@ def nearest_number(
             right = low + (high - low) * _GOLDEN
             at_right = error_at(right)
     number = sign * 10 ** ((low + high) / 2)
-    return min((float(f"{number:.{digits}g}") for digits in _DIGITS), key=error)
+    candidates = [float(f"{number:.{digits}g}") for digits in _DIGITS]
+    if not all(map(isfinite, errors.values())):
+        candidates += [each * whole for each in signs for whole in _WHOLE]
+    return min(candidates, key=error)

@@ -56,3 +56,32 @@ def test_the_sizes_of_a_split_follow_from_its_outputs(
     )  # fmt: skip
     found = resize_variants(graph, 0, (4, 9), (4, 4), (4, 3), outputs)
     assert [variant.weights["k"].tolist() for variant in found] == sizes
+
+
+@pytest.mark.parametrize("kind", ["order", "element", "transposed", "inputs", "many rows"])
+def test_the_integers_of_a_product_are_solved(kind: str) -> None:
+    draw = np.random.default_rng(2)
+    x = draw.integers(0, 256, (20 if kind == "many rows" else 4, 8)).astype(np.uint8)
+    right = draw.integers(-100, 100, (8, 8)).astype(np.int8)
+    stored = {"order": np.roll(right, 1, 1), "transposed": right.T}.get(kind, right.copy())
+    if kind == "inputs":
+        stored[[2, 5]] = right[[5, 2]]
+    if kind in ("element", "many rows"):
+        stored[3, 1] += 7
+    if kind == "many rows":
+        stored[4:, 1] -= 3
+
+    def output(weight: Any) -> Any:
+        return (x.astype(np.int32) - 128) @ weight.astype(np.int32)
+
+    graph = Graph(
+        inputs=(Tensor("x"),),
+        weights=(
+            Weight("w", "int8", stored.shape, values=stored),
+            Weight("z", "uint8", (), values=np.uint8(128)),
+        ),
+        nodes=(Node("product", "MatMulInteger", "", ("x", "w", "z"), ("y",)),),
+    )
+    [found] = solve_weights(graph, 0, {"x": x}, output(stored), output(right))
+    assert np.array_equal(found.weights["w"], right)
+    assert found.cause == "weight"

@@ -173,6 +173,25 @@ def test_readers_of_crossed_outputs_of_one_node_are_suspects():
     assert [one.nodes for one in found] == [(1,), (2,)]
 
 
+@pytest.mark.parametrize("level", ["r", "n"])
+def test_nodes_that_read_what_the_other_should_are_suspects_instead_of_their_readers(level: str):
+    """Nodes without weights look like each other's counterparts if their inputs are exchanged."""
+    weights = (weight("wa", [1.0, 2.0]), weight("wb", [3.0, 4.0]))
+    nodes = [Node(f"add_{side}", "Add", "", ("x", f"w{side}"), (f"a{side}",)) for side in "ab"]
+    nodes += [Node(f"r_{side}", "Relu", "", (f"a{side}",), (f"r{side}",)) for side in "ab"]
+    nodes += [Node(f"n_{side}", "Neg", "", (f"r{side}",), (f"n{side}",)) for side in "ab"]
+    nodes += [Node("sub", "Sub", "", ("na", "nb"), ("y",))]
+    right = Graph(
+        inputs=(Tensor("x"),), outputs=(Tensor("y"),), weights=weights, nodes=tuple(nodes)
+    )
+    before = {"r": "a", "n": "r"}[level]
+    wrong = changed_node(right, f"{level}_a", inputs=(f"{before}b",))
+    wrong = changed_node(wrong, f"{level}_b", inputs=(f"{before}a",))
+    pairing = pair_graphs(wrong, right)
+    labels = [wrong.nodes[index].name for one in suspects(pairing) for index in one.nodes]
+    assert labels == [f"{level}_a", f"{level}_b"]
+
+
 def test_half_precision_alone_is_no_difference():
     right = network()
     half = evolve(
