@@ -42,7 +42,8 @@ _PRODUCTS = {
     "QLinearConv": (3, 0, 1),
     "QLinearMatMul": (3, 1, -1),
 }
-"""By operator: which input is the weight, and the axis of output channels in it and in the result."""
+"""By operator: the position of the weight, and the axis of output channels in it and in the result.
+"""
 _BOUNDS = 256
 """The longest axis of which all starts and ends are tried."""
 _RATIO = 1e-4

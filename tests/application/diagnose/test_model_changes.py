@@ -365,6 +365,41 @@ def test_exchanged_outputs_before_what_was_fused_are_named(tmp_path: Path) -> No
     assert [culprit["nodes"] for culprit in kept.culprits] == [["split"]]
 
 
+def test_nodes_that_read_the_tensor_of_the_other_are_named_if_the_reference_lacks_one() -> None:
+    """The reference computes one of two exchanged tensors with transposed matrices only."""
+    random = np.random.RandomState(0)
+    weights = {name: random.randn(6, 6).astype(np.float32) / 2 for name in ("p", "q")}
+
+    def two_products(first: str, second: str, *, is_turned: bool = False) -> onnx.ModelProto:
+        """Return a model whose nodes `first` and `second` read these products."""
+        nodes = [helper.make_node("MatMul", ["x", "p"], ["p_product"], "p")]
+        held = {**weights, "q": weights["q"].T.copy()} if is_turned else weights
+        if is_turned:
+            nodes += [
+                helper.make_node("Transpose", ["x"], ["x_turned"], "turn", perm=[1, 0]),
+                helper.make_node("MatMul", ["q", "x_turned"], ["q_turned"], "q"),
+                helper.make_node("Softmax", ["q_turned"], ["shares_turned"], "second", axis=0),
+                helper.make_node("Transpose", ["shares_turned"], ["shares"], "back", perm=[1, 0]),
+            ]
+        else:
+            nodes += [
+                helper.make_node("MatMul", ["x", "q"], ["q_product"], "q"),
+                helper.make_node("Softmax", [second], ["shares"], "second", axis=1),
+            ]
+        nodes += [
+            helper.make_node("Tanh", [first], ["curve"], "first"),
+            helper.make_node("Sub", ["curve", "shares"], ["y"], "subtract"),
+        ]
+        return make("two", nodes, [value("x", [5, 6])], [value("y", [5, 6])], weights=held)
+
+    kept = Kept()
+    feed = {"x": random.randn(5, 6).astype(np.float32)}
+    reference = two_products("p_product", "", is_turned=True)
+    with bind(Findings, kept):
+        diagnose(two_products("q_product", "p_product"), [OnnxrtParty()], [feed], reference)
+    assert sorted(culprit["nodes"] for culprit in kept.culprits) == [["first"], ["second"]]
+
+
 def layers(*, is_turned: bool = False, extra: bool = False) -> onnx.ModelProto:
     """Return two products with an activation between them, also as products of transposed
     matrices; `extra`: a Gather swaps two columns behind the first.

@@ -336,15 +336,21 @@ class Change:
         return nodes_behind
 
     def _other_tensors(self) -> Iterator[OtherTensor]:
-        """Yield tensors that nodes may have read: the last equal ones first, then those that only
-        the reference computes."""
+        """Yield tensors that nodes may have read: the last equal ones first, then those of the
+        model that do not depend on the nodes in question, then those that only the reference
+        computes."""
         used_names = set(self._found.same.values())
         is_only = sum(map(self._is_numeric, self.unverified_nodes)) == 1
         own_tensors = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
         reference_tensors = (
             (n, v, False) for n, v in self._found.theirs.items() if n not in used_names
         )
-        for name, value, is_in_model in chain(own_tensors, reference_tensors):
+        unaffected_tensors = (
+            (name, value, True)
+            for name, value in self._held.items()
+            if name not in self._found.same and name not in self._affected_tensors
+        )
+        for name, value, is_in_model in chain(own_tensors, unaffected_tensors, reference_tensors):
             if self._lost and (is_in_model or name not in self._lost):
                 continue
             is_goal = any(is_close(value, goal) for goal in self._goals.values())
@@ -352,6 +358,13 @@ class Change:
             # of the reference proves nothing if other nodes may be at fault.
             if is_float(value) and (is_in_model or self._lost or is_only or not is_goal):
                 yield OtherTensor(name, value, is_in_model)
+
+    @cached_property
+    def _affected_tensors(self) -> set[str]:
+        """Return the tensors that depend on a node that computes no verified tensor."""
+        nodes, suspected = self._case.model.nodes, self.unverified_nodes
+        affected = suspected.union(*map(self._nodes_behind, suspected))
+        return {name for index in affected for name in nodes[index].makes}
 
     def choose_node(self, reason: Explanation) -> Explanation:
         """Return the explanation for the likeliest of several equivalent nodes, such as two
