@@ -77,6 +77,22 @@ def test_one_comparison_is_told_by_the_transcript_and_more_are_with_a_switch(
     assert lines[-1].startswith("[I] PASSED | Runtime: ")
 
 
+def test_one_comparison_that_fails_shows_the_verdict_before_the_transcript(
+    identity_dir: Path, polygraphy: Run
+) -> None:
+    gold(polygraphy, "identity.onnx")
+    command = "polygraphy run identity_fp16.onnx --onnxrt --load-outputs gold.json --log-file run.log"
+    done = polygraphy(command)
+    assert done.code == 1
+    assert done.lines[0].startswith("FAILED  1 of 1 output differs.  (")
+    assert done.lines[1].startswith("  worst     'y' at [0,0,0,1]: ")
+    assert done.lines[3].startswith("[I] RUNNING | Command: ")
+    assert "[E]     FAILED | Mismatched outputs: ['y']" in done.lines
+    assert done.lines[-1].startswith("[E] FAILED | Runtime: ")
+    for shown in (polygraphy(f"{command} --log-format legacy").lines, [*open("run.log")]):
+        assert "RUNNING | Command: " in shown[0]
+
+
 @pytest.mark.parametrize(
     ("model", "options", "last"),
     [

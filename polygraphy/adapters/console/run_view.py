@@ -111,6 +111,8 @@ class RunView:
         screen = self._screen
         is_waiting = screen is not None and screen.form == WAITING
         if screen is not None and is_waiting:
+            if self._explains_itself():
+                self._show_failure_first(code, seconds)
             screen.settle(EVERYTHING if self._compared == 1 else WARNINGS)
         if self._banner:
             if is_waiting and self._compared == 1:
@@ -255,6 +257,15 @@ class RunView:
 
         is_waiting = self._screen is not None and self._screen.form == WAITING
         return is_waiting and self._banner and self._compared == 1 and self._failed
+
+    def _show_failure_first(self, code: int, seconds: float) -> None:
+        """Show the verdict and the worst element before the lines of the log, which are longer than
+        a terminal."""
+        from polygraphy.adapters.console.screen import verdict_lines, write_lines
+
+        terminal = self._terminal()
+        worst = [*terminal.findings(code)][:1]
+        write_lines([*verdict_lines(code, terminal.verdict(code), seconds), *worst, ("", G_LOGGER.INFO)])
 
     def _show(self, code: int, seconds: float) -> None:
         """Show the recorded run, and the verdict."""
