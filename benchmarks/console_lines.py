@@ -76,7 +76,7 @@ def lines(folder: Path, *command: str) -> int:
 
 
 def cases() -> list[tuple[str, str, str]]:
-    """Return what each case is, the command, and the lines that were measured before there were
+    """Return what each case is, the command, and the lines that were before there were
     tables, with other models of the kind.
     """
     data = DIGITS / "digits_inputs.json"
@@ -92,9 +92,9 @@ def cases() -> list[tuple[str, str, str]]:
         ("3 outputs x 10 iterations, pass", three, "379"),
         ("the same, `-q`", f"{three} -q", "6"),
         ("the same, `-qq`", f"{three} -qq", "3"),
-        ("1 output, NaN, fail (the lines of a transcript)", "run nan.onnx --onnxrt --onnx", "92"),
+        ("1 output, NaN, failed (a complete transcript)", "run nan.onnx --onnxrt --onnx", "92"),
         ("the same, 10 iterations", "run nan.onnx --onnxrt --onnx --iterations 10", ""),
-        ("`--mark-all`, 166 tensors, fail",
+        ("`--mark-all`, 166 tensors, failed",
          f"run bad.onnx {gold} all.json --mark-all", "6,807"),
         ("`debug reduce`, 166 nodes", reduce, "838 - 1,275"),
     ]  # fmt: skip
@@ -111,7 +111,7 @@ def main() -> None:
         (folder / "test_models.py").write_text(PYTEST, encoding="utf-8")
         saved = "run good.onnx --onnxrt --mark-all --save-inputs in.json --save-outputs all.json -q"
         lines(folder, "polygraphy", *saved.split())
-        print("| case | measured before | every line | default |")
+        print("| case | before | every line | default |")
         print("| --- | ---: | ---: | ---: |")
         for title, command, before in cases():
             head, check, tail = command.partition(" --check ")

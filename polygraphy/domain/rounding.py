@@ -547,7 +547,7 @@ def flip_limit(value: Array, reference: Array, rounding: Rounding) -> Rounding |
     if exact_deviation.is_wrong or not exact_deviation.count:
         return None
     text = f"{exact_deviation.count} of {reference.size}"
-    why = f"which can break ties differently: {text} elements differ"
+    why = f"which can decide ties differently: {text} elements differ"
     return Rounding(rounding.dtype, 0.0, 0.0, why)
 
 

@@ -344,7 +344,7 @@ def test_a_program_runs_several_steps_and_a_later_row_of_a_table_is_found(
         done = polygraphy(line.format(wrong), cwd=tmp_path)
         assert done.code == 1, done.out + done.err
         assert re.match("CULPRIT  (Gather )?'/table", done.out)
-        assert "step 3 is the first wrong one" in done.out
+        assert "step 3 is the first wrong step" in done.out
 
 
 LAYER = """

@@ -89,7 +89,7 @@ def test_one_comparison_that_fails_shows_the_verdict_before_the_transcript(
     assert done.lines[3].startswith("[I] RUNNING | Command: ")
     assert "[E]     FAILED | Mismatched outputs: ['y']" in done.lines
     assert done.lines[-1].startswith("[E] FAILED | Runtime: ")
-    for shown in (polygraphy(f"{command} --log-format legacy").lines, [*open("run.log")]):
+    for shown in (polygraphy(f"{command} --log-format legacy").lines, Path("run.log").read_text().splitlines()):
         assert "RUNNING | Command: " in shown[0]
 
 

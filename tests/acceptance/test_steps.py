@@ -492,7 +492,7 @@ def test_a_wrong_model_of_the_first_step_is_named(
         " right.onnx"
     )
     assert done.code == 1
-    assert "step 0 is the first wrong one" in done.out
+    assert "step 0 is the first wrong step" in done.out
     assert "The model of the first step is wrong" in done.out
 
 

@@ -265,7 +265,9 @@ class RunView:
 
         terminal = self._terminal()
         worst = [*terminal.findings(code)][:1]
-        write_lines([*verdict_lines(code, terminal.verdict(code), seconds), *worst, ("", G_LOGGER.INFO)])
+        write_lines(
+            [*verdict_lines(code, terminal.verdict(code), seconds), *worst, ("", G_LOGGER.INFO)]
+        )
 
     def _show(self, code: int, seconds: float) -> None:
         """Show the recorded run, and the verdict."""

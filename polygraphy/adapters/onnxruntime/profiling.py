@@ -80,7 +80,8 @@ class SessionProfiler:
         model = getattr(session, "_model_path", None) or getattr(session, "_model_bytes", None)
         if not model:
             raise BackendError(
-                "This session does not keep its model, so it cannot be opened again to profile it.",
+                "This session does not keep its model, so the model cannot be loaded again for"
+                " profiling.",
                 backend="onnxruntime",
                 hint="Create it with SessionFromOnnx.",
             )

@@ -44,7 +44,7 @@ class CompiledModelProfiler:
         """
         if not isinstance(source, CompiledModelFromOnnx):
             raise BackendError(
-                "This model was compiled elsewhere, so it cannot be compiled again to profile it.",
+                "This model was compiled elsewhere, so it cannot be compiled again for profiling.",
                 backend="openvino",
                 hint="Compile it with CompiledModelFromOnnx.",
             )

@@ -285,8 +285,8 @@ class _HalfComparison(PairwiseCompareFunc):
         measured = deviation(value, expected, rounding=rounding)
         if measured.count and not measured.is_wrong and not is_float(expected):
             G_LOGGER.info(
-                f"Output {name!r}: {measured.count} of {expected.size} elements differ; a"
-                " type this coarse can break that many ties differently."
+                f"Output {name!r}: {measured.count} of {expected.size} elements differ;"
+                " with a type this coarse, rounding can decide that many ties differently."
             )
             return expected, expected
         return value, expected

@@ -124,7 +124,7 @@ GROUPS = {
     "multi-device": "Split models over several devices.",
     "plugin": "Use plugins in ONNX models.",
     "surgeon": "Edit ONNX models.",
-    "template": "Write scripts to start from.",
+    "template": "Write starter scripts.",
 }
 """Names of groups of sub-commands, and what each is for."""
 

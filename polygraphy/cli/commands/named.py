@@ -50,7 +50,7 @@ class RunnerFlags(OrderedFlags):
             {**names, NAMED_RUNNER: _ENTRY},
             {
                 **helps,
-                NAMED_RUNNER: "Run a backend with a name and options of its own, as in"
+                NAMED_RUNNER: "Run a backend with its own name and options, as in"
                 f" {_EXAMPLE}. Results show the name. Options outside the quotes apply to all"
                 " runners of their backend.",
             },

@@ -75,7 +75,7 @@ class EngineOptions(Options):
         "--jobs",
         kind=Integer(minimum=1),
         help="Number of cells to run in parallel.",
-        otherwise="the number of GPUs or, without several of them, of cores",
+        otherwise="the number of GPUs if there are several, else the number of cores",
         feeds="sweep.jobs",
     )
     timeout: float | None = option(

@@ -156,7 +156,7 @@ class CompareOptions(Options):
         "--load-outputs",
         "--load-results",
         reads="File of inference results",
-        help="Compare with saved outputs in addition: files or folders that --save-outputs wrote.",
+        help="Also compare with saved outputs: files or folders that --save-outputs wrote.",
     )
     samples: bool = option(
         "--samples",

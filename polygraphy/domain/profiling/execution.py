@@ -209,7 +209,8 @@ class ExecutionProfile:
             for node in self.nodes
         ]
         note = (
-            f"{added:.3g} us were subtracted from each node: the device needs that time to measure."
+            f"{added:.3g} us were subtracted from each node: the device needs this time for the"
+            " measurement."
         )
         return evolve(self, nodes=nodes, event_cost=added, notes=[*self.notes, note])
 

@@ -83,7 +83,7 @@ def explain_difference(table: ProfileTable) -> str:
     difference, explained = times[1] - times[0], measured[1] - measured[0]
     if abs(difference) <= limit and abs(difference) > _UNCLEAR * min(times):
         return (
-            f"The runs of {first_name} and {last_name} vary too much to compare them: the"
+            f"The runs of {first_name} and {last_name} vary too much for a comparison: the"
             " difference of"
             f" {time_text(abs(difference))} is within their spread."
         )
@@ -106,9 +106,9 @@ def explain_difference(table: ProfileTable) -> str:
     against = [cause for cause in causes if cause.microseconds * sign < 0]
     total = sum(abs(cause.microseconds) for cause in similar_causes)
     if sign * explained <= 0:
-        return f"{start}, but not while it is measured node by node: no node explains it."
+        return f"{start}, but not while its nodes are measured, so no node explains the difference."
     if total < _NOTABLE * abs(explained):
-        return f"{start}, but the times of nodes vary too much to explain it."
+        return f"{start}, but the times of nodes vary too much to explain the difference."
     chosen: list[Cause] = []
     for cause in similar_causes:
         if len(chosen) == _MOST_CAUSES or sum(abs(c.microseconds) for c in chosen) >= (

@@ -774,7 +774,7 @@ def test_a_program_runs_the_steps_on_its_own_states_and_the_first_wrong_one_is_s
     [culprit] = kept.culprits
     assert culprit["nodes"] == ["n_present"]
     said = " ".join(culprit["evidence"])
-    assert "step 1 is the first wrong one" in said
+    assert "step 1 is the first wrong step" in said
     assert "'present' is already wrong after step 0" in said
     draws = {**program.steps, "mul": ("aten.rand", [], lambda: RANDOM.random((1, 6), np.float32))}
     with pytest.raises(InconclusiveError):

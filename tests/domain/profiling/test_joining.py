@@ -184,7 +184,7 @@ def test_the_sentence_names_the_ratio_and_the_largest_cause() -> None:
     assert "equally long" in compare_profiles([FUSED, FUSED]).sentence
     erratic = evolve(FUSED, runner="b", run_times=[200.0, 40.0, 90.0, 41.0, 99.0])
     sentence = compare_profiles([FUSED, erratic]).sentence
-    assert sentence.startswith("The runs of a and b vary too much to compare them")
+    assert sentence.startswith("The runs of a and b vary too much for a comparison")
 
 
 def test_rows_within_their_spread_explain_nothing() -> None:

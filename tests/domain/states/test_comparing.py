@@ -1,4 +1,4 @@
-"""Two runs step by step: which is the first wrong one, and which flips are real."""
+"""Two runs step by step: which is the first wrong step, and which flips are real."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What is right of a model with states over several steps: a reference, another backend, or the
-model itself with all inputs at once. The verdict says which step is the first wrong one, and
+model itself with all inputs at once. The verdict says which step is the first wrong step, and
 whether a state was wrong before it.
 """
 

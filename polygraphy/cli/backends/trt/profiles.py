@@ -30,7 +30,7 @@ class TrtProfileOptions(Options):
         feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
         help="Shapes to optimize for.",
-        otherwise="the smallest, else the largest shapes",
+        otherwise="the smallest shapes if they are set, else the largest",
     )
     trt_max_shapes: tuple[InputShapes, ...] = option(
         "--trt-max-shapes",

@@ -259,14 +259,14 @@ class ExtractOptions(Options):
         help="Tensors that become the inputs, with shapes and data types, as in"
         " x:[1,3,N]:float32. Missing fields, and auto, are read from the model, inferred, or"
         " determined by running the model. Without names, the model has no inputs.",
-        otherwise="the model's own inputs",
+        otherwise="the inputs of the model",
         feeds="extract.inputs",
     )
     outputs: Any = option(
         "--outputs",
         kind=Tensors(),
         help="Tensors that become the outputs, as in y:float32.",
-        otherwise="the model's own",
+        otherwise="the outputs of the model",
         feeds="extract.outputs",
     )
 

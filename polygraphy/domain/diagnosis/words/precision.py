@@ -180,6 +180,6 @@ def set_float32(dtype: str, before: str, kept: int, nodes: int, command: str) ->
     all nodes would have to."""
     how = f": {command}" if command else "."
     return (
-        f"In {dtype}, {before}. Outputs match only with {kept} of {nodes} nodes in fp32, so no few"
-        f" nodes are at fault. Set the precision of the backend to fp32{how}"
+        f"In {dtype}, {before}. Outputs match only with {kept} of {nodes} nodes in fp32, so the"
+        f" fault is not in a few nodes. Set the precision of the backend to fp32{how}"
     )

@@ -149,7 +149,7 @@ def sites_measured(measured: MeasuredPowers, inputs: int, every: int) -> str:
     text += f", on {inputs} of {every} inputs." if inputs < every else "."
     if measured.together:
         text += (
-            f" The limit ended this before {measured.together} of"
+            f" The limit was reached before {measured.together} of"
             f" {count_text(len(measured.values), 'site')} were measured individually."
         )
     return text
@@ -184,7 +184,9 @@ def metric_after_correction(chosen: int, suspects: int, value: float) -> str:
 
 def search_result(search: Search, nodes: int, after: float) -> str:
     """Return the sentence with the size of the best set, the runs and the metric in the backend."""
-    over = " The limit ended the search before all sets were tried." if search.is_cut_short else ""
+    over = (
+        " The search reached its limit before all sets were tried." if search.is_cut_short else ""
+    )
     if search.kept is None:
         return f"No set found in {count_text(search.runs, 'run')}.{over}"
     tried = f"{len(search.kept)} of {nodes}, {count_text(search.runs, 'set')} tried"
@@ -196,7 +198,7 @@ def search_notes(search: Search, nodes: int) -> str:
     if not search.is_cut_short:
         return ""
     runs = count_text(search.runs, "run")
-    return f"The limit ended the search after {runs}, with sets of {nodes} nodes."
+    return f"The search reached its limit after {runs}, with sets of {nodes} nodes."
 
 
 def path_of_saved_model(path: str) -> str:
@@ -256,7 +258,7 @@ def size_of_search(runs: int, proven: int, size: int, is_cut_short: bool) -> str
         text += f" All sets of up to {count_text(proven, 'node')} were tried: {most}."
     if size - 1 > proven:
         text += f" Not all sets of {size - 1} nodes were tried."
-    return text + (" The limit ended the search." if is_cut_short else "")
+    return text + (" The search reached its limit." if is_cut_short else "")
 
 
 @fact
@@ -438,9 +440,9 @@ def diffuse(
     """
     points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
     goal = f"{metric} from {before:.3g} to {within:g} ({count_text(search.runs, 'set')} tried)."
-    text = f"Many small losses: no small set of nodes brings {goal}"
+    text = f"Many small losses: no small set of nodes reduces {goal}"
     if search.is_cut_short:
-        text = f"Within the limit of the search, no small set of nodes brings {goal}"
+        text = f"Within the limit of the search, no small set of nodes reduces {goal}"
         text += " --budget allows more sets."
     if points:
         text += f" Best with nodes in float: {points}."

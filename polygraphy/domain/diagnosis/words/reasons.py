@@ -40,9 +40,11 @@ INPUTS_ALONE = constant(
 AMPLIFIED = constant(
     "amplified",
     "The model amplifies rounding (ill-conditioned): rounding every tensor changes these outputs"
-    " just as much, so a different backend or device may have computed the saved ones.",
+    " just as much, so a different backend or device may have computed the saved outputs.",
 )
-NO_KEPT_NODES = constant("no_kept_nodes", "No set of nodes in fp32 makes the outputs good enough.")
+NO_KEPT_NODES = constant(
+    "no_kept_nodes", "No set of nodes in fp32 makes the outputs accurate enough."
+)
 _SAVE_ALL = (
     "Save all tensors of the correct model (--onnx-outputs mark all), or pass it with --reference."
 )
@@ -61,7 +63,7 @@ def nothing_to_compare(party: str) -> str:
 @statement
 def partly_compared(left_out: Sequence[str]) -> str:
     """Return the sentence that the comparison matches but is incomplete."""
-    return f"Everything compared matches, but the comparison is incomplete: {'; '.join(left_out)}."
+    return f"All compared outputs match, but the comparison is incomplete: {'; '.join(left_out)}."
 
 
 @statement
@@ -563,7 +565,7 @@ def headroom(tensor: str, percent: float, dtype: str, is_within: bool) -> str:
 def hidden_overflow(loss: object, more: int) -> str:
     """Return the sentence that the outputs hide a loss in other tensors."""
     text = f" (and {count_text(more, 'more tensor')})" if more else ""
-    return f"The outputs hide that {loss}{text}."
+    return f"The outputs do not show that {loss}{text}."
 
 
 @statement

@@ -12,9 +12,9 @@ from polygraphy.domain.tensors.naming import quote_all
 
 @fact
 def first_wrong_step(step: int, position: int, output: str) -> str:
-    """Return the fact that says which step is the first wrong one."""
+    """Return the fact that says which step is the first wrong step."""
     return (
-        f"With each side on its own states, step {step} is the first wrong one: {output!r} differs"
+        f"With each side on its own states, step {step} is the first wrong step: {output!r} differs"
         f" at position {position}."
     )
 

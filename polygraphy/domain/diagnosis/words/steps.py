@@ -26,7 +26,7 @@ NOT_IN_HALF_PRECISION = constant(
 MODELS_AGREE = constant("models_agree", "The models agree.")
 MODELS_DIFFER = constant("models_differ", "The models differ.")
 ROUNDING_LOSES_TOO_MUCH = constant(
-    "rounding_loses_too_much", "Rounding them changes the outputs too much."
+    "rounding_loses_too_much", "Rounding the weights changes the outputs too much."
 )
 BACKENDS_AGREE = constant("backends_agree", "The backends agree.")
 BACKENDS_DIFFER = constant("backends_differ", "The backends differ.")
@@ -57,7 +57,7 @@ TOO_LARGE_TO_EXCHANGE = constant(
     "Tensors were not exchanged one by one: not enough memory (see --memory-budget).",
 )
 LOWERING_NOT_OBSERVED = constant(
-    "lowering_not_observed", "The backends differ by less than that, so precision is not the cause."
+    "lowering_not_observed", "The backends differ by less than this, so precision is not the cause."
 )
 WRONG_IN_FLOAT32 = constant("wrong_in_float32", "Also differs: precision is not the cause.")
 
@@ -459,7 +459,7 @@ def tf32_differs(difference: str, is_explained: bool) -> str:
 def tf32_effect(difference: float, effect: float) -> str:
     """Return the sentence with a difference that TF32 may have caused, and the effect of TF32."""
     return (
-        f"Changes these outputs by up to {effect:.2g} x RMS; the saved ones differ by"
+        f"Changes these outputs by up to {effect:.2g} x RMS; the saved outputs differ by"
         f" {difference:.2g} x RMS."
     )
 
