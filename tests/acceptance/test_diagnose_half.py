@@ -54,7 +54,9 @@ def test_what_is_beyond_the_range_without_harm_is_said(polygraphy: Run, tmp_path
     done = polygraphy("polygraphy diagnose m.onnx --fp-to-fp16", cwd=tmp_path)
     assert done.code == 0
     said = done.err + done.out
-    assert "The outputs do not show that 1 of 1 elements of the weight 'bound' are too large" in said
+    assert (
+        "The outputs do not show that 1 of 1 elements of the weight 'bound' are too large" in said
+    )
     assert "The largest tensor within the range" in said
 
 

@@ -81,7 +81,9 @@ def test_one_comparison_that_fails_shows_the_verdict_before_the_transcript(
     identity_dir: Path, polygraphy: Run
 ) -> None:
     gold(polygraphy, "identity.onnx")
-    command = "polygraphy run identity_fp16.onnx --onnxrt --load-outputs gold.json --log-file run.log"
+    command = (
+        "polygraphy run identity_fp16.onnx --onnxrt --load-outputs gold.json --log-file run.log"
+    )
     done = polygraphy(command)
     assert done.code == 1
     assert done.lines[0].startswith("FAILED  1 of 1 output differs.  (")
@@ -89,7 +91,10 @@ def test_one_comparison_that_fails_shows_the_verdict_before_the_transcript(
     assert done.lines[3].startswith("[I] RUNNING | Command: ")
     assert "[E]     FAILED | Mismatched outputs: ['y']" in done.lines
     assert done.lines[-1].startswith("[E] FAILED | Runtime: ")
-    for shown in (polygraphy(f"{command} --log-format legacy").lines, Path("run.log").read_text().splitlines()):
+    for shown in (
+        polygraphy(f"{command} --log-format legacy").lines,
+        Path("run.log").read_text().splitlines(),
+    ):
         assert "RUNNING | Command: " in shown[0]
 
 
