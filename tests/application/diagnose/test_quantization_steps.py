@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from unittest.mock import Mock
@@ -23,7 +23,7 @@ from polygraphy.application.diagnose.steps.quantized.code_steps import report_co
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import wrong_nodes
 from polygraphy.binding import bind, resolve
-from polygraphy.diagnose import diagnose
+from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.quantization.code_tensors import step_differences
@@ -71,6 +71,46 @@ def found(steps: Mapping[int, float]) -> Kept:
     with bind(Findings, kept), suppress(InconclusiveError):
         diagnose(build_quantized(), [OnnxrtParty(), Shifting(steps)], FEEDS)
     return kept
+
+
+def ends_in_codes(factor: float = 1.0) -> onnx.ModelProto:
+    """Return a quantized chain whose output is a dequantized tensor; the second product is so many
+    times larger, and the weight behind it smaller.
+    """
+    model = build_quantized()
+    changed = {"w1": factor, "w1_s": factor, "r1_s": factor, "w2": 1 / factor, "w2_s": 1 / factor}
+    for weight in model.graph.initializer:
+        if weight.name in changed:
+            array = numpy_helper.to_array(weight) * np.float32(changed[weight.name])
+            weight.CopyFrom(numpy_helper.from_array(np.asarray(array), weight.name))
+    kept_nodes = [node for node in model.graph.node if node.name != "product3"]
+    del model.graph.node[:]
+    model.graph.node.extend(kept_nodes)
+    model.graph.node.add(op_type="Identity", input=["r2_d"], output=["y"])
+    return model
+
+
+def half_precision_of(
+    model: onnx.ModelProto, parties: Sequence[OnnxrtParty] = (), seed: int = 1
+) -> Kept:
+    feeds = [{"x": np.random.default_rng(seed).standard_normal((8, SIZE)).astype(np.float32)}]
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose_half(model, data_loader=feeds, parties=parties)
+    return kept
+
+
+def test_one_quantization_step_is_no_fault_of_half_precision() -> None:
+    kept = half_precision_of(ends_in_codes(), [OnnxrtParty()])
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+    assert "fp16 and fp32 differ by at most one quantization step in" in kept.summary
+
+
+def test_overflow_is_named_beside_the_steps_of_rounded_inputs() -> None:
+    kept = half_precision_of(ends_in_codes(factor=1e5), seed=0)
+    assert kept.verdict == "fault"
+    assert "overflow" in {one["cause"] for one in kept.culprits}
+    assert "product1" in kept.culprits[0]["nodes"]
 
 
 def test_one_quantization_step_is_no_fault() -> None:

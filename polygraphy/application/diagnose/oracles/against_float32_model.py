@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.precision.half import Trial
 from polygraphy.application.diagnose.precision.half_verdict import cast_model, diagnose_cast
 from polygraphy.application.diagnose.steps.precision.half_cast import (
     HalfCast,
+    accept_quantization_steps,
     cast_path,
     explain_by_backends,
     explain_by_rounding_nodes,
@@ -41,7 +42,8 @@ def against_float32_model(case: Case, request: Request, trial: Trial, dtype: str
     case.record_comparison("float32")
     simulated = diagnose_cast(trial.result(), case.path, dtype)
     cast = HalfCast(case.model.proto, case.path, dtype, trial, simulated, request)
-    if case.parties and (simulated.verdict == AGREE or request.versions is not None):
+    cast = accept_quantization_steps(case, cast)
+    if case.parties and (cast.simulated.verdict == AGREE or request.versions is not None):
         case = case.with_model(open_model(cast_model(case.model.proto, dtype)))
         case = evolve(case, feed=trial.feeds[0], path=cast_path(cast.path, dtype))
     answer = take_steps(STEPS, case, cast)

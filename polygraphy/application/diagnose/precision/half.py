@@ -475,8 +475,12 @@ class Trial:
             before = max(errors, key=lambda error: error.excess)
             attempt.append(steps.error_of_all(before))
         self._order.sort(key=lambda index: -errors[index].excess)
-        if not before.is_tolerable and not before.broken and self._is_ill_conditioned():
-            return before, "ill-conditioned"
+        if not before.is_tolerable and not before.broken:
+            inputs_excess = self._inputs_error().excess
+            if inputs_excess > 1 and before.excess <= MOST * inputs_excess:
+                return before, "ill-conditioned"
+            # What more is wrong is seen beside the effect of the inputs.
+            self._raise_tolerance(BESIDE * inputs_excess if inputs_excess > 1 else 1.0)
         if not before.is_tolerable and not self._has_own_tolerance():
             rounding_excess = self._rounding_error().excess
             share = BESIDE * rounding_excess
@@ -551,14 +555,16 @@ class Trial:
             self._allowance = share
             self._tolerance = self._usual.scale(share)
 
-    def _is_ill_conditioned(self) -> bool:
-        """Return whether rounding the inputs alone changes the float32 outputs too much."""
+    def _inputs_error(self) -> Deviation:
+        """Return how rounding the inputs alone changes the float32 outputs, on the worst input set;
+        none if an input does not fit into the type.
+        """
         index, dtype = self._order[0], self._tolerance.dtype
         rounded = {name: _round_values(value, dtype) for name, value in self.feeds[index].items()}
         if all(np.isfinite(value).all() for value in rounded.values() if is_float(value)):
             values = self._lowered.run(rounded, self._lowered.passes)
-            return not self._tolerance.error(self.exact[index], values).is_tolerable
-        return False
+            return self._tolerance.error(self.exact[index], values)
+        return Deviation()
 
 
 def _is_invalid(outputs: Mapping[str, Any]) -> bool:

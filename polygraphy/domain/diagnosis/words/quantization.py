@@ -493,6 +493,17 @@ def steps_apart(found: Sequence[StepDifference]) -> str:
     return f"{text} {where}. To judge the accuracy, use --reference with --within."
 
 
+def half_steps_apart(found: Sequence[StepDifference], dtype: str) -> str:
+    """Return the sentence that half precision changes codes by at most one quantization step, in
+    how many elements."""
+    worst = max(found, key=lambda difference: difference.share)
+    return (
+        f"{dtype} and fp32 differ by at most one quantization step in"
+        f" {count_text(len(found), 'tensor')}, each computed from equal codes: in at most"
+        f" {_share(worst.share)} of the elements ({worst.tensor.node!r})."
+    )
+
+
 @fact
 def codes_differ(first: str, party: str, one: StepDifference) -> str:
     """Return the fact that two backends compute different codes from equal codes."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.precision.half import Trial
+from polygraphy.application.diagnose.precision.half import OpenedHalf, Trial, half_type
+from polygraphy.application.diagnose.precision.half_codes import find_half_steps
+from polygraphy.application.diagnose.precision.half_verdict import cast_model
 from polygraphy.domain.diagnosis.commands import convert_command, output_path
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -17,9 +21,9 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import quantization, reasons, steps, titles
 from polygraphy.domain.errors import UnavailableError
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, find_code_tensors
 
 
 @frozen
@@ -41,6 +45,20 @@ class HalfCast:
     trial: Trial
     simulated: DiagnosisResult
     request: Request
+
+
+def accept_quantization_steps(case: Case, cast: HalfCast) -> HalfCast:
+    """Return a cast that works if rounding changes the codes of a quantized model by at most one
+    step, each computed from equal codes; else the same cast.
+    """
+    if cast.simulated.verdict == AGREE or not find_code_tensors(cast.model).tensors:
+        return cast
+    with case.record_step(titles.QUANTIZATION_STEPS) as notes:
+        found = find_half_steps(cast.model, half_type(cast.dtype), cast.trial.feeds, notes)
+    if not found:
+        return cast
+    reason = quantization.half_steps_apart(found, cast.dtype)
+    return evolve(cast, simulated=DiagnosisResult(AGREE, reason=reason))
 
 
 def explain_by_rounding_nodes(case: Case, cast: HalfCast) -> StepOutcome:
@@ -91,6 +109,8 @@ def _compare_backend(case: Case, cast: HalfCast, party: SuspectedParty) -> _Fail
         try:
             off = trial.tolerance.worst_error(trial.exact, map(case.load(party), trial.feeds))
             notes.append(steps.error_of_all(off))
+            if not off.is_tolerable and _is_one_step(cast, party, notes):
+                return None
         except UnavailableError:
             raise
         except REFUSALS as error:
@@ -99,6 +119,18 @@ def _compare_backend(case: Case, cast: HalfCast, party: SuspectedParty) -> _Fail
     if off.is_tolerable:
         return None
     return _Failure(reasons.only_in_backend(party.name, off, cast.dtype), is_refusal=False)
+
+
+def _is_one_step(cast: HalfCast, party: SuspectedParty, notes: list[str]) -> bool:
+    """Return whether a backend computes the codes of a quantized model in half precision within one
+    step, each from equal codes."""
+
+    def load(_half: OpenedHalf, model: Any) -> Compute:
+        """Return a function that computes the cast model in the backend."""
+        return party.load(cast_model(model, cast.dtype))
+
+    dtype = half_type(cast.dtype)
+    return bool(find_half_steps(cast.model, dtype, cast.trial.feeds, notes, load))
 
 
 def cast_path(path: str, dtype: str) -> str:
