@@ -409,6 +409,8 @@ def _trip_count_variants(side: Graph, node: Node) -> Iterator[Variant]:
     if values is None or np.size(values) != 1:
         return
     count = int(np.reshape(values, -1)[0])
+    if count == np.iinfo(np.int64).max:  # Its condition ends the loop.
+        return
     for other_count in (count + 1, count - 1):
         change = changes.other_trip_count(name, count, other_count)
         yield Variant("weight", change, node, {name: np.full_like(values, other_count)})

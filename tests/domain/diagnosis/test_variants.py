@@ -66,6 +66,12 @@ def test_a_loop_may_have_made_a_round_more_or_less():
     assert [int(one.weights["count"]) for one in variants(loop, 0)] == [4, 2]
 
 
+def test_a_loop_that_its_condition_ends_has_no_rounds_to_change():
+    endless = np.array(np.iinfo(np.int64).max)
+    loop = side(Node("n", "Loop", "", ("count", "more", "x"), ("y",)), count=endless)
+    assert not [*variants(loop, 0)]
+
+
 @pytest.mark.parametrize("kind", CASES)
 def test_the_node_as_it_was_is_among_what_it_may_have_been(kind):
     node, cause, right = CASES[kind]
