@@ -16,7 +16,7 @@ OTHER_PYTHONS := python3.10 python3.13
 # Many tests start interpreters. Without bytecode, each of them would compile every package that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo black-all test env-test check check-extra check-versions $(OTHER_PYTHONS:%=check-%) env-test-all env-versions env-docs site lint black ruff mypy lint-imports test-modules quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
+.PHONY: demo black-all test env-test check pytest check-extra check-versions $(OTHER_PYTHONS:%=check-%) env-test-all env-versions env-docs site lint black ruff mypy lint-imports test-modules quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -32,13 +32,16 @@ env-test:
 BIN ?= $(TEST_VENV)/bin
 # SELECT='-m "not extra"' and the like chooses tests.
 SELECT ?=
-# Processes of pytest for two cores: tests that wait for other processes leave room for a third.
-WORKERS ?= 3
+# Processes of tests for two cores: some wait for other processes, and further ones cost nothing.
+WORKERS ?= 4
 LINT := black ruff mypy lint-imports
+# One process collects the tests and is forked: while it collects, mypy takes the other processor.
+FORKS = -p tests.support.forked_tests --forks
 check:
-	@$(MAKE) --no-print-directory -j 2 $(LINT) test-modules
-	$(BIN)/python -m pytest -n $(WORKERS) $(SELECT)
-# Pytest rewrites the assertions of a new clone: here once, while mypy takes the other processor, and not in each process.
+	@$(MAKE) --no-print-directory -j 2 pytest $(LINT)
+pytest:
+	@MAKEFLAGS= MFLAGS= $(BIN)/python -m pytest $(FORKS) $(WORKERS) $(SELECT)
+# Pytest rewrites the assertions of a new clone: once, before several processes would.
 test-modules:
 	@ls tests/domain/__pycache__/*$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)')-pytest* >/dev/null 2>&1 || \
 	$(BIN)/python -m pytest --collect-only -qq $(SELECT) >/dev/null 2>&1 || true
@@ -60,7 +63,7 @@ lint-imports:
 
 # What to run after every change: nothing that starts interpreters, measures memory or kills processes.
 quick:
-	$(BIN)/python -m pytest -n 2 -q -m "not cold and not slow" --hypothesis-profile=quick \
+	$(BIN)/python -m pytest $(FORKS) 2 -q -m "not cold and not slow" --hypothesis-profile=quick \
 		tests/domain tests/application tests/cli tests/codegen tests/contract
 
 # Every test with every example, those that use TensorFlow, PyTorch, TensorRT-RTX or a browser included; `make test-extra`:

@@ -35,6 +35,8 @@ _SHARED = (
     "onnx",
     "onnxruntime",
     "polygraphy",
+    # Of sessions of pytest: half of the time of one that runs a test or two.
+    *("_pytest", "execnet", "iniconfig", "platformdirs", "pluggy", "pygments", "pytest", "xdist"),
 )
 """Packages whose import starts nothing that would not survive a fork."""
 
@@ -43,6 +45,9 @@ IN_A_FORK = ("-p", "no:hypothesispytest", "-W", "ignore::pytest.PytestAssertRewr
 and assertions of modules that the server has imported are not rewritten.
 """
 _FIRST = ("attrs", "jinja2", "numpy", "onnx", "onnxruntime")
+
+_INTERPRETERS = {"polygraphy debug": 2, "polygraphy sweep": 2, "pytest": 1}
+"""How many interpreters of this package, at most, commands start that are forks of theirs."""
 
 
 class Ended(NamedTuple):
@@ -113,6 +118,7 @@ def _serve() -> None:
     sys.path[0] = str(Path(__file__).parents[2])
     _import(_FIRST)
     import_module("tests.support.idle_threads").let_threads_sleep()
+    import_module("tests.support.twins")
     _fill_caches()
     for line in sys.stdin:
         reading, writing = os.pipe()
@@ -141,7 +147,14 @@ def _run(request: dict[str, Any], report: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
+        twins = import_module("tests.support.twins")
+        words = request["words"]
+        number = _INTERPRETERS.get(" ".join(words[: 1 if words[0] == "pytest" else 2]), 0)
+        if number:
+            settings = _settings(os.environ)
+            twins.fork_twins(number, _code_of, lambda variables: _settings(variables) == settings)
         code = _code_of(request["words"])
+        twins.dismiss_twins()
         os.set_blocking(report, False)  # What does not fit is imported later.
         names = [name for name in list(sys.modules) if name.partition(".")[0] in _SHARED]
         with suppress(OSError):
