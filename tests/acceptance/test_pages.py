@@ -18,7 +18,7 @@ from tests.support.pages import NOISE, PACKAGES, Block, blocks_of, is_said, rewr
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md")))
-SHELL = re.compile(r"[|<>;&*]|^(?!(polygraphy|pytest) )")
+SHELL = re.compile(r"[|<>;&*]|^(?!(polygraphy|pytest|python \S+\.py)( |$))")
 """What a shell has to do."""
 OURS = re.compile(r"Command: \S+?(?:__main__\.py|/polygraphy) ")
 READERS = "/home/me"
@@ -36,13 +36,12 @@ def cases() -> list[Any]:
     return found
 
 
-def typed(command: str, fork_server: ForkServer, *, alone: bool = False) -> str:
-    """Run a command line as a shell does, and return what is on the terminal afterwards; alone: in
-    an interpreter of its own.
-    """
+def typed(command: str, fork_server: ForkServer) -> str:
+    """Run a command line as a shell does, and return what is on the terminal afterwards."""
     environment = {**os.environ, "POLYGRAPHY_UPDATE_GOLDEN": ""}
-    if SHELL.search(command) is None and not alone:
-        printed = fork_server.run(shlex.split(command), Path.cwd(), merged=True).out
+    if SHELL.search(command) is None:
+        words = shlex.split(command.removeprefix("python "))
+        printed = fork_server.run(words, Path.cwd(), merged=True).out
     else:
         folder = str(Path(sys.executable).parent)
         environment["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
@@ -82,7 +81,7 @@ def test_blocks_do_what_the_page_says(
             continue
         where = f"{page.relative_to(ROOT)}:{block.line}"
         for number, (command, said) in enumerate(_done(block, program)):
-            printed = typed(command, fork_server, alone=needs == "openvino")
+            printed = typed(command, fork_server)
             if not is_said(said, printed):
                 answers[block.line, number] = printed
                 wrong.append(f"{where}\n$ {command}\n{printed}\n--- the page says ---\n{said}")

@@ -5,7 +5,7 @@ of the tests. `ForkServer` pays for that once; each command still has a process 
 own output, folder, exit code and end. What a command imported of the packages below, the server
 imports before the next one.
 
-Settings are read from the environment on import: a command that has others is not for a fork.
+Other settings are read from the environment on import: a command that has others is not for a fork.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
+from importlib import import_module, reload
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -45,6 +45,9 @@ IN_A_FORK = ("-p", "no:hypothesispytest", "-W", "ignore::pytest.PytestAssertRewr
 and assertions of modules that the server has imported are not rewritten.
 """
 _FIRST = ("attrs", "jinja2", "numpy", "onnx", "onnxruntime")
+
+_READ_AGAIN = ("POLYGRAPHY_CONSOLE", "POLYGRAPHY_EXIT_CODES")
+"""Settings with values that nothing keeps: the module of settings is loaded again in each fork."""
 
 _INTERPRETERS = {"polygraphy debug": 2, "polygraphy sweep": 2, "pytest": 1}
 """How many interpreters of this package, at most, commands start that are forks of theirs."""
@@ -108,8 +111,9 @@ class ForkServer:
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are read when something is imported."""
-    return {k: v for k, v in environment.items() if k.startswith(("POLYGRAPHY_", "PYTHON"))}
+    """Return the variables that are read when something is imported, and not once more."""
+    read = {k: v for k, v in environment.items() if k.startswith(("POLYGRAPHY_", "PYTHON"))}
+    return {name: value for name, value in read.items() if name not in _READ_AGAIN}
 
 
 def _serve() -> None:
@@ -147,6 +151,8 @@ def _run(request: dict[str, Any], report: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
+        if os.environ.keys() & {*_READ_AGAIN} and "polygraphy.config" in sys.modules:
+            reload(sys.modules["polygraphy.config"])
         twins = import_module("tests.support.twins")
         words = request["words"]
         number = _INTERPRETERS.get(" ".join(words[: 1 if words[0] == "pytest" else 2]), 0)
