@@ -317,9 +317,9 @@ def inputs_of_known_rank(model: Any) -> Collection[str]:
 
 
 @port
-def first_omission(model: str | bytes) -> str:
-    """Return a phrase for the first node of a model (a path or bytes) that omits a numbered result;
-    empty if there is none, or the model cannot be read.
+def crashing_node(model: str | bytes) -> tuple[str, str]:
+    """Return a phrase for the first node of a model (a path or bytes) that would end the process in
+    ONNX Runtime, and what to do; both are empty if there is none, or the model cannot be read.
     """
 
 

@@ -1,8 +1,8 @@
 """Shape inference of the onnx package, kept from crashing.
 
 At a few operators it ends the process where nothing is known of what they take, as behind an
-operator that it cannot infer. It gets them as operators of a domain that it does not know, until
-the types of their inputs are known.
+operator that it cannot infer, or if an attribute contradicts the node. It gets them as operators of
+a domain that it does not know, until the types of their inputs are known.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 onnx_shapes = mod.lazy_import("onnx.shape_inference")
 
 _CRASHING = {
-    "": frozenset({"RegexFullMatch"}),
-    "ai.onnx": frozenset({"RegexFullMatch"}),
+    "": frozenset({"EyeLike", "RegexFullMatch"}),
+    "ai.onnx": frozenset({"EyeLike", "RegexFullMatch"}),
     "ai.onnx.ml": frozenset({"DictVectorizer", "LabelEncoder", "TreeEnsemble"}),
 }
 _HIDDEN = "polygraphy.hidden/"
@@ -51,15 +51,24 @@ def crashes_without_types(node: NodeProto) -> bool:
     return node.op_type in _CRASHING.get(node.domain, ())
 
 
+def crashes_by_attribute(node: NodeProto) -> bool:
+    """Return whether inference crashes at a node because an attribute contradicts it: a Split into
+    fewer parts than it has outputs, or a GatherND with a negative number of batch dimensions."""
+    numbers: dict[str, int] = {entry.name: entry.i for entry in node.attribute}
+    if node.op_type == "Split":
+        return numbers.get("num_outputs", len(node.output)) < len(node.output)
+    return node.op_type == "GatherND" and numbers.get("batch_dims", 0) < 0
+
+
 def hide_crashing_nodes(model: ModelProto) -> ModelProto:
     """Return a model in which nodes that may crash inference are in an unknown domain; the model
     itself if there are none. `restore_nodes` reverts it.
     """
-    if not any(map(crashes_without_types, _nodes_of(model))):
+    if not any(map(_may_crash, _nodes_of(model))):
         return model
     crashing_nodes = copy_of(model)
     for node in _nodes_of(crashing_nodes):
-        if crashes_without_types(node):
+        if _may_crash(node):
             node.domain = _HIDDEN + node.domain
     for value in (crashing_nodes, *crashing_nodes.functions):
         domains = {node.domain for node in _nodes_of(value) if node.domain.startswith(_HIDDEN)}
@@ -79,6 +88,11 @@ def restore_nodes(model: ModelProto) -> None:
             entries = [copy_of(entry) for entry in entries]
             del value.opset_import[:]
             value.opset_import.extend(entries)
+
+
+def _may_crash(node: NodeProto) -> bool:
+    """Return whether inference may crash at a node."""
+    return crashes_without_types(node) or crashes_by_attribute(node)
 
 
 def _restore_domain(node: NodeProto) -> None:
@@ -110,7 +124,8 @@ def _show_typed_nodes(graph: Any, outer: frozenset[str]) -> bool:
     )
     is_shown = False
     for node in graph.node:
-        if node.domain.startswith(_HIDDEN) and node.input and typed.issuperset(node.input):
+        is_hidden = node.domain.startswith(_HIDDEN) and not crashes_by_attribute(node)
+        if is_hidden and node.input and typed.issuperset(node.input):
             _restore_domain(node)
             is_shown = True
         for inner in graphs_of(node):

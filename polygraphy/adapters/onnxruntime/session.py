@@ -37,9 +37,9 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import computes_in_tf32, cores, is_tf32_forced
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import (
+    crashing_node,
     describe_node_inputs,
     find_facts,
-    first_omission,
     inputs_of_known_rank,
 )
 
@@ -155,7 +155,7 @@ class SessionFromOnnx(BaseLoader):
 
         def create_session(model: Any) -> InferenceSession:
             """Return a session for a model; print notes about its providers."""
-            _refuse_missing_outputs(model)
+            _refuse_crashing_node(model)
             with translate_errors("load", name, uses_device=lambda: not are_on_host(providers)):
                 session = load_session(model, options, providers, without)
             wanted = names_of(providers)[0]
@@ -249,13 +249,12 @@ def run_terminable(call: Callable[[RunOptions], T]) -> T:
     return cancellable(partial(call, options), lambda: setattr(options, "terminate", True))
 
 
-def _refuse_missing_outputs(model: str | bytes) -> None:
-    """Raise BackendError if a model omits an output in a way that crashes ONNX Runtime."""
-    if omission := first_omission(model):
+def _refuse_crashing_node(model: str | bytes) -> None:
+    """Raise BackendError if a node of a model crashes ONNX Runtime."""
+    problem, hint = crashing_node(model)
+    if problem:
         raise BackendError(
-            f"{omission}, which crashes ONNX Runtime.",
-            backend="onnxruntime",
-            hint="Give that output a name, even if no node reads it.",
+            f"{problem}, which crashes ONNX Runtime.", backend="onnxruntime", hint=hint
         )
 
 

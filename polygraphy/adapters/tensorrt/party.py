@@ -14,6 +14,7 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.onnx_common.inference import infer_shapes
 from polygraphy.adapters.tensorrt.describe.describe_engine import tensorrt_tf32
 from polygraphy.adapters.tensorrt.engine.build import EngineFromNetwork
 from polygraphy.adapters.tensorrt.engine.config import CreateConfig
@@ -30,8 +31,6 @@ from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.profile import Profile as DomainProfile
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import computes_in_tf32
-
-onnx = mod.lazy_import("onnx")
 
 
 @mod.export()
@@ -142,7 +141,7 @@ def add_output_types(model: Any) -> Any:
     if all(output.type.WhichOneof("value") for output in model.graph.output):
         return model
     try:
-        inferred = onnx.shape_inference.infer_shapes(model).graph
+        inferred = infer_shapes(model).graph
     except Exception as error:  # Of a model above 2 GiB, say; the parser says what it lacks.
         G_LOGGER.verbose(f"Data types of outputs cannot be inferred: {error}")
         return model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
 from math import inf
 from typing import Any
 
@@ -48,6 +49,8 @@ _LOST: Mapping[str, Any] = {
     "Mul": np.multiply, "Add": np.add, "Div": np.divide, "Sub": np.subtract,
 }  # fmt: skip
 """Operators that may be missing, with a weight as the second operand."""
+_JOINED, _MOST_PARTS = (3, 2), 6
+"""Numbers of weights that are joined, and the most weights of which they are chosen."""
 _USUAL = 0.25
 """The quantile of the magnitudes that counts as the usual size: masks are large, and many. Chosen,
 not measured."""
@@ -146,6 +149,36 @@ def _weights(side: Graph, index: int, arrays: Sequence[Any]) -> Iterator[Variant
             for other_value in _forms_of_array(array, own_array):
                 if not any(is_close(array, other_value, _SAME) for array in held_arrays.values()):
                     yield with_weight(side, index, name, other_value)
+    for name, own_array in held_arrays.items():
+        for other_value in _joined_arrays(arrays, own_array):
+            yield with_weight(side, index, name, other_value)
+
+
+def _joined_arrays(arrays: Sequence[Any], own_array: Any) -> Iterator[Any]:
+    """Yield arrays joined along the last axis to the shape of another, as optimizers join the
+    weights of queries, keys and values; or the other array with one of them in a part of it."""
+    if not own_array.ndim:
+        return
+    last = own_array.shape[-1]
+    for forms in (arrays, [array.T for array in arrays if array.ndim > 1]):
+        parts = [
+            form
+            for form in forms
+            if form.dtype == own_array.dtype
+            and form.shape[:-1] == own_array.shape[:-1]
+            and form.ndim == own_array.ndim
+            and 0 < form.shape[-1] < last
+        ]
+        for part in parts[:_MOST_PARTS]:
+            size = part.shape[-1]
+            for start in range(0, last - size + 1, size) if last <= _MOST_PARTS * size else ():
+                other_array = own_array.copy()
+                other_array[..., start : start + size] = part
+                yield other_array
+        for count in _JOINED if len(parts) <= _MOST_PARTS else ():
+            for chosen in permutations(parts, count):
+                if sum(part.shape[-1] for part in chosen) == last:
+                    yield np.concatenate(chosen, -1)
 
 
 def _forms_of_array(array: Any, own_array: Any) -> Iterator[Any]:

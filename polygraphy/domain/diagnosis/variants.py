@@ -533,6 +533,7 @@ def integer_variants(side: Graph, index: int) -> Iterator[Variant]:
             "to",
             "perm",
             "dtype",
+            "num_outputs",
         )
         if is_known or attribute.kind not in ("int", "ints"):
             continue
@@ -542,6 +543,8 @@ def integer_variants(side: Graph, index: int) -> Iterator[Variant]:
         for value in _nearby_lists(own_indices) if len(own_indices) <= _FEW else ():
             shown_value = value[0] if attribute.kind == "int" else value
             own_number = own_indices[0] if attribute.kind == "int" else own_indices
+            if attribute.name == "batch_dims" and min(value) < 0:
+                continue  # No operator takes it, and shape inference crashes.
             change = changes.other_attribute(node.op, attribute.name, own_number, shown_value)
             yield Variant(
                 "attribute",
@@ -660,7 +663,8 @@ def guess_cause(side: Graph, index: int, output: Any, expected: Any) -> tuple[st
     if np.shape(output) != np.shape(expected):
         change = changes.other_output_shape(node.op, np.shape(output), np.shape(expected))
         return unknown, change
-    apart = np.asarray(output, np.float64) - np.asarray(expected, np.float64)
+    with np.errstate(invalid="ignore"):  # Infinity minus infinity.
+        apart = np.asarray(output, np.float64) - np.asarray(expected, np.float64)
     is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
     is_bare = lacks_bias(side, node) and is_bias is not False
     if is_bare or (is_bias and len(node.inputs) < 3):

@@ -81,6 +81,22 @@ def test_what_is_known_is_inferred_all_the_same() -> None:
     assert [entry.domain for entry in made.opset_import] == ["", "my"]
 
 
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "a, b, y = Split <axis = 1, num_outputs = 2> (x)",
+        "y = GatherND <batch_dims = -1> (x, i)",
+        "a = my.Foo(x) y = EyeLike <dtype = 1> (a)",
+    ],
+)
+def test_invalid_nodes_do_not_end_the_process(nodes: str) -> None:
+    text = f"m (float[5, 6] x, int64[2, 1] i) => (float y) {{ {nodes} }}"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "my" : 1]> {text}')
+    before = [node.op_type for node in model.graph.node]
+    shapes = call_isolated(lambda: infer_shapes(model, data_prop=True), what="inference")
+    assert [node.op_type for node in shapes.graph.node] == before
+
+
 def test_hidden_nodes_come_back_in_branches_and_functions() -> None:
     inner = helper.make_node("LabelEncoder", ["x"], ["r"], domain="ai.onnx.ml")
     branch = helper.make_graph([inner], "b", [], [onnx.ValueInfoProto(name="r")])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import parser
 
-from polygraphy.adapters.onnx.describe.facts import first_omission
+from polygraphy.adapters.onnx.describe.crashing_nodes import crashing_node
 from polygraphy.adapters.onnx_common.messages import omits_results, with_all_results
 from polygraphy.adapters.onnxruntime.trial import evaluate_constants
 from polygraphy.backend.onnx import fold_constants
@@ -110,9 +110,16 @@ def test_a_function_that_leaves_out_a_result_is_found() -> None:
         y, left = Split<axis=0>(x, s)
     }}"""
     model = parser.parse_model(text)
-    assert not first_omission(model.SerializeToString())
+    assert crashing_node(model.SerializeToString()) == ("", "")
     model.functions[0].node[1].output[1] = ""
-    assert "Split node '' omits" in first_omission(model.SerializeToString())
+    assert "Split node '' omits" in crashing_node(model.SerializeToString())[0]
+
+
+def test_a_split_into_fewer_parts_than_outputs_is_refused() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18]> m (float[5, 6] x) => (float[5, 3] q)
+    { q, k, v = Split<axis = 1, num_outputs = 2>(x) }"""
+    with pytest.raises(BackendError, match="has 3 outputs, but its attribute num_outputs"):
+        session_from_onnx(parser.parse_model(text))
 
 
 @settings(max_examples=scaled(100), deadline=None)
@@ -121,4 +128,4 @@ def test_damaged_models_are_no_reason_to_fail(data: st.DataObject) -> None:
     content = bytearray(leaving_out(data.draw(st.sampled_from([SPLIT, LOOP]))).SerializeToString())
     for _ in range(data.draw(st.integers(0, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    first_omission(bytes(content[: data.draw(st.integers(0, len(content)))]))
+    crashing_node(bytes(content[: data.draw(st.integers(0, len(content)))]))

@@ -89,3 +89,50 @@ def test_the_change_of_a_node_is_found(
     [culprit] = kept.culprits
     assert (culprit["tensor"], culprit["cause"]) == ("mid", cause)
     assert words in " ".join(map(str, culprit["evidence"]))
+
+
+def diagnose_beside_saved(
+    model: onnx.ModelProto, feed: dict[str, Any], saved: dict[str, Any], folder: Path
+) -> Kept:
+    results = RunResults()
+    results.add([saved], runner_name="onnxrt")
+    results.save(golden := str(folder / "golden.json"))
+    onnx.save(model, path := str(folder / "m.onnx"))
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(path, [OnnxrtParty()], [feed], golden=golden)
+    return kept
+
+
+def test_a_wrong_weight_that_several_nodes_read_is_one_culprit(tmp_path: Path) -> None:
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (int64[6] ids) => (float[6, 9] y) { rows = Gather(table, ids) h = Tanh(rows)
+        turned = Transpose(table) y = MatMul(h, turned) }""")
+    for node in model.graph.node:
+        node.name = node.output[0]
+    table = floats(9, 4)
+    model.graph.initializer.append(numpy_helper.from_array(table, "table"))
+    marked = onnx.ModelProto.FromString(model.SerializeToString())
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("rows", "h"))
+    feed = {"ids": integers(0, 3, 8, 1, 4, 4)}
+    saved = OnnxrtParty().load(marked)(feed)
+    table[3] *= 1.4
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(table, "table"))
+    kept = diagnose_beside_saved(model, feed, saved, tmp_path)
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == ["rows", "y"] and culprit["cause"] == "weight"
+
+
+def test_an_overflow_of_the_backend_that_saved_results_is_named(tmp_path: Path) -> None:
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float16[2, 8] x) => (float16[2, 1] y)
+        { h = Mul(x, x) mean = ReduceMean<axes=[1]>(h) y = Sqrt(mean) }""")
+    marked = onnx.ModelProto.FromString(model.SerializeToString())
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mean"))
+    feed = {"x": np.array([[1.5] * 8, [140] * 8], np.float16)}
+    saved = OnnxrtParty().load(marked)(feed)
+    saved["mean"][1] = saved["y"][1] = np.inf  # The sum of 8 x 19600 exceeds float16.
+    kept = diagnose_beside_saved(model, feed, saved, tmp_path)
+    [culprit] = kept.culprits
+    assert (culprit["tensor"], culprit["cause"]) == ("mean", "overflow")
+    assert "ntermediate sums of ReduceMean" in " ".join(map(str, culprit["evidence"]))

@@ -491,3 +491,18 @@ def test_a_small_part_of_an_output_that_half_precision_loses_is_a_fault() -> Non
         diagnose(models[0], [OnnxrtParty()], [feed], reference=models[1])
     assert kept.verdict == "fault"
     assert kept.culprits[0]["op"] == "Cast"
+
+
+def test_a_number_that_the_narrow_model_does_not_store_is_not_rounded() -> None:
+    """A fused Gelu contains the root of two that its reference stores."""
+    nodes = [
+        helper.make_node("Div", ["x", "root"], ["a"], "a"),
+        helper.make_node("Mul", ["a", "half"], ["y"], "y"),
+    ]
+    weights = {"root": np.array(2**0.5, np.float32), "half": np.array(0.3, np.float32)}
+    model = make("net", nodes, [value("x", [4])], [value("y", [4])], weights=weights)
+    narrow = half(make("net", nodes[1:], [value("a", [4])], [value("y", [4])], weights=weights))
+    narrow.graph.initializer.pop(0 if narrow.graph.initializer[0].name == "root" else 1)
+    wide = OnnxNarrowModels().widen_model(model, like=narrow).graph.initializer
+    rounded = {tensor.name: float(numpy_helper.to_array(tensor)) for tensor in wide}
+    assert rounded == {"root": np.float32(2**0.5), "half": np.float16(0.3)}

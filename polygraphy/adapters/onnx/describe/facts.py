@@ -16,14 +16,13 @@ number, such as a sampling rate that chooses a branch.
 
 from __future__ import annotations
 
-import mmap
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -33,20 +32,13 @@ from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.shapes import set_input_shapes, shape_of, values_of
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.parsing import (
-    BYTES,
-    DEEPEST,
-    MODEL,
-    NODE,
-    PARTS,
-    TENSOR,
     MalformedError,
-    message_fields,
     names_pattern,
     operators,
 )
 from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
+from polygraphy.adapters.onnx_common.inference import infer_shapes
 from polygraphy.adapters.onnx_common.messages import (
-    NUMBERED,
     attribute_named,
     copy_of,
     graphs_of,
@@ -406,8 +398,6 @@ def _is_condition(node: NodeProto, at: int) -> bool:
     return bool(to == onnx.TensorProto.BOOL)
 
 
-shape_inference = mod.lazy_import("onnx.shape_inference")
-
 _LARGEST_BYTES = 1 << 28
 """For a message, shapes of larger models are not inferred."""
 
@@ -429,7 +419,7 @@ def describe_node_inputs(
         if loaded is None:
             return ""
         _fix_input_shapes(loaded.graph, shapes)
-        inferred = shape_inference.infer_shapes(loaded, data_prop=True)
+        inferred = infer_shapes(loaded, data_prop=True)
     except Exception as error:  # The error is reported without these details.
         G_LOGGER.verbose(f"Shapes could not be inferred: {error}")
         return ""
@@ -489,71 +479,6 @@ def _describe_type(kind: int, shape: Sequence[Any] | None) -> str:
     name = onnx.TensorProto.DataType.Name(kind).lower()
     name = "float32" if name == "float" else name
     return name if shape is None else f"{name}[{','.join(map(str, shape))}]"
-
-
-Content = Union[mmap.mmap, bytes]
-
-_OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
-_NAMED = names_pattern(NUMBERED)
-"""Only nodes in whose bytes one of these occurs are looked into."""
-
-
-def first_omission(model: str | Path | bytes) -> str:
-    """Return a phrase for the first If, Loop, Scan or Split that omits an output; empty if there is
-    none, or if the model cannot be read, which loading reports better.
-
-    Args:
-        model: the path of a model, or its bytes.
-    """
-    try:
-        if isinstance(model, bytes):
-            return _omission_in_message(model, 0, len(model), MODEL, 0)
-        with (
-            Path(model).open("rb") as stream,
-            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        ):
-            return _omission_in_message(mapped, 0, len(mapped), MODEL, 0)
-    except (OSError, ValueError, MalformedError, IndexError):
-        return ""
-
-
-def _omission_in_message(content: Content, start: int, end: int, kind: int, depth: int) -> str:
-    """Return a phrase for the first node that omits an output in a part of a serialized model;
-    empty without one.
-    """
-    if depth > DEEPEST:
-        return ""
-    for number, wire, _, inner, after in message_fields(content, start, end):
-        part = PARTS[kind].get(number, TENSOR)
-        if wire != BYTES or part == TENSOR:
-            continue
-        if part == NODE:
-            match = _NAMED.search(content, inner, after) and _omission_in_node(
-                content, inner, after, depth
-            )
-        else:
-            match = _omission_in_message(content, inner, after, part, depth + 1)
-        if match:
-            return match
-    return ""
-
-
-def _omission_in_node(content: Content, start: int, end: int, depth: int) -> str:
-    """Return a phrase if a serialized node, or the first one inside it, omits an output; else
-    empty.
-    """
-    outputs, texts = [], {_NAME: "", _OP_TYPE: ""}
-    for number, wire, _, inner, after in message_fields(content, start, end):
-        if wire == BYTES and number == _OUTPUT:
-            outputs.append(content[inner:after].decode("utf-8", "replace"))
-        elif wire == BYTES and number in texts:
-            texts[number] = content[inner:after].decode("utf-8", "replace")
-    if texts[_OP_TYPE] in NUMBERED and not all(outputs):
-        return (
-            f"The {texts[_OP_TYPE]} node {texts[_NAME]!r} omits output {outputs.index('')} of"
-            f" {len(outputs)}"
-        )
-    return _omission_in_message(content, start, end, NODE, depth + 1)
 
 
 _CHOOSES = MOVES | {

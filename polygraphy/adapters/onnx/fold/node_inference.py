@@ -13,6 +13,7 @@ from polygraphy.adapters.onnx.graph.element_types import FLOAT, domain_of
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.graph.shapes import has_endless_vectors
 from polygraphy.adapters.onnx.storage.parsing import translate_onnx_errors
+from polygraphy.adapters.onnx_common.inference import infer_shapes
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 
 onnx = mod.lazy_import("onnx")
-onnx_shapes = mod.lazy_import("onnx.shape_inference")
 
 SHAPED_BY_VALUES = frozenset(
     {
@@ -89,7 +89,7 @@ class NodeInference:
             graph.output.add(name=name)
         try:
             with translate_onnx_errors("The output shapes of a node cannot be inferred"):
-                inferred = onnx_shapes.infer_shapes(framed, data_prop=self._propagates)
+                inferred = infer_shapes(framed, data_prop=self._propagates)
         except ModelError as error:
             G_LOGGER.ultra_verbose(str(error))
             return {}

@@ -19,7 +19,10 @@ from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.parsing import one_line
 from polygraphy.adapters.onnx.storage.weights import SMALL, OnnxDataTypes, byte_size, is_external
-from polygraphy.adapters.onnx_common.inference import crashes_without_types
+from polygraphy.adapters.onnx_common.inference import (
+    crashes_by_attribute,
+    crashes_without_types,
+)
 from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of
 from polygraphy.domain.checks.lint import EXCEPTION, OPSET_IMPORT, WARNING, LintEntry, Source
 from polygraphy.domain.checks.operator_call import (
@@ -378,7 +381,8 @@ class NodeChecks:
         if schema is None:
             return {}
         names = [name for name in node.input if name]
-        if crashes_without_types(node) and (not names or len(names) < len(node.input)):
+        is_untyped = not names or len(names) < len(node.input)
+        if crashes_by_attribute(node) or (crashes_without_types(node) and is_untyped):
             return {}
         if not all(name in types for name in names):
             return {}

@@ -648,16 +648,21 @@ def _with_rounded_weights(
     keeps_range: bool,
 ) -> ModelProto:
     """Return a float32 model whose weights are rounded like those of a narrow model derived from
-    it. Weights of nodes that are float32 in both are unchanged."""
+    it. Weights of nodes that are float32 in both are unchanged, and so are numbers that the narrow
+    model does not store, because an operator such as Gelu contains them."""
     kept_names = _node_names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
-    stored = {name for name, tensor in _named_weights(narrow) if tensor.data_type == dtype.onnx()}
+    tensors = [one for one in _named_weights(narrow) if one[1].data_type == dtype.onnx()]
+    stored = {name for name, _ in tensors}
+    numbers = {elements(one).item() for _, one in tensors if elements(one).size == 1}
     for tensor in _weights(model, kept_names, stored):
         weights = elements(tensor)
         if keeps_range:
             rounded = with_digits(weights, spacing)
         else:
             rounded = narrow_array(weights, dtype)[0].astype(weights.dtype)
+        if rounded.size == 1 and narrow_array(weights, dtype)[0].item() not in numbers:
+            continue
         replace_elements(tensor, rounded, in_file=is_stored(tensor))
     return model
 

@@ -33,7 +33,9 @@ from polygraphy.application.diagnose.wrong_nodes import (
     cumulative_deviations,
     describe_first_error,
 )
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
+from polygraphy.domain.diagnosis.commands import cast_words
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -54,13 +56,22 @@ from polygraphy.domain.diagnosis.variants import (
     matches_expected,
     variants,
 )
-from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, tf32, titles
+from polygraphy.domain.diagnosis.words import (
+    changes,
+    evidence,
+    precision,
+    reasons,
+    remedies,
+    steps,
+    tf32,
+    titles,
+)
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.graph import Graph
 from polygraphy.domain.model.regions import nodes_after_inputs, region_before
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.run_budget import RunBudget
-from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
+from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code, limits_of
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _STRONGLY = 0.95
@@ -110,6 +121,7 @@ class _SavedTensors:
         self._tf32: set[str] = set()
         self._changed: list[Variant] = []
         self._computed: list[str] = []
+        self._changes: dict[str, tuple[Variant | None, Variant | None]] = {}
         # Codes are what the model rounds to, not what results were saved in.
         floats = [
             array.dtype
@@ -154,8 +166,16 @@ class _SavedTensors:
             return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
         side = model.graph
         culprits = []
+        shared = self._find_shared_weights(regions, differing, side, trace)
+        read_together = {name for names in shared for name in names[1:]}
         for name, region in regions.items():
-            culprits.append(self._describe_culprit(name, region, differing[name], side, trace))
+            if name in read_together:
+                continue
+            culprit = self._describe_culprit(name, region, differing[name], side, trace)
+            for names, weight in shared.items():
+                if names[0] == name:
+                    culprit = self._blame_shared_weight(culprit, names, weight, side)
+            culprits.append(culprit)
         entering = [
             culprit for culprit, region in zip(culprits, regions.values())
             if any(set(model.nodes[index].reads) & feed.keys() for index in region)
@@ -284,6 +304,13 @@ class _SavedTensors:
             return Culprit([turned], name, MODEL, "structure", facts=facts, remedy=remedy, op="If")
         cause, proven, note = "changed", False, ""
         index = region[-1]
+        if len(computing) == 1 and (loss := self._overflow(name, wrong[1], trace)) is not None:
+            op, label = nodes[computing[0]].operator, nodes[computing[0]].label
+            facts.append(precision.half_precision_loss(loss))
+            note = remedies.convert_again(cast_words(HALF[loss.values["dtype"]], [label]))
+            return Culprit(
+                [label], name, MODEL, "overflow", facts=facts, remedy=Remedy(note=note), op=op
+            )
         if index in side.operations and len(computing) == 1:
             variant, weight = self._find_change(name, region, side, trace, wrong[1])
             if variant is not None:
@@ -317,7 +344,95 @@ class _SavedTensors:
             op=nodes[computing[-1]].operator if len(computing) == 1 else "",
         )
 
+    def _find_shared_weights(
+        self,
+        regions: Mapping[str, Sequence[int]],
+        differing: Mapping[str, tuple[Deviation, Any]],
+        side: Graph,
+        trace: Trace,
+    ) -> dict[tuple[str, ...], Variant]:
+        """Return the weights with which several nodes that read them compute their saved tensors,
+        by these tensors, so that one wrong weight is one culprit."""
+        readers: dict[str, list[str]] = {}
+        for name, region in regions.items():
+            known = [index for index in region if index in side.operations]
+            read = {each for index in known for each in side.nodes[index].inputs}
+            for weight in read & side.constants.keys():
+                readers.setdefault(weight, []).append(name)
+        shared: dict[tuple[str, ...], Variant] = {}
+        for weight, reading in sorted(readers.items()):
+            names = [name for name in reading if not any(name in known for known in shared)]
+            for name in names if len(names) > 1 else ():
+                found = self._find_change(name, regions[name], side, trace, differing[name][1])
+                solved = next((x for x in found if x is not None), None)
+                if solved is None or solved.weights.keys() != {weight}:
+                    continue
+                together = [
+                    other
+                    for other in names
+                    if other == name
+                    or self._is_explained(
+                        other, regions[other], side, trace, differing[other][1], solved
+                    )
+                ]
+                if len(together) > 1:
+                    shared[tuple(together)] = solved
+                    break
+        return shared
+
+    def _is_explained(
+        self,
+        name: str,
+        region: Sequence[int],
+        side: Graph,
+        trace: Trace,
+        output: Any,
+        solved: Variant,
+    ) -> bool:
+        """Return whether a node computes its saved tensor with the weight that was solved for
+        another node."""
+        [weight] = solved.weights
+        reader = next(
+            index
+            for index in region
+            if index in side.operations and weight in side.nodes[index].inputs
+        )
+        variant = evolve(solved, node=side.nodes[reader])
+        for share in self._shares(output, trace.values[name]):
+            search = self._search_in(name, region, side, trace, share)
+            if search is not None and any(search.select_matching([variant])):
+                return True
+        return False
+
+    def _blame_shared_weight(
+        self, culprit: Culprit, names: Sequence[str], weight: Variant, side: Graph
+    ) -> Culprit:
+        """Return the culprit of several nodes that read one wrong weight."""
+        makers = [side.operation_producers[name] for name in names]
+        facts = [fact for fact in culprit.facts if fact.kind == "wrong_from_saved"]
+        change = weight.change
+        if "op" in change.values:  # The nodes may have different operators.
+            change = changes.other_weight(**{**change.values, "op": ""})
+        facts.append(evidence.change_of_node(change))
+        facts.append(evidence.undone_gives_expected(len(names)))
+        return evolve(
+            culprit,
+            nodes=[self._case.model.nodes[index].label for index in makers],
+            cause=weight.cause,
+            facts=facts,
+            remedy=Remedy(None, False, remedies.PASS_REFERENCE),
+            op="",
+        )
+
     def _find_change(
+        self, name: str, region: Sequence[int], side: Graph, trace: Trace, output: Any
+    ) -> tuple[Variant | None, Variant | None]:
+        """Return the change that explains a saved tensor; see `_search_change`."""
+        if name not in self._changes:
+            self._changes[name] = self._search_change(name, region, side, trace, output)
+        return self._changes[name]
+
+    def _search_change(
         self, name: str, region: Sequence[int], side: Graph, trace: Trace, output: Any
     ) -> tuple[Variant | None, Variant | None]:
         """Return the variant of a changed node that explains a saved tensor, or else its solved
@@ -372,6 +487,23 @@ class _SavedTensors:
                 proof = evidence.undone_gives_expected(len(computing), source)
                 return variant.cause, [evidence.change_of_node(variant.change), proof], number
         return "changed", [], None
+
+    def _overflow(self, name: str, output: Any, trace: Trace) -> Fact | None:
+        """Return the fact that the backend that saved a tensor in half precision exceeded its range
+        while it computed a node: what is finite equals the computed values; else None."""
+        expected = trace.values[name]
+        dtype = np.asarray(expected).dtype
+        if dtype.name not in HALF or np.shape(output) != np.shape(expected):
+            return None
+        finite = np.isfinite(expected.astype(np.float32))
+        is_lost = not finite.all() and np.isfinite(np.asarray(output, np.float32)).all()
+        limits = _ROUNDINGS * epsilon_of(dtype)
+        if not is_lost or not np.allclose(
+            np.asarray(output, np.float32)[finite], expected.astype(np.float32)[finite], limits
+        ):
+            return None
+        op = self._case.model.nodes[self._case.model.graph.producers[name]].operator
+        return precision.intermediate_too_large(op, name, dtype.name, limits_of(dtype)[0])
 
     def _find_inverted_condition(self, name: str, trace: Trace) -> str:
         """Return the If whose inverted condition reproduces the saved tensor; empty if there is

@@ -76,6 +76,8 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     if error.off <= _AS_MUCH * loss.off and half_precision.verdict == INCONCLUSIVE:
         return Found(half_precision, case)
+    if isinstance(beside, Found) and beside.result.culprits:
+        return beside
     reason = reasons.more_than_rounding(str(narrow))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
@@ -114,7 +116,7 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
         outcome = _diagnose_widened(case, comparison, wide, pair.reference)
     else:
         outcome = _diagnose_in_float32(case, comparison)
-    if not isinstance(outcome, Found) or outcome.result.verdict == FAULT:
+    if not isinstance(outcome, Found) or outcome.result.culprits:
         return outcome
     loss = max(
         rms_ratio(own_value[name], value)
@@ -211,6 +213,6 @@ def _diagnose_widened(
             return Skip(str(error))
         is_same = isinstance(answer, Found) and bool(answer.result)
         notes.append(steps.MODELS_AGREE if is_same else steps.MODELS_DIFFER)
-    if isinstance(answer, Found) and answer.result.verdict in (AGREE, FAULT):
+    if isinstance(answer, Found) and (answer.result.verdict == AGREE or answer.result.culprits):
         return Found(answer.result, case)
     return Skip("no fault in float32")

@@ -1,0 +1,108 @@
+"""Nodes that would end the process in ONNX Runtime, found in the bytes of a model."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Union
+
+from polygraphy.adapters.onnx.storage.parsing import (
+    BYTES,
+    DEEPEST,
+    MODEL,
+    NODE,
+    PARTS,
+    TENSOR,
+    MalformedError,
+    message_fields,
+    names_pattern,
+    translate_onnx_errors,
+)
+from polygraphy.adapters.onnx_common.inference import crashes_by_attribute
+from polygraphy.adapters.onnx_common.messages import NUMBERED
+from polygraphy.domain.errors import ModelError
+
+Content = Union[mmap.mmap, bytes]
+
+_OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
+_NAMED = names_pattern(NUMBERED)
+"""Only nodes in whose bytes one of these occurs are looked into."""
+_NONE = "", ""
+
+
+def crashing_node(model: str | Path | bytes) -> tuple[str, str]:
+    """Return a phrase for the first node that crashes ONNX Runtime, and what to do: an If, Loop,
+    Scan or Split that omits an output, or a Split into fewer parts than it has outputs. Both are
+    empty if there is none, or if the model cannot be read, which loading reports better.
+
+    Args:
+        model: the path of a model, or its bytes.
+    """
+    try:
+        if isinstance(model, bytes):
+            return _find_in_message(model, 0, len(model), MODEL, 0)
+        with (
+            Path(model).open("rb") as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        ):
+            return _find_in_message(mapped, 0, len(mapped), MODEL, 0)
+    except (OSError, ValueError, MalformedError, ModelError, IndexError):
+        return _NONE
+
+
+def _find_in_message(
+    content: Content, start: int, end: int, kind: int, depth: int
+) -> tuple[str, str]:
+    """Return phrase and advice for the first crashing node in a part of a serialized model; empty
+    without one.
+    """
+    if depth > DEEPEST:
+        return _NONE
+    for number, wire, _, inner, after in message_fields(content, start, end):
+        part = PARTS[kind].get(number, TENSOR)
+        if wire != BYTES or part == TENSOR:
+            continue
+        match = _NONE
+        if part != NODE:
+            match = _find_in_message(content, inner, after, part, depth + 1)
+        elif _NAMED.search(content, inner, after):
+            match = _find_in_node(content, inner, after, depth)
+        if match != _NONE:
+            return match
+    return _NONE
+
+
+def _find_in_node(content: Content, start: int, end: int, depth: int) -> tuple[str, str]:
+    """Return phrase and advice if a serialized node, or the first one inside it, crashes; else
+    empty.
+    """
+    outputs, texts = [], {_NAME: "", _OP_TYPE: ""}
+    for number, wire, _, inner, after in message_fields(content, start, end):
+        if wire == BYTES and number == _OUTPUT:
+            outputs.append(content[inner:after].decode("utf-8", "replace"))
+        elif wire == BYTES and number in texts:
+            texts[number] = content[inner:after].decode("utf-8", "replace")
+    name = f"The {texts[_OP_TYPE]} node {texts[_NAME]!r}"
+    if texts[_OP_TYPE] in NUMBERED and not all(outputs):
+        return (
+            f"{name} omits output {outputs.index('')} of {len(outputs)}",
+            "Give that output a name, even if no node reads it.",
+        )
+    if texts[_OP_TYPE] == "Split" and _is_short(content[start:end]):
+        return (
+            f"{name} has {len(outputs)} outputs, but its attribute num_outputs is smaller",
+            "Set num_outputs to the number of outputs.",
+        )
+    return _find_in_message(content, start, end, NODE, depth + 1)
+
+
+def _is_short(content: bytes) -> bool:
+    """Return whether a serialized Split has fewer parts than outputs.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    from onnx import NodeProto
+
+    with translate_onnx_errors("A node cannot be read"):
+        return crashes_by_attribute(NodeProto.FromString(content))

@@ -1,0 +1,65 @@
+"""A model that an optimizer rewrote, in float32 and in half precision, beside its float32 source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.backend.onnx import ConvertToFp16
+from polygraphy.binding import bind
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.reporting import Findings
+from tests.support.diagnosis.diagnosis_cases import Kept
+
+DRAW = np.random.default_rng(6)
+QUERY, KEY, VALUE, LAST = (DRAW.uniform(-0.3, 0.3, (6, 6)).astype(np.float32) for _ in range(4))
+FEED = {"x": DRAW.standard_normal((5, 6)).astype(np.float32)}
+SOURCE = """q = MatMul(x, wq) k = MatMul(x, wk) v = MatMul(x, wv) qk = Mul(q, k) h = Add(qk, v)
+    t = Tanh(h) y = MatMul(t, last)"""
+REWRITTEN = """all = MatMul(x, w) q, k, v = Split<axis=1, num_outputs=3>(all) qk = Mul(q, k)
+    h = Add(qk, v) t = Tanh(h) y = MatMul(t, last)"""
+
+
+def network(nodes: str, **weights: Any) -> onnx.ModelProto:
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["": 18]>
+        m (float[5, 6] x) => (float[5, 6] y) {{ {nodes} }}""")
+    for node in model.graph.node:
+        node.name = node.output[0]
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
+
+
+def findings(model: onnx.ModelProto) -> Kept:
+    reference = network(SOURCE, wq=QUERY, wk=KEY, wv=VALUE, last=LAST)
+    kept = Kept()
+    with bind(Findings, kept):
+        try:
+            diagnose(model, [OnnxrtParty()], [FEED], reference=reference)
+        except InconclusiveError:
+            assert kept.verdict == "inconclusive"
+    return kept
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+def test_a_wrong_weight_is_named_that_was_joined_of_three(is_half: bool) -> None:
+    joined = np.concatenate([QUERY, KEY, VALUE], axis=1)
+    joined[:, 7] *= 3
+    model = network(REWRITTEN, w=joined, last=LAST)
+    kept = findings(ConvertToFp16(model)() if is_half else model)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["all"], "weight")
+
+
+def test_nodes_that_are_known_in_float32_are_named_for_a_model_in_half_precision() -> None:
+    joined = np.concatenate([QUERY, KEY, VALUE], axis=1)
+    nodes = REWRITTEN.replace("t = Tanh(h)", "s = Sin(h) p = Softplus(s) t = Neg(p)")
+    kept = findings(ConvertToFp16(network(nodes, w=joined, last=LAST))())
+    [culprit] = kept.culprits
+    assert kept.verdict == "inconclusive" and {"s", "p", "t"} <= {*culprit["nodes"]}
