@@ -140,12 +140,15 @@ def test_the_line_for_the_genai_builder_has_the_option_that_it_reads() -> None:
 NAMES = ["/a/b/Conv 1", "x[0].conv+(2)", 'it\'s "q"', "a,b=c\\*", "größe→ü", "{n}|^m$", "tab\tx"]
 
 
-@pytest.mark.parametrize("producer", ["static", "dynamic", "nbits", "nncf", "nncf-weights"])
+@pytest.mark.parametrize(
+    "producer",
+    ["static", "dynamic", "nbits", "nncf", "nncf-weights", "neural-compressor", "quark"],
+)
 def test_a_line_in_python_contains_exactly_the_names(producer: str) -> None:
     line = exclusion(producer, NAMES, keeps_full_range=producer == "nncf")
     found = []
     for node in ast.walk(ast.parse(line)):
-        if isinstance(node, ast.keyword) and node.arg in ("names", "nodes_to_exclude"):
+        if isinstance(node, ast.keyword) and node.arg in ("names", "nodes_to_exclude", "exclude"):
             found += ast.literal_eval(node.value)
     assert found == NAMES
     assert ("compress_weights" in line, "overflow_fix" in line) == (

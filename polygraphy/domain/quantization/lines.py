@@ -168,6 +168,8 @@ TOOLS: Mapping[str, Tool] = {
     "nncf": Tool(_nncf("nncf.quantize"), "nncf"),
     "nncf-weights": Tool(_nncf("nncf.compress_weights"), "nncf"),
     "modelopt": Tool(_modelopt, "modelopt"),
+    "neural-compressor": Tool(_call_of("StaticQuantConfig")),
+    "quark": Tool(lambda nodes: f"QConfig(..., exclude={nodes!r})"),
     "": Tool(_generic_exclusion),
 }
 """Quantizers by the name of `QuantizedModel.producer`. Olive and the builder of genai call those of

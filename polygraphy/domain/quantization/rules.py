@@ -37,6 +37,8 @@ _STATIC = _FOLLOWS | {
     "Where",
 }  # fmt: skip
 """Operators that ONNX Runtime quantizes statically, if it is not given a list."""
+_LIKE_STATIC = ("static", "neural-compressor")
+"""ONNX Runtime's static quantizer, and one that quantizes the same operators."""
 
 
 @frozen(slots=False)
@@ -120,10 +122,10 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
         sites: the quantized sites.
         producer: the quantizer that made the model; empty if unknown.
     """
-    if producer not in ("static", "olive") or any(site.kind == "operator" for site in sites):
+    if producer not in (*_LIKE_STATIC, "olive") or any(site.kind == "operator" for site in sites):
         return _inferred_rules(nodes, sites, producer)
     rules = _inferred_rules(nodes, sites, "static")
-    if producer == "static" and not rules.fixed:
+    if producer in _LIKE_STATIC and not rules.fixed:
         return rules
     forced = _forced_rules(nodes, sites)
     follows = {name for node in nodes if node.op in _FOLLOWS for name in node.makes}

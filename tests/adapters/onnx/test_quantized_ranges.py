@@ -11,6 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.nncf import quantizing_again
+from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
     is_corrected,
     is_nearer_to_another,
@@ -80,6 +81,21 @@ def test_a_model_without_quantized_weights_is_that_of_modelopt_without_a_note(
     if note:
         model.metadata_props.add(key="onnx.infer", value=note)
     assert producer_of(model) == producer
+
+
+def test_quark_and_neural_compressor_are_recognized() -> None:
+    model = model_with(1, 1)
+    model.producer_name = "quark.onnx"
+    assert producer_of(model) == "quark"
+    model.producer_name = "onnx.quantize"
+    pair = next(node for node in model.graph.node if node.op_type == "DequantizeLinear")
+    pair.output[0] = "x_dequantized"
+    model.graph.node.append(helper.make_node("Relu", ["x_dequantized"], ["r"], "relu_quant"))
+    opened = open_quantized(model, [])
+    assert opened.producer == "neural-compressor"
+    assert "relu" in [
+        node.quantizer_name for node in opened.nodes
+    ]  # It excludes nodes by their own names.
 
 
 def test_a_bias_that_nncf_corrects_by_twice_its_size_is_not_that_of_another_layer() -> None:

@@ -26,6 +26,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     SitePair,
     channel_axis,
     copy_pairs,
+    drop_added_suffix,
     format_of,
     is_bias_shape,
     is_corrected,
@@ -184,6 +185,7 @@ class QuantizedModel:
         self.producer = producer_of(model)
         self.was_rewritten = replace_by_pairs(self._model) | replace_products(self._model)
         self._graph = self._model.graph
+        drop_added_suffix(self._graph, self.producer)
         for reference in references[:1]:
             if common_share(self._graph, reference.graph) < _NAMED:
                 self.renamed = rename_as_reference(self._graph, reference.graph)

@@ -164,7 +164,7 @@ def producer_of(model: ModelProto) -> str:
     notes = " ".join(f"{entry.key} {entry.value}" for entry in model.metadata_props)
     maker = f"{model.producer_name} {notes}".lower()
     nodes = model.graph.node
-    for name in ("nncf", "modelopt", "olive", "genai"):
+    for name in ("nncf", "modelopt", "olive", "genai", "quark"):
         if name in maker:
             return _nncf_function(nodes) if name == "nncf" else name
     makes = {name for node in nodes for name in node.output}
@@ -182,6 +182,8 @@ def producer_of(model: ModelProto) -> str:
         return "nbits"  # The same quantizer, in the format QDQ.
     if model.producer_name != "onnx.quantize":
         return ""
+    if any(node.output[0].endswith("_dequantized") for node in reads):
+        return "neural-compressor"
     if any(node.op_type.startswith("DynamicQuantize") for node in nodes):
         return "dynamic"
     weights = {weight.name for weight in model.graph.initializer}
@@ -193,6 +195,12 @@ def producer_of(model: ModelProto) -> str:
         pairs or not any(one.key == _NOTE for one in model.metadata_props)
     )
     return "modelopt" if is_modelopt else "static"
+
+
+def drop_added_suffix(graph: GraphProto, producer: str) -> None:
+    """Give the nodes that neural-compressor renamed their own names, by which it excludes them."""
+    for node in graph.node if producer == "neural-compressor" else ():
+        node.name = node.name.removesuffix("_quant")
 
 
 def _nncf_function(nodes: Sequence[NodeProto]) -> str:
