@@ -20,7 +20,12 @@ from polygraphy.domain.quantization.causes import (
     is_suspect,
 )
 from polygraphy.domain.quantization.lines import exclusion, halves_another_range
-from polygraphy.domain.quantization.losses import activation_loss, weight_loss, with_worst_channels
+from polygraphy.domain.quantization.losses import (
+    activation_loss,
+    best_scheme_by_channels,
+    weight_loss,
+    with_worst_channels,
+)
 from polygraphy.domain.quantization.schemes import Scheme
 from polygraphy.domain.quantization.sites import FloatNode, Site
 
@@ -228,3 +233,12 @@ def test_a_weight_is_judged_as_a_whole_or_by_the_channels_that_have_a_scale() ->
     whole, by_channel = losses[None], losses[0]
     assert whole is not None and whole.channel is None and whole.loss < 0.02
     assert by_channel is not None and by_channel.channel == 1 and by_channel.loss > 0.1
+
+
+def test_the_best_scheme_in_parts_is_the_one_of_the_whole_weight() -> None:
+    exact = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
+    blocks = Scheme("uint4", np.ones((32, 4)), np.full((32, 4), 8.0), 1, 16)
+    site = Site("w", "weight", blocks, None, exact + 0.1, exact)
+    loss, best = weight_loss(site), best_scheme_by_channels(site, 256)
+    assert loss is not None and loss.best is not None and best is not None
+    np.testing.assert_array_equal(best.codes(exact), loss.best.codes(exact))

@@ -183,12 +183,58 @@ def with_worst_channels(site: Site, most: int) -> Site:
         site: the site.
         most: about the number of elements that remain.
     """
-    scheme, exact, values, codes = site.scheme, site.exact, site.values, site.codes
+    axis = _axis_of_channels(site)
+    exact, values = site.exact, site.values
+    if axis is None or exact is None or values is None or exact.size <= most:
+        return site
+    count, axes = exact.shape[axis], tuple(at for at in range(exact.ndim) if at != axis)
+    with np.errstate(all="ignore"):
+        squares = values - exact
+        error = np.sum(np.square(squares, out=squares), axes)
+        size = np.sum(np.square(exact, out=squares), axes)
+        order = np.argsort(-np.nan_to_num(error / np.where(size, size, inf), nan=inf))
+    number = max(2, most * count // exact.size)
+    ats = np.union1d(order[: number // 2], np.arange(0, count, max(1, 2 * count // number)))
+    return _take_channels(site, axis, ats)
+
+
+def best_scheme_by_channels(site: Site, most: int) -> Scheme | None:
+    """Return the scheme of equal granularity with the smallest loss for a weight; None if its float
+    weight is unknown. At most about `most` elements are quantized at once, if channels do not share
+    a scale.
+    """
+    axis = _axis_of_channels(site)
+    if axis is None or site.exact is None:
+        loss = weight_loss(site)
+        return None if loss is None else loss.best
+    count = site.exact.shape[axis]
+    step = max(1, most * count // max(site.exact.size, 1))
+    parts = [
+        _take_channels(site, axis, np.arange(start, min(start + step, count)))
+        for start in range(0, count, step)
+    ]
+    best = [
+        best_weight_scheme(np.asarray(part.exact, np.float64), part.scheme)[0]
+        for part in parts
+        if part.scheme is not None
+    ]
+    scale_axis = axis if best[0].block else 0
+    scale, zero = (
+        np.concatenate([np.asarray(getattr(each, name)) for each in best], scale_axis)
+        for name in ("scale", "zero_point")
+    )
+    return evolve(best[0], scale=scale, zero_point=zero)
+
+
+def _axis_of_channels(site: Site) -> int | None:
+    """Return the axis of a weight along which no elements share a scale; None if there is none, or
+    the float weight is unknown."""
+    scheme, exact, values = site.scheme, site.exact, site.values
     if scheme is None or exact is None or values is None or exact.shape != values.shape:
-        return site
+        return None
     axes = _axes_of_group(exact, scheme)
-    if exact.size <= most or len(axes) != exact.ndim - 1:
-        return site
+    if len(axes) != exact.ndim - 1:
+        return None
     axis = next(at for at in range(exact.ndim) if at not in axes)
     count = exact.shape[axis]
     shape = tuple(exact.shape) if scheme.block else (count,)
@@ -198,14 +244,18 @@ def with_worst_channels(site: Site, most: int) -> Site:
         np.size(each) > 1 and (np.ndim(each) != len(shape) or np.shape(each)[scale_axis] != count)
         for each in numbers
     ):
-        return site
-    with np.errstate(all="ignore"):
-        error, size = (np.sum(np.square(each), axes) for each in (values - exact, exact))
-        order = np.argsort(-np.nan_to_num(error / np.where(size, size, inf), nan=inf))
-    number = max(2, most * count // exact.size)
-    ats = np.union1d(order[: number // 2], np.arange(0, count, max(1, 2 * count // number)))
+        return None
+    return axis
+
+
+def _take_channels(site: Site, axis: int, ats: Array) -> Site:
+    """Return a site with some channels of its weight."""
+    scheme, exact, values, codes = site.scheme, site.exact, site.values, site.codes
+    assert scheme is not None and exact is not None and values is not None
+    scale_axis = axis if scheme.block else 0
     scale, zero = (
-        np.take(each, ats, scale_axis) if np.size(each) > 1 else each for each in numbers
+        np.take(each, ats, scale_axis) if np.size(each) > 1 else each
+        for each in (scheme.scale, scheme.zero_point)
     )
     return evolve(
         site,

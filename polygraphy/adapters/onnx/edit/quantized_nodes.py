@@ -169,9 +169,9 @@ def producer_of(model: ModelProto) -> str:
             return _nncf_function(nodes) if name == "nncf" else name
     makes = {name for node in nodes for name in node.output}
     reads = [node for node in nodes if node.op_type == DEQUANTIZE]
-    if any(node.output[0].startswith("dq_output_") for node in reads):
-        return _nncf_function(nodes)
-    if any(node.name.endswith("_compressed_matmul") for node in nodes):
+    if any(node.output[0].startswith("dq_output_") for node in reads) or any(
+        node.name.endswith("_compressed_matmul") for node in nodes
+    ):
         return _nncf_function(nodes)
     blocks = [node for node in nodes if node.op_type in ("MatMulNBits", "GatherBlockQuantized")]
     ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))

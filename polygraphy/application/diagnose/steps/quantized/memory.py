@@ -23,10 +23,13 @@ from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model import Weight
 from polygraphy.domain.quantization.causes import cause_of, is_suspect
-from polygraphy.domain.quantization.losses import SiteLoss, weight_loss, with_worst_channels
+from polygraphy.domain.quantization.losses import (
+    SiteLoss,
+    best_scheme_by_channels,
+    with_worst_channels,
+)
 from polygraphy.domain.quantization.measuring import measure_losses
 from polygraphy.domain.quantization.schemes import STORED
-from polygraphy.domain.quantization.sites import Site
 from polygraphy.ports.diagnosing import QuantizedModel, open_node_weights
 from polygraphy.ports.editing import replace_nodes
 
@@ -156,15 +159,9 @@ def _measure_part(part: QuantizedModel, *, is_settled: bool) -> Sequence[_Measur
             measured.append(_MeasuredWeight(site.kind, node, loss))
             continue
         is_whole = site is part.sites[number]
-        best = loss.best if is_whole else _best_of_all(part.sites[number])
+        best = loss.best if is_whole else best_scheme_by_channels(part.sites[number], _ELEMENTS)
         named = loss if is_whole else evolve(loss, channel=None)
         culprit = parameter_culprit(part, site, named, cause_of(site, loss), is_saved=is_settled)
         corrected = part.proto_with_schemes({number: best})
         measured.append(_MeasuredWeight(site.kind, node, loss, culprit, corrected))
     return measured
-
-
-def _best_of_all(site: Site) -> Any:
-    """Return the scheme that loses least in all channels of a weight."""
-    loss = weight_loss(site)
-    return None if loss is None else loss.best
