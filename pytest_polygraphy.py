@@ -35,6 +35,7 @@ class PolygraphySession:
         remarks: lines to print at the end of the session.
         comparisons: the test and the result of each comparison.
         failed: the tests that failed, in order.
+        session: the session of pytest, once its tests have ended.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -43,6 +44,7 @@ class PolygraphySession:
         self.budget = float(config.getoption("polygraphy_budget"))
         self.report = str(config.getoption("polygraphy_report") or "")
         self._item: pytest.Item | None = None
+        self.session: pytest.Session | None = None
         self.used: set[str] = set()
         self.remarks: list[str] = []
         self.comparisons: list[tuple[str, Any]] = []
@@ -266,7 +268,11 @@ def pytest_runtest_makereport(
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the results of a worker process of pytest-xdist to the process that started it."""
+    """Keep the session, whose exit status other plugins may still change; send the results of a
+    worker process of pytest-xdist to the process that started it.
+    """
+    if current is not None:
+        current.session = session
     output = getattr(session.config, "workeroutput", None)
     if output is not None and current is not None:
         output[_WORKER] = current.serialize()
@@ -285,7 +291,8 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if current is None:
         return
     command = " ".join(["pytest", *config.invocation_params.args])
-    lines = [*current.closing_lines(command, int(exitstatus))]
+    status = exitstatus if current.session is None else current.session.exitstatus
+    lines = [*current.closing_lines(command, int(status))]
     if lines:
         terminalreporter.section("polygraphy")
         for line in lines:

@@ -121,8 +121,9 @@ class ModelComparison:
             return "removed", "The model exists only in the base."
         if not now.is_file():
             return "error", "The file is in the git index, but not in the checkout."
-        known = before is not None and before.exists()
-        pointers = [path for path in (now, before if known else None) if path and is_pointer(path)]
+        known = before is not None and os.path.lexists(before)  # A link may lead nowhere.
+        files = [path for path in (now, before) if path is not None and path.is_file()]
+        pointers = [path for path in files if is_pointer(path)]
         if pointers:
             return self._pointer_result(pointers)
         if before is None:

@@ -300,6 +300,20 @@ def test_a_changed_model_that_was_not_fetched_does_not_pass(step: Step, reposito
     assert {row[0] for row in rows.values()} == {"unchanged"}
 
 
+def test_a_link_that_leads_nowhere_in_the_base_is_no_new_model(
+    step: Step, repository: Path
+) -> None:
+    model = repository / "models" / "linked.onnx"
+    model.symlink_to("../.git/annex/objects/linked.onnx")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "link")
+    model.unlink()
+    shutil.copy(DIGITS / "digits.onnx", model)
+    base = git(repository, "rev-parse", "HEAD")
+    code, rows, _ = step(repository, MODELS="models/linked.onnx", BASE=base)
+    assert (code, rows["models/linked.onnx"][0]) == (1, "error")
+
+
 def test_a_report_in_the_checkout_is_not_that_of_a_run(step: Step, repository: Path) -> None:
     (repository / "models" / "same.onnx").write_bytes(b"")
     stale = repository / "polygraphy-report" / "models__same.onnx.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from attrs import evolve, frozen
@@ -34,12 +34,18 @@ class Interpreter:
 
 @frozen
 class PlannedCell:
-    """A cell with its key and the key of its reference."""
+    """A cell with its key and the key of its reference.
+
+    Attributes:
+        equal_names: the names of other combinations that are the same, such as those of a copy of
+            the model.
+    """
 
     cell: Cell
     key: str
     shared_key: str
     interpreter: Interpreter
+    equal_names: Sequence[str] = ()
 
 
 class PlannedSweep:
@@ -66,9 +72,12 @@ class PlannedSweep:
         self._here = self._open_interpreter(None)
         self._interpreters = {row.name: self._open_interpreter(row) for row in plan.environments}
         listed = [self._plan_cell(cell) for cell in cells_of(plan, self._models())]
-        unique = {planned_cell.key: planned_cell for planned_cell in reversed(listed)}
+        same: dict[str, list[PlannedCell]] = {}
+        for planned_cell in listed:
+            same.setdefault(planned_cell.key, []).append(planned_cell)
         self.cells = [
-            planned_cell for planned_cell in listed if unique[planned_cell.key] is planned_cell
+            evolve(first, equal_names=[other.cell.name for other in others])
+            for first, *others in same.values()
         ]
         self.merged = len(listed) - len(self.cells)
 

@@ -182,9 +182,12 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
 
 def _labels(planned: PlannedSweep) -> list[str]:
     """Return the names of all cells."""
-    return [
-        f"{cell.cell.model} {label}" for cell in planned.cells for label in cell.cell.axes.labels
-    ]
+    names: list[str] = []
+    for planned_cell in planned.cells:
+        cell = planned_cell.cell
+        names += [f"{cell.model} {label}" for label in cell.axes.labels]
+        names += planned_cell.equal_names
+    return names
 
 
 def _claim_folder(folder: str, *, may_continue: bool) -> None:
@@ -222,8 +225,10 @@ def _report_outcome(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
     """Log the outcome, and return whether nothing new failed; see `sweep` for the errors."""
     if outcome.merged:
         equal_name = "is" if outcome.merged == 1 else "are"
-        text = f"{count_text(outcome.merged, 'combination')} {equal_name} identical to others."
-        resolve(Console).note(text)
+        text = f"{count_text(outcome.merged, 'combination')} {equal_name} identical to others"
+        pairs = (f"{name!r} to {row.name!r}" for row in outcome.rows for name in row.equal_names)
+        example = next(pairs, "")
+        resolve(Console).note(f"{text}{', such as ' * bool(example)}{example}.")
     for note in outcome.notes:
         resolve(Console).note(note)
     resolve(Reports).sweep(outcome)
@@ -270,7 +275,11 @@ def _select_cells(
         names = set(partition([cell.key for cell in cells], count, seconds)[number - 1])
         cells = [cell for cell in cells if cell.key in names]
     if only:
-        planned_cells = [cell for cell in cells if matches_pattern(cell.cell.name, only)]
+        planned_cells = [
+            cell
+            for cell in cells
+            if any(matches_pattern(name, only) for name in (cell.cell.name, *cell.equal_names))
+        ]
         if cells and not planned_cells:
             example = cells[0].cell.name
             raise UsageError(
@@ -524,6 +533,7 @@ class _Sweep:
             seed=axes.seed,
             environment=axes.environment,
             labels=axes.labels,
+            equal_names=cell.equal_names,
         )
         records = self._records.get(cell.key)
         if records:

@@ -102,6 +102,7 @@ class Row:
             `polygraphy.domain.profiling.regression`.
         slower_nodes: the nodes that take longer than in the baseline.
         labels: its label, and those that it has in plans with fewer axes.
+        equal_names: the names of other combinations that are the same, which are not run again.
     """
 
     name: str
@@ -132,11 +133,13 @@ class Row:
     nodes: Sequence[Mapping[str, Any]] = ()
     slower_nodes: Sequence[SlowerNodes] = ()
     labels: Sequence[str] = field(default=(), metadata={IN_DOCUMENT: False})
+    equal_names: Sequence[str] = field(default=(), metadata={IN_DOCUMENT: False})
 
     @property
     def names(self) -> list[str]:
-        """Return its name, and its names in plans with fewer axes."""
-        return [self.name, *(f"{self.model} {label}" for label in self.labels)]
+        """Return its name, its names in plans with fewer axes, and those of equal combinations."""
+        labels = (f"{self.model} {label}" for label in self.labels)
+        return [self.name, *labels, *self.equal_names]
 
     @property
     def failed(self) -> bool:
