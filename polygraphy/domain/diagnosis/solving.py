@@ -66,6 +66,7 @@ def solve_weights(
     goal = np.asarray(expected)
     yield from _solve_indices(side, node, inputs, goal)
     yield from _solve_integer_weights(side, index, inputs, output, goal)
+    yield from _solve_fill(side, index, inputs, goal)
     is_comparable = np.shape(output) == goal.shape and is_float(goal) and np.isfinite(goal).all()
     if not is_comparable and node.op != "QuantizeLinear":
         return
@@ -172,6 +173,23 @@ def _solve_indices(
         difference = difference_of_integers(array, values)
         change = changes.other_weight("weight", name, difference, node.op)
         yield Variant("weight", change, node, {name: values})
+
+
+def _solve_fill(side: Graph, index: int, inputs: Mapping[str, Any], goal: Any) -> Iterator[Variant]:
+    """Yield the variant of a Where with the one value that the expected output has at all places of
+    a constant operand; it may be infinite."""
+    node = side.nodes[index]
+    if node.op != "Where" or (condition := inputs.get(node.inputs[0])) is None:
+        return
+    for position in (1, 2):
+        name = node.inputs[position]
+        array = np.asarray(side.constants[name].values) if name in side.constants else None
+        if array is None or array.size != 1 or array.dtype.kind not in "fiu":
+            continue
+        filled = goal[np.broadcast_to(condition, goal.shape) == (position == 1)]
+        if filled.size and (filled == filled[0]).all() and filled[0] != array.reshape(-1)[0]:
+            values = np.full(array.shape, filled[0], array.dtype)
+            yield _weight_variant(side, index, position, array, values)
 
 
 def _rows(data: Any, expected: Any) -> list[int] | None:

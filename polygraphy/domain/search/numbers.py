@@ -58,7 +58,7 @@ _DIGITS = (3, 6)
 _WHOLE = tuple(float(number) for number in range(1, 9))
 """Whole numbers that are tried if others have no error: only they can be the exponent of a negative
 number."""
-MOST_NUMBERS = 2 * len(_EXPONENTS) + 2 + _SECTIONS + len(_DIGITS) + 2 * len(_WHOLE)
+MOST_NUMBERS = 2 * len(_EXPONENTS) + 2 + _SECTIONS + 1 + len(_DIGITS) + 2 * len(_WHOLE)
 """Numbers whose error `nearest_number` computes."""
 
 
@@ -68,9 +68,9 @@ def nearest_number(
     signs: Sequence[float] = (1.0, -1.0),
     exponents: Sequence[float] = _EXPONENTS,
 ) -> float:
-    """Return the number with the smallest error: the best power of ten refined by golden-section
-    search, rounded to three decimal digits if that is as good, else to six. If the error of some
-    powers is infinite, a small whole number may be better.
+    """Return the number with the smallest error: 0, or the best power of ten refined by
+    golden-section search, rounded to three decimal digits if that is as good, else to six. If the
+    error of some powers is infinite, a small whole number may be better.
 
     Args:
         error: returns the error of a number; infinite if there is none.
@@ -97,7 +97,7 @@ def nearest_number(
             right = low + (high - low) * _GOLDEN
             at_right = error_at(right)
     number = sign * 10 ** ((low + high) / 2)
-    candidates = [float(f"{number:.{digits}g}") for digits in _DIGITS]
+    candidates = [0.0, *(float(f"{number:.{digits}g}") for digits in _DIGITS)]
     if not all(map(isfinite, errors.values())):
         candidates += [each * whole for each in signs for whole in _WHOLE]
     return min(candidates, key=error)

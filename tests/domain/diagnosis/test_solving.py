@@ -38,6 +38,18 @@ def test_the_weight_of_a_product_is_solved_with_its_factor_and_order(
     assert any(np.allclose(variant.weights["w"], right) for variant in found)
 
 
+def test_the_value_that_fills_a_mask_may_be_infinite() -> None:
+    graph = Graph(
+        inputs=(Tensor("m"), Tensor("x")),
+        weights=(Weight("c", "float32", (), values=np.float32(-1)),),
+        nodes=(Node("fill", "Where", "", ("m", "x", "c"), ("y",)),),
+    )
+    feed = {"m": np.array([True, False, False]), "x": np.arange(3, dtype=np.float32)}
+    outputs = [np.array([0, fill, fill], np.float32) for fill in (-1, -np.inf)]
+    [found] = solve_weights(graph, 0, feed, *outputs)
+    assert found.weights["c"] == -np.inf and "instead of -inf" in str(found.change)
+
+
 @pytest.mark.parametrize(
     ("outputs", "sizes"),
     [
