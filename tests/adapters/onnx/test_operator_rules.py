@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import numpy_helper, parser
 
+from polygraphy.adapters.onnx.graph.declared_types import correct_declared_types
 from polygraphy.adapters.onnx.lint.node_checks import find_violations
 
 F, INT = np.float32, np.int64
@@ -267,6 +268,28 @@ def test_declared_types_are_checked_against_the_nodes() -> None:
     assert [one.index for one in find_violations(model, {}, [0])] == [0]
     assert (found.index, found.op) == (0, "MatMul")
     assert "the graph declares float32" in found.message
+
+
+@pytest.mark.parametrize(
+    ("nodes", "index", "said"),
+    [
+        ("h = f.act(x) y = Relu(h)", 0, "'h' is float32, but the graph declares float16"),
+        ("s = SequenceConstruct(x) h = ConcatFromSequence<axis=0>(s) y = Relu(h)", 0,
+         "'s' is a sequence of tensors, but the graph declares a tensor"),
+    ],
+)  # fmt: skip
+def test_the_node_with_a_wrong_declaration_is_found_and_the_declaration_corrected(
+    nodes: str, index: int, said: str
+) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17, "f": 1]> g (float[2,2] x) => (float[2,2] y)'
+        f" <float16[2,2] h, float[2,2] s> {{ {nodes} }}"
+        ' <domain: "f", opset_import: ["": 17]> act (p) => (r) { r = Abs(p) }'
+    )
+    first, *_ = find_violations(model, {})
+    assert first.index == index and said in first.message
+    correct_declared_types(model)
+    assert not find_violations(model, {})
 
 
 def test_later_nodes_are_not_blamed_and_large_indices_are_looked_at() -> None:

@@ -59,8 +59,21 @@ def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
             yield from _graphs(inner)
 
 
+def kind_of(described: TypeProto) -> str:
+    """Return what a type describes, as in ``sequence of tensors``; empty if that is unknown."""
+    field = str(described.WhichOneof("value") or "")
+    kind = field.removesuffix("_type").replace("_", " ")
+    if field not in ("sequence_type", "optional_type"):
+        return kind
+    inner = kind_of(getattr(described, field).elem_type)
+    return f"{kind} of {inner}s" if inner else ""
+
+
 def _contradicts(declared: TypeProto, inferred: TypeProto) -> bool:
     """Return whether a declared type contradicts the inferred one."""
+    kinds = [kind_of(type_proto) for type_proto in (declared, inferred)]
+    if "" not in kinds and kinds[0] != kinds[1]:
+        return True
     if not (declared.HasField("tensor_type") and inferred.HasField("tensor_type")):
         return False
     types = declared.tensor_type.elem_type, inferred.tensor_type.elem_type

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.graph.declared_types import kind_of
 from polygraphy.adapters.onnx.graph.editing import is_only_discouraged
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant
@@ -378,6 +379,9 @@ class NodeChecks:
         if graphs_of(node):
             return {}
         schema = self._schema(node)
+        function = self._functions.get((node.domain, node.op_type))
+        if function is not None and all(name in types for name in node.input):
+            return _infer_function(function, node, types)
         if schema is None:
             return {}
         names = [name for name in node.input if name]
@@ -400,6 +404,18 @@ class NodeChecks:
         except Exception:  # Its other errors are about unknown facts, not about the node.
             return {}
         return node_outputs
+
+
+def _infer_function(function: FunctionProto, node: NodeProto, types: Types) -> dict[str, TypeProto]:
+    """Return the types of the outputs of a call of a function; empty if they cannot be inferred."""
+    if any(map(crashes_without_types, function.node)):
+        return {}
+    read = [types[name] for name in node.input]
+    try:
+        outputs = onnx_shapes.infer_function_output_types(function, read, list(node.attribute))
+    except Exception:  # Its errors are about the nodes of the function, which are checked.
+        return {}
+    return {name: kind for name, kind in zip(node.output, outputs) if name}
 
 
 def wrong_call(node: NodeProto, function: FunctionProto) -> Iterator[Violation]:
@@ -444,6 +460,10 @@ def _disagreements(
     """Yield a phrase for each tensor whose shape or data type differs from the declaration."""
     for name, inferred in result.items():
         if name in stated:
+            kinds = [kind_of(one) for one in (inferred, stated[name])]
+            if "" not in kinds and kinds[0] != kinds[1]:
+                yield f"Output: '{name}' is a {kinds[0]}, but the graph declares a {kinds[1]}."
+                continue
             types = [
                 _TYPES.from_native(one.tensor_type.elem_type) for one in (inferred, stated[name])
             ]
