@@ -9,7 +9,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.backend_culprits import culprit_at, refusal_passes
 from polygraphy.application.diagnose.branches import inline_branches
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.parts import Submodel, compute_part, cut_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
@@ -192,9 +192,23 @@ def find_refused_nodes(
         refusal = evidence.refusal(party.name, message, by_wrong_value=True)
         return evolve(wrong, facts=[*wrong.facts, refusal])
     plain = bool(party.rewrites) and not refuses(chosen, plain=True)
-    return _part_refusal_culprit(
-        case, party, known, message, chosen, part_of(chosen), plain, others
-    )
+    part = part_of(chosen)
+    blamed = _without_carriers(case, chosen, refused_nodes)
+    return _part_refusal_culprit(case, party, known, message, blamed, part, plain, others)
+
+
+def _without_carriers(case: Case, chosen: Sequence[int], values: Values) -> Sequence[int]:
+    """Return the nodes of a refused part except those that are only in it because what they compute
+    cannot be handed in, such as bfloat16.
+    """
+    nodes, constants = case.model.nodes, case.model.constants
+    lacking = {
+        name
+        for index in chosen
+        for name in nodes[index].reads
+        if name not in values and name not in constants
+    }
+    return [index for index in chosen if lacking.isdisjoint(nodes[index].makes)] or chosen
 
 
 def _part_refusal_culprit(
@@ -215,7 +229,7 @@ def _part_refusal_culprit(
         trace: the outputs of another party.
         message: the message of the party.
         chosen: the nodes, by position.
-        part: the part that they are; None if its inputs are not known.
+        part: the part with them; None if its inputs are not known.
         plain: whether the party runs that with nothing rewritten.
         others: further data, on which a remedy has to work as well.
     """

@@ -209,6 +209,24 @@ def test_what_helps_a_model_in_half_precision_is_compared_within_its_rounding() 
     assert culprit["remedy"]["command"].endswith("rtol=auto atol=auto")
 
 
+def test_casts_that_only_hand_on_bfloat16_are_not_named_beside_what_is_refused() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17]>
+    narrow (float[2,3] x) => (float[2,2] y) <float[3,2] w = {1, 2, 3, 4, 5, 6}> {
+        product = Gemm (x, w)
+        y = Neg (product)
+    }
+    """
+    model = parser.parse_model(text)
+    for node in model.graph.node:
+        node.name = f"node_{node.output[0]}"
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose_half(model, "bf16", parties=[OnnxrtParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["node_product"], "refusal")
+
+
 @pytest.mark.slow
 def test_nodes_of_one_name_are_the_fault_of_the_model() -> None:
     nodes = [
