@@ -30,7 +30,7 @@ from polygraphy.adapters.onnx_common import (
 )
 from polygraphy.adapters.onnx_common import convolution as pooling
 from polygraphy.adapters.onnx_common.evaluated import NodeError
-from polygraphy.adapters.onnx_common.messages import tensors_read
+from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, tensors_read
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.precision import epsilon_of
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 _STANDARD = ("", "ai.onnx")
+_OWN_DOMAIN = "com.microsoft"
 _WITH_CONTEXT = ("Loop", "Scan")
 
 
@@ -162,6 +163,19 @@ class ZipMap(OpRun):
         return ([dict(zip(labels, row)) for row in rows],)
 
 
+def _with_own_import(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that imports the domain of ONNX Runtime's operators if it has some: ONNX
+    Runtime needs no import, and its optimizer for transformers writes none.
+    """
+    imported = {entry.domain for entry in model.opset_import}
+    used = {node.domain for node in all_nodes(model.graph)}
+    if _OWN_DOMAIN in imported or _OWN_DOMAIN not in used:
+        return model
+    copy = copy_of(model)
+    copy.opset_import.add(domain=_OWN_DOMAIN, version=1)
+    return copy
+
+
 class Evaluator(ReferenceEvaluator):
     """Evaluates a model, a function or a subgraph. Subgraphs and functions, which may import other
     opsets, get evaluators of the same class."""
@@ -174,6 +188,8 @@ class Evaluator(ReferenceEvaluator):
         """Prepare the implementation of each node; the arguments are those of the onnx package."""
         if isinstance(proto, (str, bytes)):
             proto = onnx.load(proto) if isinstance(proto, str) else onnx.load_from_string(proto)
+        if isinstance(proto, onnx.ModelProto):
+            proto = _with_own_import(proto)
         imported = opsets or {entry.domain: entry.version for entry in proto.opset_import}
         graph = proto.graph if isinstance(proto, onnx.ModelProto) else proto
         operators = _operators(graph.node, imported)
