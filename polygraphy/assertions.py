@@ -320,8 +320,8 @@ def _model_file(model: Any, data: _Data) -> Iterator[str]:
         data.model = str(model)
         yield data.model
         return
-    place = getattr(_session(), "temporary_folder", None)
-    folder = Path(tempfile.mkdtemp(prefix="polygraphy-", dir=place))
+    model_folder = getattr(_session(), "temporary_folder", None)
+    folder = Path(tempfile.mkdtemp(prefix="polygraphy-", dir=model_folder))
     data.file, path = str(folder / "inputs.json"), str(model)
     is_needed = False
     try:
@@ -449,11 +449,11 @@ def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
             "Outside of a test, a golden has no default path.", hint="Pass its name and its folder."
         )
     name = name or session.name
-    place = Path(session.folder if folder is None else folder)
-    older = place / f"{_replace_characters(name, '-_.[]', '_')}.safetensors"
+    folder_path = Path(session.folder if folder is None else folder)
+    older = folder_path / f"{_replace_characters(name, '-_.[]', '_')}.safetensors"
     if older.exists():
         return older
-    return place / f"{_replace_characters(name.rstrip(']'), '-_.', '-')}.safetensors"
+    return folder_path / f"{_replace_characters(name.rstrip(']'), '-_.', '-')}.safetensors"
 
 
 def _replace_characters(name: str, allowed: str, mark: str) -> str:
@@ -619,8 +619,8 @@ _OLD_MODEL = "OLD.onnx"
 def _lines_on_older_model(path: str, saved: _DifferingGolden) -> Iterator[str]:
     """Yield how to compare a model with the one from which its golden was created."""
     if commit := commit_with_model(saved.file, saved.golden, Path(path)):
-        place, name = Path(path).parent, f"./{Path(path).name}"
-        folder = f"-C {shlex.quote(str(place))} " if str(place) != "." else ""
+        parent, name = Path(path).parent, f"./{Path(path).name}"
+        folder = f"-C {shlex.quote(str(parent))} " if str(parent) != "." else ""
         target = shlex.quote(f"{commit}:{name}")
         yield f"  old model git {folder}show {target} > {_OLD_MODEL}"
     else:
@@ -691,8 +691,8 @@ def write_report(
         environment=environment(),
         comparisons=named,
     )
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    write_text(str(place / "report.json"), json_of(document))
-    write_text(str(place / "index.html"), report_page(document, None))
-    return str(place / "index.html")
+    folder_path = Path(folder)
+    folder_path.mkdir(parents=True, exist_ok=True)
+    write_text(str(folder_path / "report.json"), json_of(document))
+    write_text(str(folder_path / "index.html"), report_page(document, None))
+    return str(folder_path / "index.html")

@@ -220,8 +220,8 @@ def _draw_pair(
 
 def _depths(names: list[str], rows: Sequence[OutputRow]) -> list[int]:
     """Return the position of each output in a list of names."""
-    places = {name: place for place, name in enumerate(names)}
-    return [places[row.name] for row in rows]
+    depths = {name: depth for depth, name in enumerate(names)}
+    return [depths[row.name] for row in rows]
 
 
 def _draw_limits(
@@ -230,10 +230,10 @@ def _draw_limits(
     """Draw the nonzero limits of outputs."""
     limits = np.full(len(names), np.nan)
     for rows in drawn.values():
-        for place, row in zip(_depths(names, rows), rows):
+        for depth, row in zip(_depths(names, rows), rows):
             if isinstance(row.limit, Tolerance):
                 limit = getattr(row.limit, kind)
-                limits[place] = limit if _LEAST < limit < _FARTHEST else np.nan
+                limits[depth] = limit if _LEAST < limit < _FARTHEST else np.nan
     if np.isfinite(limits).any():
         axis.step(
             range(len(names)), limits, where="mid", color="0.35", linestyle="--", linewidth=1,
@@ -257,14 +257,14 @@ def _name_outputs(axis: Axes, names: list[str], drawn: Mapping[str, Sequence[Out
     for rows in drawn.values():
         jump = largest_jump(rows)
         if jump is not None:
-            place = names.index(rows[jump].name)
+            depth = names.index(rows[jump].name)
             near = max(len(names) // _MOST_NAMES, 1) if len(names) > _MOST_NAMES else 0
-            chosen -= set(range(place - near, place + near + 1))
-            chosen.add(place)
-    places = sorted(chosen)
-    axis.set_xticks(places)
+            chosen -= set(range(depth - near, depth + near + 1))
+            chosen.add(depth)
+    depths = sorted(chosen)
+    axis.set_xticks(depths)
     axis.set_xticklabels(
-        [shorten_text(names[place], _LONGEST_LABEL) for place in places],
+        [shorten_text(names[depth], _LONGEST_LABEL) for depth in depths],
         rotation=90,
         fontsize=7,
         parse_math=False,

@@ -123,8 +123,8 @@ def _page_of(description: Description) -> str:
     lines += ["", *EXAMPLES[name]] if name in EXAMPLES else []
     lines.append("```")
     titles = [title for title, _, _ in groups]
-    for place, (title, explanation, entries) in enumerate(groups):
-        if title not in titles[:place]:
+    for index, (title, explanation, entries) in enumerate(groups):
+        if title not in titles[:index]:
             lines += ["", f"## {title}"]
         lines.append("")
         if explanation:  # It follows a colon in the help.

@@ -507,7 +507,7 @@ def _elementwise_deviation(
         _flat_noise(noise, value.shape),
     )
     rms = root_mean_square(expected)
-    worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
+    worst, peak, count, largest, broken = 0.0, 0, 0, 0.0, 0
     limits = Limits((rounding.rtol, rounding.atol), rounding.parts, rounding.labels, value.shape)
     for part in _blocks(flat.size):
         if np.array_equal(flat[part], expected[part]):
@@ -519,11 +519,11 @@ def _elementwise_deviation(
         limits.note(part, ratio, error)
         at = int(np.argmax(ratio))
         if ratio[at] > worst:
-            worst, place = float(ratio[at]), part.start + at
+            worst, peak = float(ratio[at]), part.start + at
         count += int(np.count_nonzero(ratio > 1))
         largest = max(largest, float(error.max()))
         broken += int(np.count_nonzero(is_broken))
-    where = tuple(int(index) for index in np.unravel_index(place, value.shape))
+    where = tuple(int(index) for index in np.unravel_index(peak, value.shape))
     return Deviation(
         worst,
         count / value.size,
@@ -534,7 +534,7 @@ def _elementwise_deviation(
         value[where],
         reference[where],
         broken,
-        limits.part_at(place),
+        limits.part_at(peak),
         tuple(float(excess) for excess in limits.excesses),
         limits.off if limits.excesses.size else np.inf if broken else largest,
     )
@@ -573,16 +573,16 @@ def _exact_deviation(value: Array, reference: Array, flips: float) -> Deviation:
     count = int(np.count_nonzero(differs))
     if not count:
         return Deviation()
-    place = np.unravel_index(int(np.argmax(differs)), differs.shape)
+    peak = np.unravel_index(int(np.argmax(differs)), differs.shape)
     largest = 1.0
     if reference.dtype.kind in "iu" and value.dtype.kind in "iu":
         gaps = np.abs(value.astype(np.float64) - reference.astype(np.float64))
-        place = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
+        peak = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
         largest = float(gaps.max())
-    where = tuple(int(index) for index in place)
+    where = tuple(int(index) for index in peak)
     share = count / reference.size
     excess = share / flips if flips else np.inf
-    return Deviation(excess, share, count, largest, largest, where, value[place], reference[place])
+    return Deviation(excess, share, count, largest, largest, where, value[peak], reference[peak])
 
 
 def order_like_reference(value: Array, reference: Array, rounding: Rounding) -> Array:
@@ -612,9 +612,11 @@ def _order_rows(rows: Array, expected_array: Array, rounding: Rounding) -> Array
     if not rounding.flip_share and len(free) > max(_SWAPPED, FLIPS * len(rows)):
         return rows
     order = np.arange(len(rows))
-    for place in list(free):
-        gaps = np.nan_to_num(np.abs(wide[free] - array[place]).max(axis=1, initial=0), nan=np.inf)
-        order[place] = free.pop(int(np.argmin(gaps)))
+    for row_index in list(free):
+        gaps = np.nan_to_num(
+            np.abs(wide[free] - array[row_index]).max(axis=1, initial=0), nan=np.inf
+        )
+        order[row_index] = free.pop(int(np.argmin(gaps)))
     row: Array = rows[order]
     return row
 

@@ -246,10 +246,10 @@ def topk(obj: Any, k: int, axis: int) -> tuple[Any, Any]:
     elements if it has fewer.
     """
     array = to_numpy(obj)
-    places = np.flip(np.argsort(array, axis=axis, kind="stable"), axis=axis)
-    places = np.take(places, np.arange(np.minimum(k, array.shape[axis])), axis=axis)
-    return _in_library_of(obj, np.take_along_axis(array, places, axis=axis)), _in_library_of(
-        obj, places
+    positions = np.flip(np.argsort(array, axis=axis, kind="stable"), axis=axis)
+    positions = np.take(positions, np.arange(np.minimum(k, array.shape[axis])), axis=axis)
+    return _in_library_of(obj, np.take_along_axis(array, positions, axis=axis)), _in_library_of(
+        obj, positions
     )
 
 

@@ -398,8 +398,8 @@ class Logger:
         module, line = module_path(frame.f_code.co_filename), frame.f_lineno
         if self.json:
             return json_line(text, severity, module=module, line=line)
-        place, depth = f"{module}:{line}", self._indentation.get()
-        return text_lines(text, severity, depth, self.letter, self.timestamp, place)
+        location, depth = f"{module}:{line}", self._indentation.get()
+        return text_lines(text, severity, depth, self.letter, self.timestamp, location)
 
     def _write_lines(self, lines: list[Line]) -> None:
         """Write lines to the console and to the log file, if their severity is high enough."""

@@ -41,10 +41,10 @@ def warn_deprecated(
     while frame.f_back is not None and _is_ours(frame.f_globals):
         frame = frame.f_back
         depth += 1
-    place = (name, frame.f_code.co_filename, frame.f_lineno)
-    if place in _warned and not always_show_warning:
+    location = (name, frame.f_code.co_filename, frame.f_lineno)
+    if location in _warned and not always_show_warning:
         return
-    _warned.add(place)
+    _warned.add(location)
     qualified = f"{module_name}.{name}" if module_name else name
     advice = f" Use {use_instead} instead." if use_instead else ""
     G_LOGGER.log(

@@ -227,14 +227,14 @@ class Progress(Protocol):
 
 
 @port
-def report_page(document: Document, model: Model | None, place: str = ".") -> str:
+def report_page(document: Document, model: Model | None, folder: str = ".") -> str:
     """Return a self-contained HTML page about a report.
 
     Args:
         document: the details to show.
         model: the model that it is about, read with layers and attributes; None where there is
             none.
-        place: the folder that the page will be in, at which its links start.
+        folder: the folder that the page will be in, at which its links start.
     """
 
 

@@ -130,8 +130,8 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
     _check(
         _are_same_results(store.loads(text, RunResults), results), "Text is read as it was written."
     )
-    for place in ("feeds.json", "feeds"):
-        path = str(Path(folder, place))
+    for name in ("feeds.json", "feeds"):
+        path = str(Path(folder, name))
         with store.writer(path, dict) as writer:
             for feed in feeds:
                 writer.add(feed)
@@ -143,7 +143,7 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
                 for feed, values in zip(feeds, read)
                 for k in feed
             ),
-            f"The iterations of {place!r} are read one by one, in order.",
+            f"The iterations of {name!r} are read one by one, in order.",
         )
         _check(make_store().look_into(path).kind is dict, "A store reports the kind of a file.")
     missing = str(Path(folder, "missing.json"))

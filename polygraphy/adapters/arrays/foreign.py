@@ -305,9 +305,9 @@ def pack_bits(array: Array, bits: int) -> Array:
     codes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     per_byte = 8 // bits
     computed_array = np.zeros(ceil(codes.size / per_byte), np.uint8)
-    for place in range(per_byte):
-        part = codes[place::per_byte]
-        computed_array[: part.size] |= (part & (2**bits - 1)) << (bits * place)
+    for index in range(per_byte):
+        part = codes[index::per_byte]
+        computed_array[: part.size] |= (part & (2**bits - 1)) << (bits * index)
     return computed_array
 
 
@@ -315,8 +315,8 @@ def unpack_bits(raw: Array, bits: int, dtype: np.dtype[Any], count: int) -> Arra
     """Return the first `count` elements in bytes (uint8); signed integers get their sign."""
     per_byte = 8 // bits
     codes = np.empty(raw.size * per_byte, np.uint8)
-    for place in range(per_byte):
-        codes[place::per_byte] = (raw >> (bits * place)) & (2**bits - 1)
+    for index in range(per_byte):
+        codes[index::per_byte] = (raw >> (bits * index)) & (2**bits - 1)
     if dtype.name.startswith("int"):  # The sign is the highest of the bits.
         sign = np.int8(1 << (bits - 1))
         signed: Array = ((codes[:count].view(np.int8) ^ sign) - sign).astype(dtype)

@@ -200,8 +200,10 @@ def _tensor_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
 
 def _peculiarity(peculiarity: Peculiarity) -> str:
     """Return the number of NaN or infinities, and the index of the first one."""
-    place = "" if peculiarity.first is None else f" at {list(peculiarity.first)}".replace(", ", ",")
-    return f"{peculiarity.what} {peculiarity.count}{', first' * (peculiarity.count > 1)}{place}"
+    position = (
+        "" if peculiarity.first is None else f" at {list(peculiarity.first)}".replace(", ", ",")
+    )
+    return f"{peculiarity.what} {peculiarity.count}{', first' * (peculiarity.count > 1)}{position}"
 
 
 Texts = Callable[[Any], str]

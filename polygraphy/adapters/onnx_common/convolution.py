@@ -35,12 +35,12 @@ def taps(
         strides: see the standard.
         counts: number of windows along each axis.
     """
-    for place in itertools.product(*(range(size) for size in kernel)):
+    for offset in itertools.product(*(range(size) for size in kernel)):
         met = (
             slice(at * dilation, at * dilation + (count - 1) * stride + 1, stride)
-            for at, dilation, stride, count in zip(place, dilations, strides, counts)
+            for at, dilation, stride, count in zip(offset, dilations, strides, counts)
         )
-        yield (..., *place), (slice(None), slice(None), *met)
+        yield (..., *offset), (slice(None), slice(None), *met)
 
 
 def same_pads(auto_pad: str, total: int) -> tuple[int, int]:
@@ -93,9 +93,9 @@ def conv(
         array = weights.reshape(group, outer, -1) @ columns
     else:
         array = np.zeros((samples, group, outer, positions))
-        for place, met in taps(kernel, dilations, strides, counts):
+        for offset, met in taps(kernel, dilations, strides, counts):
             part = padded[met].reshape(samples, group, inner, -1)
-            array += _product(weights[place], part)
+            array += _product(weights[offset], part)
     array = array.reshape(samples, w.shape[0], *counts)
     if b is not None:
         array += to_float64(b).reshape(-1, *(1,) * rank)
@@ -161,8 +161,8 @@ def conv_transpose(
     weights = np.swapaxes(to_float64(w).reshape(group, inner, outer, *kernel), 1, 2)
     room = [max(size, slices[axis + 2].stop) for axis, size in enumerate(full)]
     array = np.zeros((samples, group * outer, *room))
-    for place, met in taps(kernel, dilations, strides, x.shape[2:]):
-        product = _product(weights[place], values)
+    for offset, met in taps(kernel, dilations, strides, x.shape[2:]):
+        product = _product(weights[offset], values)
         array[met] += product.reshape(samples, group * outer, *x.shape[2:])
     array = array[index_of_slices(array.ndim, slices)]
     if b is not None:
@@ -238,16 +238,16 @@ def max_pool(x: Array, *, outputs: int, storage_order: int = 0, **attributes: An
     windows = _windows(x, **attributes)
     low = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     axes = tuple(range(2, x.ndim))
-    places = np.arange(math.prod(x.shape[2:])).reshape(
+    positions = np.arange(math.prod(x.shape[2:])).reshape(
         x.shape[2:] if not storage_order else x.shape[:1:-1]
     )
     if storage_order:
-        places = places.transpose()
-    places = np.broadcast_to(places, (1, 1, *x.shape[2:]))
+        positions = positions.transpose()
+    positions = np.broadcast_to(positions, (1, 1, *x.shape[2:]))
     shape = (*x.shape[:2], *windows.counts)
     best, array = np.full(shape, low, dtype=x.dtype), np.full(shape, -1, dtype=np.int64)
     is_float = x.dtype.kind not in "iu"
-    for values, at in zip(windows.taps(x, low), windows.taps(places, -1)):
+    for values, at in zip(windows.taps(x, low), windows.taps(positions, -1)):
         is_more = values > best
         if is_float:
             is_more |= np.isnan(values) & ~np.isnan(best)

@@ -337,33 +337,35 @@ def recurrent_formula(op: str, formulas: Formulas) -> Callable[..., Any]:
     ) -> tuple[Array, ...]:
         """Return the outputs and final states of the recurrent operator."""
         turned = np.moveaxis(x, 1, 0) if given.get("layout") else x
-        (steps, batch, _), (ways, _, size) = turned.shape, r.shape
+        (steps, batch, _), (directions, _, size) = turned.shape, r.shape
         states = [*first, None, None, None][:3]
         if op == "LSTM" and given.get("clip"):
             raise NotImplementedError("clipping inside a cell")
-        functions = _functions(op, formulas, ways, given)
-        peepholes = np.zeros((ways, 3 * size)) if states[2] is None or op != "LSTM" else states[2]
+        functions = _functions(op, formulas, directions, given)
+        peepholes = (
+            np.zeros((directions, 3 * size)) if states[2] is None or op != "LSTM" else states[2]
+        )
         arrays = [
             (
-                np.zeros((batch, ways, size))
+                np.zeros((batch, directions, size))
                 if state is None
                 else state if given.get("layout") else np.moveaxis(state, 1, 0)
             )
             for state in states[:2]
         ]
-        array = np.zeros((batch, steps, ways, size))
-        ends = [np.zeros((batch, ways, size)) for _ in arrays]
-        for sample, way in itertools.product(range(batch), range(ways)):
+        array = np.zeros((batch, steps, directions, size))
+        ends = [np.zeros((batch, directions, size)) for _ in arrays]
+        for sample, direction in itertools.product(range(batch), range(directions)):
             count = steps if lengths is None else int(lengths[sample])
-            is_backward = way == 1 or given.get("direction") in ("reverse", b"reverse")
-            bias = np.zeros(2 * len(w[way])) if b is None else b[way]
-            cell = (w[way], r[way], bias, peepholes[way])
-            now = [state[sample, way] for state in arrays]
+            is_backward = direction == 1 or given.get("direction") in ("reverse", b"reverse")
+            bias = np.zeros(2 * len(w[direction])) if b is None else b[direction]
+            cell = (w[direction], r[direction], bias, peepholes[direction])
+            now = [state[sample, direction] for state in arrays]
             for moment in range(count)[:: -1 if is_backward else 1]:
-                now = _CELLS[op](turned[moment, sample], now, cell, functions[way], given)
-                array[sample, moment, way] = now[0]
+                now = _CELLS[op](turned[moment, sample], now, cell, functions[direction], given)
+                array[sample, moment, direction] = now[0]
             for end, value in zip(ends, now):
-                end[sample, way] = value
+                end[sample, direction] = value
         results = [array, *ends[: 2 if op == "LSTM" else 1]]
         if given.get("layout"):
             return tuple(results)
@@ -390,7 +392,9 @@ def _functions(
         beta = beta if beta is None else float(next(betas, beta))
         functions.append(_activation(formulas, name, alpha, beta, clip))
     count = len(_USUAL[op])
-    return [functions[way * count : (way + 1) * count] for way in range(directions)]
+    return [
+        functions[direction * count : (direction + 1) * count] for direction in range(directions)
+    ]
 
 
 def _activation(
@@ -480,8 +484,8 @@ def grid_sample(
             share: Any = 1.0
             for part in corner:
                 share = share * np.where(part[1][sample], part[2][sample], 0.0)
-            place = (slice(None), *(part[0][sample] for part in corner))
-            array[sample] += x[sample][place] * share
+            index = (slice(None), *(part[0][sample] for part in corner))
+            array[sample] += x[sample][index] * share
     return array
 
 

@@ -37,11 +37,11 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_:
     elsewhere; the depth may be a list of one number.
     """
     (length,) = _integers(depth)
-    places = np.asarray(indices)
-    places = np.expand_dims(np.where(places < 0, places + length, places), axis)
-    shape = [1] * places.ndim
+    classes = np.asarray(indices)
+    classes = np.expand_dims(np.where(classes < 0, classes + length, classes), axis)
+    shape = [1] * classes.ndim
     shape[axis] = length
-    array: Array = np.where(places == np.arange(length).reshape(shape), values[1], values[0])
+    array: Array = np.where(classes == np.arange(length).reshape(shape), values[1], values[0])
     return array
 
 
@@ -70,7 +70,7 @@ def slices(
     for number, step, *ends_given in zip(along, strides, first, last):
         axis = positive_axis(number, x.ndim)
         size = x.shape[axis]
-        start, end = (place + size if place < 0 else place for place in ends_given)
+        start, end = (bound + size if bound < 0 else bound for bound in ends_given)
         low, high = (0, size) if step > 0 else (-1, size - 1)
         start, end = min(max(start, 0), high), min(max(end, low), high)
         parts[axis] = slice(start, None if end < 0 else end, step)
@@ -214,8 +214,8 @@ def top_k(
         order = np.flip(x.shape[along] - 1 - np.argsort(np.flip(x, along), along, "stable"), along)
     else:
         order = np.argsort(x, along, "stable")
-    places = order[index_of_slices(x.ndim, {along: slice(0, most)})].astype(np.int64)
-    return np.take_along_axis(x, places, along), places
+    positions = order[index_of_slices(x.ndim, {along: slice(0, most)})].astype(np.int64)
+    return np.take_along_axis(x, positions, along), positions
 
 
 def unique(

@@ -40,15 +40,15 @@ def _extreme_index(
     )
     if is_float(best) and np.isnan(best).any():
         raise NotImplementedError("sorting of NaN")
-    places = np.arange(x.shape[axis]).reshape(
+    positions = np.arange(x.shape[axis]).reshape(
         [-1 if at == axis % x.ndim else 1 for at in range(x.ndim)]
     )
     are_best = x == best
     if select_last_index:
-        place = np.where(are_best, places, -1).max(axis=axis, keepdims=bool(keepdims))
+        index = np.where(are_best, positions, -1).max(axis=axis, keepdims=bool(keepdims))
     else:
-        place = np.where(are_best, places, x.shape[axis]).min(axis=axis, keepdims=bool(keepdims))
-    return np.asarray(place, np.int64)
+        index = np.where(are_best, positions, x.shape[axis]).min(axis=axis, keepdims=bool(keepdims))
+    return np.asarray(index, np.int64)
 
 
 def _cast_to(x: Array, kind: Any) -> Array:
@@ -149,9 +149,9 @@ def _gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Ar
     """Return one element for each index."""
     array = np.empty(indices.shape, x.dtype)
     for at in _all_indices(indices.shape):
-        place = list(at)
-        place[axis] = int(indices[at])
-        array[at] = x[tuple(place)]
+        index = list(at)
+        index[axis] = int(indices[at])
+        array[at] = x[tuple(index)]
     return array
 
 
@@ -161,8 +161,8 @@ def _gather_nd(x: Array, indices: Array, *, batch_dims: int = 0, **_: Any) -> Ar
     rest_shape = x.shape[batch_dims + indices.shape[-1] :]
     array = np.empty((*shape, *rest_shape), x.dtype)
     for at in _all_indices(shape):
-        place = (*at[:batch_dims], *(int(value) for value in indices[at]))
-        array[at] = x[place]
+        index = (*at[:batch_dims], *(int(value) for value in indices[at]))
+        array[at] = x[index]
     return array
 
 
@@ -182,10 +182,10 @@ def _scatter_elements(
     """Return x with one element replaced for each index."""
     scatter_elements: Array = x.copy()
     for at in _all_indices(indices.shape):
-        place = list(at)
-        place[axis] = int(indices[at])
-        scatter_elements[tuple(place)] = _combine(
-            reduction, scatter_elements[tuple(place)], updates[at]
+        index = list(at)
+        index[axis] = int(indices[at])
+        scatter_elements[tuple(index)] = _combine(
+            reduction, scatter_elements[tuple(index)], updates[at]
         )
     return scatter_elements
 
@@ -196,8 +196,8 @@ def _scatter_nd(
     """Return x with one slice replaced for each index."""
     scatter_nd: Array = x.copy()
     for at in _all_indices(indices.shape[:-1]):
-        place = tuple(int(value) for value in indices[at])
-        scatter_nd[place] = _combine(reduction, scatter_nd[place], updates[at])
+        index = tuple(int(value) for value in indices[at])
+        scatter_nd[index] = _combine(reduction, scatter_nd[index], updates[at])
     return scatter_nd
 
 
@@ -207,10 +207,10 @@ def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Arra
         raise NotImplementedError("the axis before opset 13")
     along = -1 if axis is None else axis
     first = _extreme_index(True, x, along, 1)
-    places = np.arange(x.shape[along]).reshape(
+    positions = np.arange(x.shape[along]).reshape(
         [-1 if at == along % x.ndim else 1 for at in range(x.ndim)]
     )
-    return np.asarray(places == first, x.dtype)
+    return np.asarray(positions == first, x.dtype)
 
 
 def _non_zero(x: Array, **_: Any) -> Array:
@@ -224,10 +224,10 @@ def _one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_
     if is_float(indices) or is_float(np.asarray(depth)):
         raise NotImplementedError("indices that are not integers")
     count = int(np.asarray(depth).reshape(-1)[0])
-    places = indices.astype(np.int64)
+    classes = indices.astype(np.int64)
     at = axis + indices.ndim + 1 if axis < 0 else axis
     parts = [
-        np.where((places == index) | (places + count == index), values[1], values[0])
+        np.where((classes == index) | (classes + count == index), values[1], values[0])
         for index in range(count)
     ]
     return np.stack(parts, axis=at).astype(values.dtype)
@@ -322,14 +322,14 @@ def _top_k(x: Array, k: Any = None, *, axis: int = -1, largest: int = 1, **attri
         raise NotImplementedError("any order")
     lines = np.moveaxis(x, axis, -1)
     sign = -1 if largest in (1, None) else 1
-    places = np.empty((*lines.shape[:-1], count), np.int64)
+    positions = np.empty((*lines.shape[:-1], count), np.int64)
     for at in _all_indices(lines.shape[:-1]):
         values = lines[at].tolist()
-        places[at] = sorted(range(len(values)), key=lambda index: (sign * values[index], index))[
+        positions[at] = sorted(range(len(values)), key=lambda index: (sign * values[index], index))[
             :count
         ]
-    along_axis = np.take_along_axis(lines, places, -1)
-    return np.moveaxis(along_axis, -1, axis), np.moveaxis(places, -1, axis)
+    along_axis = np.take_along_axis(lines, positions, -1)
+    return np.moveaxis(along_axis, -1, axis), np.moveaxis(positions, -1, axis)
 
 
 def _trilu(x: Array, k: Any = None, *, upper: int = 1, **_: Any) -> Array:
@@ -525,8 +525,8 @@ class _Windows:
                 where.append(np.clip(at, 0, size - 1))
                 inside = inside[..., None] & (at >= 0) & (at < size)
                 padded = padded[..., None] & (at < size + self._ends[axis])
-            place: tuple[Any, ...] = (slice(None), slice(None), *np.ix_(*where))
-            yield x[place], inside, padded
+            index: tuple[Any, ...] = (slice(None), slice(None), *np.ix_(*where))
+            yield x[index], inside, padded
 
 
 def conv(x: Array, w: Array, b: Any = None, *, group: int = 1, **attributes: Any) -> Array:
@@ -536,10 +536,10 @@ def conv(x: Array, w: Array, b: Any = None, *, group: int = 1, **attributes: Any
         raise NotImplementedError("a large convolution")
     einsum = np.zeros((x.shape[0], group, w.shape[0] // group, *windows.counts))
     weights = w.reshape(group, w.shape[0] // group, *w.shape[1:])
-    for place, (values, inside, _) in enumerate(windows.taps(x)):
+    for position, (values, inside, _) in enumerate(windows.taps(x)):
         array = np.where(inside, values, 0).reshape(x.shape[0], group, w.shape[1], *windows.counts)
         einsum += np.einsum(
-            "ngc...,gmc->ngm...", array, weights.reshape(*weights.shape[:3], -1)[..., place]
+            "ngc...,gmc->ngm...", array, weights.reshape(*weights.shape[:3], -1)[..., position]
         )
     result = einsum.reshape(x.shape[0], w.shape[0], *windows.counts)
     return result if b is None else result + b.reshape(-1, *[1] * (x.ndim - 2))

@@ -16,7 +16,7 @@ def _align_to_axis(values: Array, x: Array, axis: int) -> Array:
     if values.size == 1:
         return values.reshape(())
     along = positive_axis(axis, x.ndim)
-    return values.reshape([-1 if place == along else 1 for place in range(x.ndim)])
+    return values.reshape([-1 if axis_number == along else 1 for axis_number in range(x.ndim)])
 
 
 def dequantize(

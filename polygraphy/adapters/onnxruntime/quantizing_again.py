@@ -341,9 +341,9 @@ def _block_algorithms(
 def _block_codes(model: ModelProto) -> dict[str, Any]:
     """Return the codes of weights in blocks by their names, in the order of their nodes."""
     weights = {weight.name: weight for weight in model.graph.initializer}
-    places = {"MatMulNBits": 1, "GatherBlockQuantized": 0, "DequantizeLinear": 0}
+    operands = {"MatMulNBits": 1, "GatherBlockQuantized": 0, "DequantizeLinear": 0}
     names = [
-        node.input[places[node.op_type]] for node in model.graph.node if node.op_type in places
+        node.input[operands[node.op_type]] for node in model.graph.node if node.op_type in operands
     ]
     return {name: onnx.numpy_helper.to_array(weights[name]) for name in names if name in weights}
 

@@ -235,14 +235,14 @@ def user_frame(error: BaseException) -> str:
     """Return `` (model.py, line 7)`` for the innermost line of an exception in user code; empty if
     there is none.
     """
-    place = ""
+    location = ""
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if _is_user_file(file):
-            place = f" ({Path(file).name}, line {trace.tb_lineno})"
+            location = f" ({Path(file).name}, line {trace.tb_lineno})"
         trace = trace.tb_next
-    return place
+    return location
 
 
 def _is_user_file(file: str) -> bool:

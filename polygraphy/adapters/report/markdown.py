@@ -226,12 +226,12 @@ def error_lines(document: Document) -> list[str]:
     failed = [check for check in checks_of(document) if check.outcome in (FAILED, ERROR)]
     model = next((_path_in_checkout(file.path) for file in document.files
                   if format_named(file.path)), "")  # fmt: skip
-    place = f"file={_escape_text(model, _IN_TITLES)}," if model else ""
+    location = f"file={_escape_text(model, _IN_TITLES)}," if model else ""
     lines = []
     for check in failed[:_MOST_LINES]:
         title = " | ".join(filter(None, (model, check.group, check.name)))
         lines.append(
-            f"::error {place}title={_escape_text(title, _IN_TITLES)}"
+            f"::error {location}title={_escape_text(title, _IN_TITLES)}"
             f"::{_escape_text(check.message, _ESCAPES)}"
         )
     if len(failed) > _MOST_LINES:

@@ -68,13 +68,18 @@ def _sarif_result(rule: str, level: str, text: str, path: str, nodes: list[str])
     """Return a result in SARIF; it points to the first line of the model, because a model has no
     lines, and names the nodes.
     """
-    place: dict[str, Any] = {
+    location: dict[str, Any] = {
         "physicalLocation": {
             "artifactLocation": {"uri": quote(path.replace("\\", "/"))},
             "region": {"startLine": 1},
         }
     }
     if nodes:
-        place["logicalLocations"] = [{"name": name, "kind": "element"} for name in nodes]
+        location["logicalLocations"] = [{"name": name, "kind": "element"} for name in nodes]
     name_alone = f"{nodes[0]}: {text}" if nodes else text
-    return {"ruleId": rule, "level": level, "message": {"text": name_alone}, "locations": [place]}
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": name_alone},
+        "locations": [location],
+    }

@@ -309,14 +309,14 @@ def _surrounding_elements(
 ) -> dict[str, Any]:
     """Return the elements around an index in the last two dimensions."""
     starts = [max(0, at - _AROUND) for at in index[-2:]]
-    place: tuple[Any, ...] = (
+    window: tuple[Any, ...] = (
         *index[:-2],
         *(slice(start, at + _AROUND + 1) for start, at in zip(starts, index[-2:])),
     )
     return {
         "start": [*map(int, index[:-2]), *map(int, starts)],
-        "found": as_json_value(np.atleast_2d(np.asarray(array[place], np.float64)).tolist()),
-        "expected": as_json_value(np.atleast_2d(np.asarray(expected[place], np.float64)).tolist()),
+        "found": as_json_value(np.atleast_2d(np.asarray(array[window], np.float64)).tolist()),
+        "expected": as_json_value(np.atleast_2d(np.asarray(expected[window], np.float64)).tolist()),
     }
 
 

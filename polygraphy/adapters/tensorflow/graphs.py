@@ -231,8 +231,8 @@ def without_passthroughs(definition: Any, kept_names: Collection[str]) -> Any:
         copied.CopyFrom(node)
         copied.input[:] = [_origin(name, sources) for name in node.input]
         # A request to be on the same device as an operation that is gone.
-        places = copied.attr["_class"].list.s if "_class" in copied.attr else ()
-        if any(place.decode().removeprefix("loc:@") in sources for place in places):
+        locations = copied.attr["_class"].list.s if "_class" in copied.attr else ()
+        if any(location.decode().removeprefix("loc:@") in sources for location in locations):
             del copied.attr["_class"]
     return shorter
 

@@ -94,7 +94,7 @@ def _cache_parameter(model: Any) -> str | None:
 
 def _entries(names: Sequence[str]) -> Iterator[CacheEntry]:
     """Yield the entries of a cache; names without a number or a part are taken in order."""
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         number = re.search(r"\d+", name)
         words = set(re.split(r"[^a-z]+", name.lower().replace("past_key_values", "")))
         if _COUNT in name:
@@ -104,9 +104,9 @@ def _entries(names: Sequence[str]) -> Iterator[CacheEntry]:
         elif words & {"key", "keys", "k"}:
             part = "keys"
         else:
-            yield CacheEntry(name, place // 2, ("keys", "values")[place % 2])
+            yield CacheEntry(name, index // 2, ("keys", "values")[index % 2])
             continue
-        yield CacheEntry(name, int(number[0]) if number else place // 2, part)
+        yield CacheEntry(name, int(number[0]) if number else index // 2, part)
 
 
 class FlatCacheModule:

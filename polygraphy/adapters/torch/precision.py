@@ -16,7 +16,7 @@ _HALVES = ("bfloat16", "float16")
 _PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "attention", "einsum")
 
 
-def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
+def compute_precision(model: Any, device: Any) -> ComputePrecision | None:
     """Return the precision of a model's operators on float32 tensors; None if it is float32.
 
     PyTorch computes convolutions and recurrent layers in TF32 by default, and matrix products if
@@ -24,9 +24,9 @@ def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
 
     Args:
         model: a module, TorchScript, or an exported program.
-        place: the ``torch.device`` on which it runs.
+        device: the ``torch.device`` on which it runs.
     """
-    if place is None or place.type != "cuda" or not computes_in_tf32(place.index or 0):
+    if device is None or device.type != "cuda" or not computes_in_tf32(device.index or 0):
         return None
     used = set(_operations(model))
     has_convolutions = any("conv" in name for name in used)

@@ -57,8 +57,8 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         # The first line of some says nothing, as that a state does not fit.
         text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])[:_LONGEST]
-        place = user_frame(error)
-        name = f"{kind}: {text.rstrip('.')}{place}." if text else f"{kind}{place}."
+        frame = user_frame(error)
+        name = f"{kind}: {text.rstrip('.')}{frame}." if text else f"{kind}{frame}."
         if doing == "load":
             raise ModelError(
                 f"PyTorch cannot load {model or 'the model'}: {name}",
@@ -190,8 +190,8 @@ class ExportedModule:
             with translate_errors("compile"):
                 self._call = torch.compile(self._module)
         value = next(iter([*program.state_dict.values(), *program.constants.values()]), None)
-        place = getattr(value, "device", None)
-        return torch.device(place or device or "cpu")
+        own_device = getattr(value, "device", None)
+        return torch.device(own_device or device or "cpu")
 
     def move(self, device: Any) -> None:
         """Move the program to a device."""
@@ -313,8 +313,8 @@ class Module:
             with translate_errors("compile"):
                 self._call = torch.compile(self.model)
         tensors = chain(self.model.parameters(), self.model.buffers())
-        place = next((tensor.device for tensor in tensors), device or "cpu")
-        return torch.device(place)
+        own_device = next((tensor.device for tensor in tensors), device or "cpu")
+        return torch.device(own_device)
 
     def move(self, device: Any) -> None:
         """Move the model to a device."""

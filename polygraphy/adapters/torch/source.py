@@ -135,9 +135,9 @@ class TorchProgram:
         """Return a copy of the program on the CPU; None if it runs there. See the port."""
         self._load()
         program = program_of(self._model)
-        place = torch.device(program.start(None, compiled=False))
+        device = torch.device(program.start(None, compiled=False))
         program.stop()
-        if place.type == "cpu":
+        if device.type == "cpu":
             return None
         if isinstance(self._given, TorchFromPath):
             return TorchProgram(self._given, "cpu")  # Each call loads the file again.
@@ -172,10 +172,10 @@ class TorchProgram:
         notes = []
         if any(part.training for part in self._model.modules()):
             notes.append("The module is in training mode; it was compared in evaluation mode.")
-        place = program.start(None, compiled=False)
+        device = program.start(None, compiled=False)
         try:
             args = [
-                tensor_from(name, feed[given_name], place)
+                tensor_from(name, feed[given_name], device)
                 for name, given_name in names.items()
                 if given_name
             ]
@@ -282,8 +282,8 @@ class OpenedTorch:
     def _start_program(self, feed: Mapping[str, Any]) -> list[Any]:
         """Start the program, and return its inputs."""
         described = self._program.inputs() or TensorMetadata()
-        place = self._program.start(None, compiled=False)
-        return [fit_input(name, feed, self._names[name], described, place) for name in self._names]
+        device = self._program.start(None, compiled=False)
+        return [fit_input(name, feed, self._names[name], described, device) for name in self._names]
 
     def run_operation(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return the result of an operation on given values in float64."""
@@ -303,10 +303,10 @@ class OpenedTorch:
         port.
         """
         trace = self._graph[name].meta.get("stack_trace") if name in self._graph else None
-        place = Origin.of(frames_in(trace or ""), "")
-        if place is None or getline(place.path, place.line).strip() not in str(trace):
+        origin = Origin.of(frames_in(trace or ""), "")
+        if origin is None or getline(origin.path, origin.line).strip() not in str(trace):
             return ""  # The file is another one by now.
-        return describe_condition(place.path, place.line)
+        return describe_condition(origin.path, origin.line)
 
     def line_of_number(self, name: str) -> str:
         """Return the source line that computes a number which an operation reads; see the port."""
@@ -355,10 +355,10 @@ class OpenedTorch:
             return []
         program = program_of(self._module)
         described = self._program.inputs() or TensorMetadata()
-        place = program.start(None, compiled=False)
+        device = program.start(None, compiled=False)
         try:
             tensors = [
-                fit_input(name, feed, self._names[name], described, place) for name in self._names
+                fit_input(name, feed, self._names[name], described, device) for name in self._names
             ]
             with translate_errors("run"), torch.no_grad():
                 return record_decisions(lambda: program.run(tensors))
@@ -370,17 +370,17 @@ class OpenedTorch:
         if self._exported is None or not mod.has_mod("onnxscript"):
             return
         opsets = ({"opset_version": opset} for opset in _OPSETS)
-        for way in [{}, {"optimize": False}, _OLDER, *opsets]:
+        for arguments in [{}, {"optimize": False}, _OLDER, *opsets]:
             options = ", ".join(
-                f"{name}={value}" for name, value in {"dynamo": True, **way}.items()
+                f"{name}={value}" for name, value in {"dynamo": True, **arguments}.items()
             )
-            text = "p" if way is not _OLDER else f"{_TRACED}, p.example_inputs[0]"
+            text = "p" if arguments is not _OLDER else f"{_TRACED}, p.example_inputs[0]"
             code = (
                 f"{SAFE_PATH}import torch; p = torch.export.load({json.dumps(self._path)});"
                 f' torch.onnx.export({text}, f="exported.onnx", {options})'
             )
             command = shlex.join(["python", "-c", code]) if self._path else ""
-            yield options, command, partial(_export_quietly, self._exported, way)
+            yield options, command, partial(_export_quietly, self._exported, arguments)
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
         """Return the program exported with this data in the same way as the model, and the command
@@ -416,8 +416,8 @@ class OpenedTorch:
                         for name in names
                     ]
                     options["dynamic_shapes"] = _arrange_by_parameter(self._module, axes)
-                way = _export_with_dynamo if exporter.dynamo else _export_older
-                make = partial(way, self._module, tuple(arrays), options)
+                export = _export_with_dynamo if exporter.dynamo else _export_older
+                make = partial(export, self._module, tuple(arrays), options)
                 if exporter.decides is None:
                     return make(), ""
                 return call_with_outcome(*exporter.decides, make), ""
@@ -493,8 +493,8 @@ class OpenedModule(OpenedTorch):
 
     def condition_of(self, name: str) -> str:
         """Return a phrase for the Python `if` that decides about an operation."""
-        place = self._recording.frames.get(name)
-        return "" if place is None else describe_condition(*place)
+        origin = self._recording.frames.get(name)
+        return "" if origin is None else describe_condition(*origin)
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield options, command (empty) and function of the only other way to export the
@@ -539,8 +539,8 @@ def _arrange_by_parameter(module: Any, values: Sequence[Any]) -> list[Any]:
     kinds = [parameter.kind for parameter in parameters]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
         return list(values)
-    place = kinds.index(inspect.Parameter.VAR_POSITIONAL)
-    return [*values[:place], tuple(values[place:])]
+    index = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return [*values[:index], tuple(values[index:])]
 
 
 def _export_quietly(program: Any, options: Mapping[str, Any], _: Mapping[str, Any]) -> Any:

@@ -128,16 +128,16 @@ def curves_chart(
         all_curves: the curves of all backends, which share a scale.
     """
     order: Any = max((curve["tensors"] for curve in curves), key=len, default=())
-    places = {error["name"]: place for place, error in enumerate(order)}
-    if len(places) < 3:
+    positions = {error["name"]: position for position, error in enumerate(order)}
+    if len(positions) < 3:
         return None
     lines = [
         (
             curve["what"],
             [
-                (places[e["name"]], e, float(e["relative"]))
+                (positions[e["name"]], e, float(e["relative"]))
                 for e in curve["tensors"]
-                if e["name"] in places
+                if e["name"] in positions
             ],
         )
         for curve in curves
@@ -146,31 +146,31 @@ def curves_chart(
         [float(value["relative"]) for all_curve in all_curves for value in all_curve["tensors"]]
     )
 
-    def x_of_position(place: int) -> float:
+    def x_of_position(position: int) -> float:
         """Return the horizontal position of a place."""
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place + 0.5) / len(places)
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (position + 0.5) / len(positions)
 
-    parts = [_axes(scale, len(places), "Largest difference, relative to the root mean square")]
+    parts = [_axes(scale, len(positions), "Largest difference, relative to the root mean square")]
     for array, points in lines:
-        path = _path([(x_of_position(place), scale(value)) for place, _, value in points])
+        path = _path([(x_of_position(position), scale(value)) for position, _, value in points])
         parts.append(Markup('<path class="curve {}" d="{}"/>').format(array, path))
     for array, points in lines:
         wrong = [point for point in points if point[1]["wrong"]][:_MOST_POINTS]
-        for place, error, value in wrong:
+        for position, error, value in wrong:
             about = f"{error['name']}: {brief_value(value)} ({array})"
             parts.append(
                 Markup("<g><title>{}</title>{}</g>").format(
-                    about, _triangle(x_of_position(place), scale(value))
+                    about, _triangle(x_of_position(position), scale(value))
                 )
             )
     by_itself = [point for value, points in lines if value != "cumulative" for point in points]
     first = next((point for point in by_itself if point[1]["wrong"]), None)
     if first is not None:
-        place, error, value = first
-        step, anchor = (10, "start") if x_of_position(place) < _WIDTH * 0.6 else (-10, "end")
+        position, error, value = first
+        step, anchor = (10, "start") if x_of_position(position) < _WIDTH * 0.6 else (-10, "end")
         text = Markup('<text class="mark-text" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
         label = shorten_text(error["name"], _ROOM)
-        parts.append(text.format(x_of_position(place) + step, scale(value) + 4, anchor, label))
+        parts.append(text.format(x_of_position(position) + step, scale(value) + 4, anchor, label))
     return svg(_WIDTH, _HEIGHT, "Errors by depth", parts)
 
 

@@ -259,9 +259,9 @@ class _Table:
         return chosen or list(names)
 
 
-def report_page(document: Document, model: Model | None, place: str = ".") -> str:
+def report_page(document: Document, model: Model | None, folder: str = ".") -> str:
     """Return a page that shows a document; see the port."""
-    sweeps = [_matrix(result, place) for result in document.results if result["kind"] == _SWEEP]
+    sweeps = [_matrix(result, folder) for result in document.results if result["kind"] == _SWEEP]
     tables = [_table(comparison, number) for number, comparison in enumerate(document.comparisons)]
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")
     style = (_FOLDER / "report.css").read_text(encoding="utf-8")
@@ -327,7 +327,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
     return displayable_text(page)
 
 
-def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+def _matrix(sweep: Mapping[str, Any], report_folder: str) -> Mapping[str, Any]:
     """Return the cells of a sweep by model and combination; if there are very many, some only as
     data for the script.
     """
@@ -336,7 +336,7 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     models: dict[str, dict[str, tuple[int, Any]]] = {}
     for number, row in enumerate(rows, 1):
         models.setdefault(row["model"], {})[row["label"]] = (number, row)
-    folder = quote(Path(os.path.relpath(sweep["folder"] or ".", place)).as_posix())
+    folder = quote(Path(os.path.relpath(sweep["folder"] or ".", report_folder)).as_posix())
     texts = [_cell_texts(folder, number, row) for number, row in enumerate(rows, 1)]
     lines = [
         [model, *([cells[label][0], cells[label][1]["state"]] if label in cells else None
@@ -479,11 +479,11 @@ def _surrounding_cells(row: OutputRow) -> Mapping[str, Any] | None:
         cells = []
         for column, pair in enumerate(zip(actual, expected)):
             offset = [line, column] if len(index) > 1 else [column]
-            place = [
+            position = [
                 *start[: -len(offset)],
                 *(a + b for a, b in zip(start[-len(offset) :], offset)),
             ]
-            cells.append((*brief_pair(*pair), place == index, pair[0] != pair[1]))
+            cells.append((*brief_pair(*pair), position == index, pair[0] != pair[1]))
         lines.append(cells)
     return {"start": start, "lines": lines}
 

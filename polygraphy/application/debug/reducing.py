@@ -171,10 +171,10 @@ def reduce_end(
     suffix: str = "outputs",
 ) -> PartNodes:
     """Return the smallest failing part after removing nodes at the end."""
-    place = {node: index for index, node in enumerate(remaining_part.nodes)}
+    positions = {node: index for index, node in enumerate(remaining_part.nodes)}
     dependencies = parts.opened.dependencies
     used = [
-        [place[index] for index in dependencies[node] if index in place]
+        [positions[index] for index in dependencies[node] if index in positions]
         for node in remaining_part.nodes
     ]
     reach = dependency_sets(used)
@@ -203,12 +203,12 @@ def reduce_start(
     turned = PartNodes(
         remaining_part.nodes[::-1]
     )  # What was last is first, so users are before the used.
-    place = {node: index for index, node in enumerate(turned.nodes)}
+    positions = {node: index for index, node in enumerate(turned.nodes)}
     users: list[list[int]] = [[] for _ in turned.nodes]
     for node in remaining_part.nodes:
         for used in parts.opened.dependencies[node]:
-            if used in place:
-                users[place[used]].append(place[node])
+            if used in positions:
+                users[positions[used]].append(positions[node])
     reach = dependency_sets(users)
 
     def part(starts: Sequence[int]) -> PartNodes:
@@ -341,11 +341,11 @@ def reduce_model(
         raise UsageError("Nothing to reduce: both the inputs and the outputs are kept.")
     if mode == "ddmin" and not (reduce_outputs and reduce_inputs):
         raise UsageError("Mode ddmin removes nodes anywhere, so it cannot keep inputs or outputs.")
-    way = _SearchSettings(mode, reduce_outputs, reduce_inputs, save_inputs)
+    settings = _SearchSettings(mode, reduce_outputs, reduce_inputs, save_inputs)
     try:
         parts = _prepare_failing_model(model, iterations, data_loader, save_inputs)
-        reduction, part = _reduce_failing(model, parts, way)
-        rest = _reduce_rest(parts, part, way) if find_all else []
+        reduction, part = _reduce_failing(model, parts, settings)
+        rest = _reduce_rest(parts, part, settings) if find_all else []
     finally:
         iterations.close()
     iterations.finish()
@@ -421,31 +421,31 @@ def _prepare_failing_model(
 
 
 def _reduce_failing(
-    model: Any, parts: PartChecks, way: _SearchSettings
+    model: Any, parts: PartChecks, settings: _SearchSettings
 ) -> tuple[Reduction, PartNodes]:
     """Return the reduction of a failing model, and the part that remains."""
     opened, iterations = parts.opened, parts.iterations
     whole_indices = tuple(range(len(opened.dependencies)))
     before = iterations.count
     part = PartNodes(whole_indices)
-    if way.reduce_outputs:
-        part = reduce_end(parts, part, way.search)
-    if way.reduce_inputs:
-        part = reduce_start(parts, part, way.search)
-    if way.mode == "ddmin" and len(part.nodes) > 1:
+    if settings.reduce_outputs:
+        part = reduce_end(parts, part, settings.search)
+    if settings.reduce_inputs:
+        part = reduce_start(parts, part, settings.search)
+    if settings.mode == "ddmin" and len(part.nodes) > 1:
         part = reduce_middle(parts, part)
-    if way.mode == "bisect" and 1 < len(part.nodes) <= _FEW:
-        part = _try_in_order(parts, part, way)
+    if settings.mode == "bisect" and 1 < len(part.nodes) <= _FEW:
+        part = _try_in_order(parts, part, settings)
     names = [opened.name(node) for node in part.nodes]
     _show(parts, part, checks=iterations.count - before + 1)
-    _suggest_mode(len(names), len(whole_indices), way)
-    if len(names) == 1 and way.reduce_outputs and way.reduce_inputs:
+    _suggest_mode(len(names), len(whole_indices), settings)
+    if len(names) == 1 and settings.reduce_outputs and settings.reduce_inputs:
         inside = _failing_subgraph(parts, part.nodes[0])
         if inside is not None:
-            return _reduce_failing(*inside, way)[0], part
+            return _reduce_failing(*inside, settings)[0], part
     bad = model if part == PartNodes(whole_indices) else parts.build_model(part)
     feed = None
-    if way.save_inputs is not None:
+    if settings.save_inputs is not None:
         feed = opened.feed(bad)
         parts.save_feed(feed)
     good = parts.passing_part(len(part.nodes))
@@ -455,17 +455,17 @@ def _reduce_failing(
             " model. Choose the failure with --fail-code or --fail-regex."
         )
     value = None if good is None else parts.build_model(good)
-    return Reduction(bad, value, names, feed, way.save_inputs), part
+    return Reduction(bad, value, names, feed, settings.save_inputs), part
 
 
-def _try_in_order(parts: PartChecks, part: PartNodes, way: _SearchSettings) -> PartNodes:
+def _try_in_order(parts: PartChecks, part: PartNodes, settings: _SearchSettings) -> PartNodes:
     """Return the smallest failing part when each of a few nodes is tried as the last and as the
     first.
     """
     search = first_bad_part_in_order
-    if way.reduce_outputs:
+    if settings.reduce_outputs:
         part = reduce_end(parts, part, search, "last outputs")
-    if way.reduce_inputs:
+    if settings.reduce_inputs:
         part = reduce_start(parts, part, search, "last inputs")
     return part
 
@@ -491,7 +491,7 @@ def _failing_subgraph(parts: PartChecks, node: int) -> tuple[Any, PartChecks] | 
     return model, inner
 
 
-def _reduce_rest(parts: PartChecks, part: PartNodes, way: _SearchSettings) -> list[Reduction]:
+def _reduce_rest(parts: PartChecks, part: PartNodes, settings: _SearchSettings) -> list[Reduction]:
     """Return further reductions from the rest of the model, until it passes."""
     iterations = parts.iterations
     reductions: list[Reduction] = []
@@ -500,7 +500,7 @@ def _reduce_rest(parts: PartChecks, part: PartNodes, way: _SearchSettings) -> li
         model, feed = remaining_model
         data = None if feed is None else [feed]
         iterations.hold_to_first_failure()
-        parts = PartChecks(open_reducible(model, data), iterations, way.save_inputs)
+        parts = PartChecks(open_reducible(model, data), iterations, settings.save_inputs)
         outcome = parts.test_whole(model)
         first_failure = iterations.first_failure
         is_other = (
@@ -513,9 +513,9 @@ def _reduce_rest(parts: PartChecks, part: PartNodes, way: _SearchSettings) -> li
             count = count_text(len(parts.opened.dependencies), "node")
             G_LOGGER.info(f"The rest of the model ({count}) {name}.")
             break
-        reduction, part = _reduce_failing(model, parts, way)
+        reduction, part = _reduce_failing(model, parts, settings)
         if reduction.feed is not None:
-            path = numbered_path(way.save_inputs or "", len(reductions) + 2)
+            path = numbered_path(settings.save_inputs or "", len(reductions) + 2)
             resolve(ResultStore).save([dict(reduction.feed)], path)
         reductions.append(reduction)
     return reductions
@@ -563,9 +563,11 @@ def _show(parts: PartChecks, part: PartNodes, *, checks: int) -> None:
     findings.conclude(summary=f"{summary}.")
 
 
-def _suggest_mode(count: int, total: int, way: _SearchSettings) -> None:
+def _suggest_mode(count: int, total: int, settings: _SearchSettings) -> None:
     """Log that another --mode may find a smaller part, if many nodes remain."""
-    may_be_smaller = way.mode == "bisect" and way.reduce_inputs and way.reduce_outputs
+    may_be_smaller = (
+        settings.mode == "bisect" and settings.reduce_inputs and settings.reduce_outputs
+    )
     if may_be_smaller and count > 1 and count * _MANY >= total:
         G_LOGGER.info(
             "--mode ddmin or --mode linear may find a smaller part, but take more iterations."

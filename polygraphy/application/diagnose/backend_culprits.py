@@ -40,7 +40,7 @@ if it is refused."""
 def culprit_at(
     case: Case,
     party: SuspectedParty,
-    place: WrongNodes,
+    finding: WrongNodes,
     trace: Trace,
     likely_rewrites: Sequence[str] = (),
 ) -> Culprit:
@@ -49,51 +49,51 @@ def culprit_at(
     Args:
         case: the model, the backends and the data to diagnose.
         party: the backend.
-        place: the incorrect nodes.
+        finding: the incorrect nodes.
         trace: the expected tensors.
         likely_rewrites: rewrites to try first; names of rewrites that belong together are joined by
             ``+``.
     """
     nodes = case.model.nodes
-    names = _names_of_nodes(case, place, trace)
-    op = nodes[place.region[-1]].operator
-    size = int(np.size(trace.values[place.tensor]))
-    if not place.fused:
+    names = _names_of_nodes(case, finding, trace)
+    op = nodes[finding.region[-1]].operator
+    size = int(np.size(trace.values[finding.tensor]))
+    if not finding.fused:
         return Culprit(
-            names, place.tensor, party.name, "kernel",
+            names, finding.tensor, party.name, "kernel",
             facts=[
                 evidence.wrong_by_itself(
-                    place.tensor, place.deviation, size, party.name, trace.party.name
+                    finding.tensor, finding.deviation, size, party.name, trace.party.name
                 )
             ],
             op=op,
         )  # fmt: skip
     with case.record_step(titles.rewrites(party.name)) as result:
-        passes = guilty_passes(case, party, place, trace, likely_rewrites)
+        passes = guilty_passes(case, party, finding, trace, likely_rewrites)
         result.append(" and ".join(passes) or steps.NO_REWRITE)
     facts = [
-        evidence.wrong_in_graph(place.tensor, place.deviation, size, party.name),
+        evidence.wrong_in_graph(finding.tensor, finding.deviation, size, party.name),
         evidence.nodes_are_right(names),
     ]
-    if place.explained:
+    if finding.explained:
         facts.append(evidence.rounding_has_same_effect())
     return Culprit(
         names,
-        place.tensor,
+        finding.tensor,
         party.name,
-        "rounding" if place.explained else "rewrite",
+        "rounding" if finding.explained else "rewrite",
         "+".join(passes) or None,
         facts,
         op=op,
     )
 
 
-def _names_of_nodes(case: Case, place: WrongNodes, trace: Trace) -> list[str]:
+def _names_of_nodes(case: Case, finding: WrongNodes, trace: Trace) -> list[str]:
     """Return the names of the incorrect nodes, except those that only compute shapes or indices for
     a float tensor, which no rewrite changes."""
-    nodes = [case.model.nodes[index] for index in place.region]
+    nodes = [case.model.nodes[index] for index in finding.region]
     names = [node.label for node in nodes]
-    if len(nodes) == 1 or not is_float(trace.values[place.tensor]):
+    if len(nodes) == 1 or not is_float(trace.values[finding.tensor]):
         return names
     indices = {
         node.label
@@ -125,10 +125,10 @@ def prove_remedies(
                     for n in culprit.rewrite.split("+")
                 )
             )
-            ways = [(False, tuple(passes))] if passes else []
-            ways = [*ways, (True, ())] if own_culprits and party.rewrites else []
+            settings = [(False, tuple(passes))] if passes else []
+            settings = [*settings, (True, ())] if own_culprits and party.rewrites else []
             best, off = None, None
-            for plain, without in ways:
+            for plain, without in settings:
                 off = _largest_error(case, party, pairs, plain=plain, without=without)
                 if off is not None:
                     best = plain, without
@@ -142,7 +142,7 @@ def prove_remedies(
                     remedy = Remedy(command or None, True)
                     facts.append(evidence.right_without_rewrites(without))
                 remedies.append(evolve(culprit, remedy=remedy, facts=facts))
-            if ways:
+            if settings:
                 is_all = best is None or best[0]
                 result.append(steps.remedy_tried(passes, best is not None, is_all))
     return remedies
@@ -222,7 +222,7 @@ class Experiment:
 def guilty_passes(
     case: Case,
     party: SuspectedParty,
-    place: WrongNodes,
+    finding: WrongNodes,
     trace: Trace,
     likely_rewrites: Sequence[str] = (),
 ) -> list[str]:
@@ -231,7 +231,7 @@ def guilty_passes(
 
     They are searched in the part around the region or, if that part is correct, in the whole model.
     """
-    experiment = _find_experiment(case, party, place, trace)
+    experiment = _find_experiment(case, party, finding, trace)
     if experiment is None:
         return []
     for likely in dict.fromkeys(likely_rewrites):
@@ -277,7 +277,7 @@ def _nodes_after_rewrites(case: Case, party: SuspectedParty, without: Sequence[s
 
 
 def _find_experiment(
-    case: Case, party: SuspectedParty, place: WrongNodes, trace: Trace
+    case: Case, party: SuspectedParty, finding: WrongNodes, trace: Trace
 ) -> Experiment | None:
     """Return the smallest part around incorrect nodes that the backend computes incorrectly; None
     if there is none."""
@@ -285,7 +285,7 @@ def _find_experiment(
     nodes = case.model.nodes
     size = 0
     for hops in _HOPS:
-        chosen = nodes_around(case.model.graph, place.region, hops)
+        chosen = nodes_around(case.model.graph, finding.region, hops)
         if len(chosen) in (size, len(nodes)):
             continue
         size = len(chosen)

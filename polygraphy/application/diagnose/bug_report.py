@@ -164,10 +164,10 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         return
     values = tensors.all_values
     repaired = None if case.repaired is None else case.repaired()
-    places = [i for i, node in enumerate(case.model.nodes) if node.label in set(culprit.nodes)]
+    indexes = [i for i, node in enumerate(case.model.nodes) if node.label in set(culprit.nodes)]
     size = 0
-    for hops in _HOPS if places else ():
-        chosen = nodes_around(case.model.graph, places, hops)
+    for hops in _HOPS if indexes else ():
+        chosen = nodes_around(case.model.graph, indexes, hops)
         if len(chosen) in (size, len(case.model.nodes)):
             continue
         size = len(chosen)

@@ -470,7 +470,7 @@ class _WeightSearch:
             for node, own_values in self._operations()
             for name, x in own_values.items()
         ]
-        for way in (0, -1):
+        for end in (0, -1):
             weights, names = {}, {}
             for size in {x.size for *_, x in operations}:
                 own_names = [name for name, value in self._held.items() if value.size == size]
@@ -484,10 +484,10 @@ class _WeightSearch:
                     if (
                         items
                         and deviation(
-                            self._held[name], items[way].astype(self._held[name].dtype)
+                            self._held[name], items[end].astype(self._held[name].dtype)
                         ).is_wrong
                     ):
-                        weights[name] = items[way].astype(self._held[name].dtype)
+                        weights[name] = items[end].astype(self._held[name].dtype)
                         names[name] = [other_name]
             if len(weights) > 1:
                 yield weights, names, operations[0][0]

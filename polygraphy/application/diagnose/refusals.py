@@ -308,9 +308,9 @@ def _wrong_node_before(
                 continue
             op = case.model.nodes[index].operator
             off = judge_tensor(part[name], known.values[name], 0.0, op)
-            place = WrongNodes([index], name, off, fused=False)
-            if off.is_wrong and vote(case, place, party, known).is_party_wrong:
-                return culprit_at(case, party, place, known)
+            finding = WrongNodes([index], name, off, fused=False)
+            if off.is_wrong and vote(case, finding, party, known).is_party_wrong:
+                return culprit_at(case, party, finding, known)
     return None
 
 

@@ -48,22 +48,22 @@ class Vote:
     off: Deviation | None = None
 
 
-def vote(case: Case, place: WrongNodes, party: SuspectedParty, trace: Trace) -> Vote:
+def vote(case: Case, finding: WrongNodes, party: SuspectedParty, trace: Trace) -> Vote:
     """Return a third backend's vote on nodes that two backends compute differently."""
     try:
-        part = cut_part(case.model, place.region, trace.all_values)
-        computed_value = part.run(party, plain=True)[place.tensor]
+        part = cut_part(case.model, finding.region, trace.all_values)
+        computed_value = part.run(party, plain=True)[finding.tensor]
     except (PolygraphyException, KeyError):
         return Vote()
     for juror in _jurors(case, party, trace):
         try:
-            expected = part.run(juror, plain=True)[place.tensor]
+            expected = part.run(juror, plain=True)[finding.tensor]
         except (PolygraphyException, KeyError):
             continue
         words = _WORDS.get(juror.name, juror.name)
         ours, reference_vote = (
             deviation(value, expected, rtol=SMALL)
-            for value in (trace.values[place.tensor], computed_value)
+            for value in (trace.values[finding.tensor], computed_value)
         )
         if juror.name == _FORMULAS:
             is_reference = ours.is_wrong and ours.excess > reference_vote.excess / _FAR
@@ -71,12 +71,12 @@ def vote(case: Case, place: WrongNodes, party: SuspectedParty, trace: Trace) -> 
         if reference_vote.is_wrong and ours.is_wrong:
             continue  # It is a third opinion, which need not be right.
         return Vote(reference_vote.is_wrong, ours.is_wrong, words, ours)
-    return _ask_versions(case, place, party, trace, part, computed_value)
+    return _ask_versions(case, finding, party, trace, part, computed_value)
 
 
 def _ask_versions(
     case: Case,
-    place: WrongNodes,
+    finding: WrongNodes,
     party: SuspectedParty,
     trace: Trace,
     part: Submodel,
@@ -85,10 +85,10 @@ def _ask_versions(
     """Return the vote of other versions of a backend on part of a model; versions with different
     results count as independent.
     """
-    expected = trace.values[place.tensor]
+    expected = trace.values[finding.tensor]
     for version, environment in case.versions.get(party.name, {}).items():
         try:
-            versions = environment.run(part.model, part.feed, party.settings)[place.tensor]
+            versions = environment.run(part.model, part.feed, party.settings)[finding.tensor]
         except (PolygraphyException, KeyError):
             continue
         if (
@@ -115,22 +115,22 @@ def _jurors(case: Case, party: SuspectedParty, trace: Trace) -> Iterator[Suspect
 
 
 def culprits_without_decision(
-    case: Case, places: Sequence[WrongNodes], party: SuspectedParty, trace: Trace
+    case: Case, findings: Sequence[WrongNodes], party: SuspectedParty, trace: Trace
 ) -> list[Culprit]:
     """Return the nodes that a backend and the reference compute differently, with nothing to decide
     who is correct.
     """
     culprits = []
-    for place in places:
-        nodes = [case.model.nodes[index] for index in place.region]
+    for finding in findings:
+        nodes = [case.model.nodes[index] for index in finding.region]
         both_names = trace.party.name, party.name
         facts = [
-            evidence.parties_disagree(*both_names, place.tensor, place.deviation),
+            evidence.parties_disagree(*both_names, finding.tensor, finding.deviation),
             evidence.nobody_decides(),
         ]
         text = f"{party.name} or {trace.party.name}"
         names = [node.label for node in nodes]
-        culprit = Culprit(names, place.tensor, text, "kernel", facts=facts, op=nodes[-1].operator)
+        culprit = Culprit(names, finding.tensor, text, "kernel", facts=facts, op=nodes[-1].operator)
         culprits.append(culprit)
     return culprits
 
@@ -141,22 +141,22 @@ def reference_culprits(
     """Return the nodes that the reference computes incorrectly, proven by its outputs with the
     backend's values.
     """
-    proven = _explains_outputs(case, [place.tensor for place, _ in verdicts], party, trace)
+    proven = _explains_outputs(case, [finding.tensor for finding, _ in verdicts], party, trace)
     name = trace.party.name
     culprits = []
-    for place, answer in verdicts:
-        nodes = [case.model.nodes[index] for index in place.region]
+    for finding, answer in verdicts:
+        nodes = [case.model.nodes[index] for index in finding.region]
         op = nodes[-1].operator
         facts = [
             evidence.parties_disagree(name, party.name),
-            evidence.reference_is_wrong(answer.juror, party.name, name, place.tensor, answer.off),
+            evidence.reference_is_wrong(answer.juror, party.name, name, finding.tensor, answer.off),
         ]
         if proven:
             facts.append(evidence.reference_repaired(party.name, name))
         remedy = Remedy(None, proven, remedies.compare_elsewhere(op, name))
         nodes_named = [node.label for node in nodes]
         culprits.append(
-            Culprit(nodes_named, place.tensor, name, "reference", None, facts, remedy, op)
+            Culprit(nodes_named, finding.tensor, name, "reference", None, facts, remedy, op)
         )
     return culprits
 

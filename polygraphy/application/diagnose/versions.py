@@ -80,7 +80,7 @@ def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
         BackendError: none of them has the backend.
     """
     versions: dict[str, dict[str, OtherEnvironment]] = {}
-    places: dict[str, list[tuple[str, str]]] = {}
+    environments_by_version: dict[str, list[tuple[str, str]]] = {}
     problems = dict.fromkeys(paths, "")
     errors: list[PolygraphyException] = []
     for party in case.parties:
@@ -98,12 +98,12 @@ def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
                 other_environment.version: other_environment
                 for other_environment, _ in reversed(environments)
             }
-            places[party.name] = [
+            environments_by_version[party.name] = [
                 (other_environment.version, path) for other_environment, path in environments
             ]
     if errors and not any(versions.values()):
         raise errors[0]
-    return OtherVersions(versions, places, problems)
+    return OtherVersions(versions, environments_by_version, problems)
 
 
 def _open_environment(

@@ -200,20 +200,20 @@ def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[WrongNo
     isolated = compare_isolated_nodes(case, case.model, party, trace)
     case.keep_errors(party.name, "isolated", isolated.compared)
     surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
-    places: list[WrongNodes] = []
+    findings: list[WrongNodes] = []
     for name, new_deviation in isolated.wrong:
         # What cannot be handed out, such as bfloat16, is computed with what reads it.
         region = region_before(case.model.graph, name, surviving)
-        if any(place.region == region for place in places):
+        if any(finding.region == region for finding in findings):
             continue  # Another output of the same.
         within = [nodes[index] for index in region]
         is_flip = _is_flip(new_deviation, within)
         is_step = _is_one_step(case, new_deviation, within, trace.values[name])
         if is_step or not is_flip:
-            places.append(
+            findings.append(
                 WrongNodes(region, name, new_deviation, len(region) > 1, is_flip, is_step)
             )
-    return places
+    return findings
 
 
 def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[WrongNodes]:
@@ -224,42 +224,46 @@ def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Wrong
         BackendError: the backend cannot run its graph in parts.
     """
     every = _wrong_regions(case, party, trace, None)
-    one_step = [place for place in every if place.is_step]
-    places = [
+    one_step = [finding for finding in every if finding.is_step]
+    findings = [
         recheck_place(case, party, trace, narrow)
-        for place in every
-        if not place.is_step
-        for narrow in _find_between_steps(case, party, trace, place)
+        for finding in every
+        if not finding.is_step
+        for narrow in _find_between_steps(case, party, trace, finding)
     ]
-    if all(len(place.region) <= _FEW for place in places):
-        return [*places, *one_step]
+    if all(len(finding.region) <= _FEW for finding in findings):
+        return [*findings, *one_step]
     if not party.levels:
-        return [*(_shrink_place(case, party, trace, place) for place in places), *one_step]
+        return [*(_shrink_place(case, party, trace, finding) for finding in findings), *one_step]
     for level in party.levels:
         try:
             narrow = _wrong_regions(case, party, trace, level)
         except PolygraphyException:
             continue
-        narrow = [place for place in narrow if not place.is_step]
-        places = [_narrowest_place(place, narrow) for place in places]
-    return [*places, *one_step]
+        narrow = [finding for finding in narrow if not finding.is_step]
+        findings = [_narrowest_place(finding, narrow) for finding in findings]
+    return [*findings, *one_step]
 
 
-def _narrowest_place(place: WrongNodes, places: Sequence[WrongNodes]) -> WrongNodes:
-    """Return the fewest nodes among `places` that lie within `place`; `place` itself if there are
+def _narrowest_place(finding: WrongNodes, findings: Sequence[WrongNodes]) -> WrongNodes:
+    """Return the fewest nodes among `findings` that lie within `finding`; `finding` itself if there are
     none."""
-    within = [other_place for other_place in places if set(other_place.region) < set(place.region)]
-    return min(within, key=lambda place: len(place.region), default=place)
+    within = [
+        other_place for other_place in findings if set(other_place.region) < set(finding.region)
+    ]
+    return min(within, key=lambda finding: len(finding.region), default=finding)
 
 
-def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: WrongNodes) -> WrongNodes:
+def recheck_place(
+    case: Case, party: SuspectedParty, trace: Trace, finding: WrongNodes
+) -> WrongNodes:
     """Return the nodes, marked as incorrect in isolation if a single node fails intermittently,
     such as a kernel that reads foreign memory."""
-    for _ in range(_SAMPLES if len(place.region) == 1 else 0):
-        run = _compute_run(case, party, trace, place.region, plain=True)
+    for _ in range(_SAMPLES if len(finding.region) == 1 else 0):
+        run = _compute_run(case, party, trace, finding.region, plain=True)
         if run is not None and run[0].is_wrong:
-            return WrongNodes(place.region, place.tensor, run[0], fused=False)
-    return place
+            return WrongNodes(finding.region, finding.tensor, run[0], fused=False)
+    return finding
 
 
 def _compute_run(
@@ -276,10 +280,12 @@ def _compute_run(
     return judge_tensor(value, trace.values[tensor], 0.0, last.operator), value
 
 
-def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: WrongNodes) -> WrongNodes:
+def _shrink_place(
+    case: Case, party: SuspectedParty, trace: Trace, finding: WrongNodes
+) -> WrongNodes:
     """Return the fewest consecutive of some nodes that a backend computes incorrectly in isolation;
     all of them if all are needed."""
-    region = place.region
+    region = finding.region
     for size in range(2, len(region) if _FEW < len(region) <= _MANY else 0):
         for run in (region[i : i + size] for i in range(len(region) - size + 1)):
             nodes = [case.model.nodes[index] for index in run]
@@ -294,11 +300,11 @@ def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: WrongN
                 continue
             if not is_explained_by_rounding(case, run, tensor, value, trace):
                 return WrongNodes(run, tensor, new_deviation, fused=True)
-    return place
+    return finding
 
 
 def _find_between_steps(
-    case: Case, party: SuspectedParty, trace: Trace, place: WrongNodes
+    case: Case, party: SuspectedParty, trace: Trace, finding: WrongNodes
 ) -> list[WrongNodes]:
     """Return the parts of a large region that are incorrect between quantized tensors; empty if
     single steps explain everything, else the region.
@@ -306,18 +312,18 @@ def _find_between_steps(
     graph, nodes = case.model.graph, case.model.nodes
     ends = {
         name
-        for index in place.region
+        for index in finding.region
         for name in nodes[index].makes
         if nodes[index].operator == "QuantizeLinear" and name in trace.values
     }
-    if len(place.region) <= _FEW or not ends - {place.tensor}:
-        return [place]
-    names = {name for index in place.region for name in nodes[index].makes}
-    outside = {name for index in place.region for name in nodes[index].reads} - names
-    places: list[WrongNodes] = []
+    if len(finding.region) <= _FEW or not ends - {finding.tensor}:
+        return [finding]
+    names = {name for index in finding.region for name in nodes[index].makes}
+    outside = {name for index in finding.region for name in nodes[index].reads} - names
+    findings: list[WrongNodes] = []
     values = trace.all_values
     own_values: dict[str, Any] = {}
-    for name in sorted({*ends, place.tensor}, key=graph.producers.__getitem__):
+    for name in sorted({*ends, finding.tensor}, key=graph.producers.__getitem__):
         region = region_before(graph, name, (ends | outside) - {name})
         try:
             part = cut_part(case.model, region, values, [name])
@@ -327,15 +333,15 @@ def _find_between_steps(
                 {n: own_values.get(n, array) for n, array in part.feed.items()}
             )[name]
         except PolygraphyException:
-            return [place]
+            return [finding]
         off = deviation(value, trace.values[name])
         within = [nodes[index] for index in region]
         is_step = _is_step(case, off, within) or _is_one_step(case, off, within, trace.values[name])
         if off.is_wrong and not _is_flip(off, within) and not is_step:
-            places.append(WrongNodes(region, name, off, fused=True))
-    after = deviation(own_values[place.tensor], trace.values[place.tensor])
-    is_all = after.is_wrong and _A_STEP * after.largest >= place.deviation.largest
-    return places if places or is_all else [place]
+            findings.append(WrongNodes(region, name, off, fused=True))
+    after = deviation(own_values[finding.tensor], trace.values[finding.tensor])
+    is_all = after.is_wrong and _A_STEP * after.largest >= finding.deviation.largest
+    return findings if findings or is_all else [finding]
 
 
 def _wrong_regions(
@@ -353,7 +359,7 @@ def _wrong_regions(
     if level is None:
         case.keep_errors(party.name, "rewritten", isolated.compared)
     surviving = isolated.compared.keys() | trace.feed.keys() | set(case.model.constants)
-    places: list[WrongNodes] = []
+    findings: list[WrongNodes] = []
     for name, new_deviation in isolated.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
         region = region_before(graph, name, read_by_region(rewritten.graph, name, surviving))
@@ -368,7 +374,7 @@ def _wrong_regions(
             continue
         taking_part = missing_nodes(graph, region, rewritten.graph, name)
         if _is_one_step(case, new_deviation, within, trace.values[name]):
-            places.append(WrongNodes(taking_part, name, new_deviation, fused=True, is_step=True))
+            findings.append(WrongNodes(taking_part, name, new_deviation, fused=True, is_step=True))
             continue
         explained = not all(nodes[index].operator == "Cast" for index in taking_part) and (
             is_explained_by_rounding(case, region, name, isolated.values[name], trace)
@@ -381,12 +387,12 @@ def _wrong_regions(
         )
         if explained and not (jumps and new_deviation.share > _EVERYWHERE):
             continue
-        known = [place for place in places if not place.is_step]
-        if not any(set(taking_part) <= set(place.region) for place in known):
-            places.append(
+        known = [finding for finding in findings if not finding.is_step]
+        if not any(set(taking_part) <= set(finding.region) for finding in known):
+            findings.append(
                 WrongNodes(taking_part, name, new_deviation, fused=True, explained=explained)
             )
-    return places
+    return findings
 
 
 def _is_flip(new_deviation: Deviation, nodes: Sequence[Node]) -> bool:
@@ -612,11 +618,11 @@ def _describe_weights(case: Case, node: Node) -> Iterator[Fact]:
     for name, values in _weights(case, node).items():
         if values is None or not is_float(array := np.asarray(values)):
             continue
-        place = (node.operator, [*node.reads].index(name))
+        operand = (node.operator, [*node.reads].index(name))
         for problem, bad in (
             ("not finite", ~np.isfinite(array)),
-            ("negative", (array < 0) if place == _VARIANCE else ()),
-            ("zero", (array == 0) if place == _DIVISOR else ()),
+            ("negative", (array < 0) if operand == _VARIANCE else ()),
+            ("zero", (array == 0) if operand == _DIVISOR else ()),
         ):
             if np.any(bad):
                 at = tuple(map(int, np.argwhere(bad)[0]))

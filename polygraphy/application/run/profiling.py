@@ -230,21 +230,21 @@ class _Measurement:
         for number in range(sets):
             for turn in range(_TURNS):
                 runs = len(range(turn, self._runs, _TURNS))
-                for place, (subject, profiler) in enumerate(pairs):
+                for index, (subject, profiler) in enumerate(pairs):
                     if number >= len(subject.feeds) or not runs:
                         continue
                     shapes, feed = list(subject.feeds.items())[number]
-                    key = (place, shapes)
+                    key = (index, shapes)
                     subject.runner.infer(feed, check_inputs=False)
                     plain.setdefault(key, []).extend(_run_times(subject.runner, feed, runs))
                     for run in range(runs + 1):  # The first one of each turn is not counted.
                         profiler.infer(feed)
                         if run:
-                            kept_values.setdefault(key, []).append(counts[place])
-                        counts[place] += 1
+                            kept_values.setdefault(key, []).append(counts[index])
+                        counts[index] += 1
         profiles = []
-        for place, (subject, profiler) in enumerate(pairs):
-            keys = [key for key in kept_values if key[0] == place]
+        for index, (subject, profiler) in enumerate(pairs):
+            keys = [key for key in kept_values if key[0] == index]
             for key, execution_profile in zip(
                 keys, profiler.finish([kept_values[key] for key in keys])
             ):

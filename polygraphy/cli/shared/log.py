@@ -107,9 +107,9 @@ def severities(options: LogOptions) -> dict[str, str]:
 def _code_path(path: str) -> str:
     """Return the path of the code behind a published module: `backend/onnxrt` is in
     `adapters/onnxruntime`."""
-    for published, place in _PLACES.items():
+    for published, module_path in _PLACES.items():
         if path == published or path.startswith((f"{published}/", f"{published}.py")):
-            return place
+            return module_path
     return path
 
 

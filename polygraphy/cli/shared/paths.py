@@ -101,11 +101,12 @@ def check_log_and_program(values: Values) -> None:
             named.update(map(_resolve_path, texts))
     other_names: set[str] = set()
     for flag, path in written:
-        place = _resolve_path(path)
+        resolved = _resolve_path(path)
         # A report is written last: over whatever the program has saved by then.
-        is_there = flag == "--report" or isfile(place)  # noqa: PTH113 - Path's refuses long names.
-        is_taken = (place in named and is_there) or place in other_names
-        other_names.add(place)
+        # os.path.isfile, because Path.is_file rejects long names.
+        is_there = flag == "--report" or isfile(resolved)  # noqa: PTH113
+        is_taken = (resolved in named and is_there) or resolved in other_names
+        other_names.add(resolved)
         if is_taken:
             raise CommandLineError(
                 f"{flag} would overwrite {path}, which is also used elsewhere on the command"
@@ -146,30 +147,30 @@ def files_read(values: Values) -> list[tuple[str, str]]:
 
 def _check_file(what: str, path: str) -> None:
     """Raise UsageError if a file does not exist, with a similar name as hint."""
-    place = Path(path)
+    file = Path(path)
     try:
-        if place.exists() or _is_prefix(place) or (what == _LIBRARY and place.name == path):
+        if file.exists() or _is_prefix(file) or (what == _LIBRARY and file.name == path):
             return  # A library without a folder is searched for in the folders of the system.
-        names = [path.name for path in place.parent.iterdir()]
-        if place.is_symlink():
+        names = [path.name for path in file.parent.iterdir()]
+        if file.is_symlink():
             raise UsageError(
-                f"{what} {path} is a link to {place.readlink()}, which does not exist.",
+                f"{what} {path} is a link to {file.readlink()}, which does not exist.",
                 hint="Fix the link, or use the path of the file itself.",
             )
     except FileNotFoundError:
         names = []  # There is no such folder.
     except (OSError, ValueError):
         return  # It may exist or not; opening it reports the error.
-    matches = close_matches(place.name, names, limit=1, cutoff=0.8)
-    hint = f"Did you mean {place.parent / matches[0]}?" if matches else ""
-    if not names and not place.parent.exists():
-        hint = f"The folder {place.parent} does not exist either."
+    matches = close_matches(file.name, names, limit=1, cutoff=0.8)
+    hint = f"Did you mean {file.parent / matches[0]}?" if matches else ""
+    if not names and not file.parent.exists():
+        hint = f"The folder {file.parent} does not exist either."
     raise UsageError(f"{what} {path} does not exist.", hint=hint)
 
 
-def _is_prefix(place: Path) -> bool:
+def _is_prefix(path: Path) -> bool:
     """Return whether a path is the prefix of a TensorFlow checkpoint."""
-    return place.with_name(f"{place.name}.index").exists()
+    return path.with_name(f"{path.name}.index").exists()
 
 
 def _check_symbol(path: str, symbol: str) -> None:

@@ -66,8 +66,8 @@ def answers_of(output: Any, name: str, *, is_single: bool) -> list[Answer]:
             hint="Compute the prediction with --postprocess-func-script.",
         )
     wide = rows.astype(np.float64)
-    places = np.where(np.isnan(wide).any(axis=1), -1, wide.argmax(axis=1))
-    return [("NaN" if place < 0 else str(place),) for place in places]
+    indexes = np.where(np.isnan(wide).any(axis=1), -1, wide.argmax(axis=1))
+    return [("NaN" if index < 0 else str(index),) for index in indexes]
 
 
 def scores_of(output: Any, *, is_single: bool) -> int | None:
@@ -356,8 +356,8 @@ def mcnemar(first: int, second: int) -> float:
     or percentages, 1947.
     """
     trials, rarer = first + second, min(first, second)
-    ways = sum(math.comb(trials, number) for number in range(rarer + 1))
-    return float(min(1.0, 2 * ways / 2**trials))
+    outcomes = sum(math.comb(trials, number) for number in range(rarer + 1))
+    return float(min(1.0, 2 * outcomes / 2**trials))
 
 
 def task_metrics(

@@ -117,11 +117,11 @@ def _ranks(
 ) -> tuple[npt.NDArray[np.intp], tuple[float, ...]]:
     """Return the ranks of the extremes, of the elements next to the median, and of those next to
     each quantile; and the weight of the second element in each quantile."""
-    places = [split_rank(size, probability) for probability in quantiles]
+    split_ranks = [split_rank(size, probability) for probability in quantiles]
     ranks = [0, size - 1, (size - 1) // 2, size // 2]
-    for rank, _ in places:
+    for rank, _ in split_ranks:
         ranks += [rank, min(rank + 1, size - 1)]
-    return np.array(ranks, np.intp), tuple(weight for _, weight in places)
+    return np.array(ranks, np.intp), tuple(weight for _, weight in split_ranks)
 
 
 MEDIAN = 0.5

@@ -332,11 +332,11 @@ def _states(graph: Graph) -> Iterator[LintEntry]:
 
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     """Yield errors about tensors that are defined twice."""
-    places: dict[str, list[int]] = {}
+    indexes_by_name: dict[str, list[int]] = {}
     for index, node in enumerate(graph.nodes):
         if node.name:
-            places.setdefault(node.name, []).append(index)
-    for name, indices in places.items():
+            indexes_by_name.setdefault(node.name, []).append(index)
+    for name, indices in indexes_by_name.items():
         if len(indices) > 1:
             message = (
                 f"Duplicate node name: '{name}' for nodes with topological IDs: {indices} found."

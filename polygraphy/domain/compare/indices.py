@@ -163,9 +163,9 @@ def _entries_out_of_place(
     for offset in _offsets(min(tolerance, length - 1)):
         if not rows.size:
             break
-        places = columns + offset
-        is_present = (places >= 0) & (places < length)
-        nearby = array[rows, np.where(is_present, places, 0)]
+        positions = columns + offset
+        is_present = (positions >= 0) & (positions < length)
+        nearby = array[rows, np.where(is_present, positions, 0)]
         far = ~(is_present & _equal_elements(lists[rows, columns], nearby))
         rows, columns = rows[far], columns[far]
     return rows, columns
@@ -178,13 +178,13 @@ def _offsets(most: int) -> Iterator[int]:
         yield distance
 
 
-def _nearest(array: Array, entry: Any, place: int) -> int | None:
-    """Return the position of an entry in a list that is nearest to `place`; None if the list lacks
-    it."""
-    places = np.flatnonzero(_equal_elements(array, np.asarray(entry)))
-    if not places.size:
+def _nearest(array: Array, entry: Any, position: int) -> int | None:
+    """Return the position of an entry in a list that is nearest to `position`; None if the list
+    lacks it."""
+    positions = np.flatnonzero(_equal_elements(array, np.asarray(entry)))
+    if not positions.size:
         return None
-    return int(places[np.argmin(np.abs(places - place))])
+    return int(positions[np.argmin(np.abs(positions - position))])
 
 
 def _equal_elements(a: Array, b: Array) -> npt.NDArray[np.bool_]:

@@ -47,7 +47,7 @@ def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
     yield frozenset(other_axes)
     if len(names) > 1:
         for name in list(names)[:_MOST_INPUTS]:
-            yield frozenset(place for place in other_axes if place[0] == name)
+            yield frozenset(dimension for dimension in other_axes if dimension[0] == name)
     yield frozenset((name, axis) for name, axis, _ in dynamic)
 
 

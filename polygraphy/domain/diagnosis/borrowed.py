@@ -205,10 +205,10 @@ def with_weight(side: Graph, index: int, name: str, array: Any) -> Variant:
     """Return the variant of a node that reads another weight."""
     weight = np.asarray(side.constants[name].values)
     node = side.nodes[index]
-    places = [
+    operands = [
         (index, position) for position, input_name in enumerate(node.inputs) if input_name == name
     ]
-    cause = cause_of_weight(side, places, weight, array)
+    cause = cause_of_weight(side, operands, weight, array)
     change = changes.other_weight(role_of(cause), name, change_of_weight(weight, array), node.op)
     return Variant(cause, change, node, {name: array})
 

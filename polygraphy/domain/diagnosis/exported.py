@@ -305,7 +305,7 @@ def stack_weights(
     names, directions = [*own_arrays], shape[0]
     index = 4 if any(array.ndim == 1 for array in own_arrays.values()) else 2
     for at in range(0, len(names), index * directions):
-        cells = [names[at + index * way :][:index] for way in range(directions)]
+        cells = [names[at + index * direction :][:index] for direction in range(directions)]
         for kept_slice in ([slice(0, 1), slice(1, 2), slice(2, 4)] if all(cells) else ()):
             chosen = [name for cell in cells for name in cell[kept_slice]]
             arrays = [

@@ -242,10 +242,10 @@ def _trace_folded(
     """
     norms = tuple(index for index in indices if model.nodes[index].op == _NORMS)
     indexes = tuple(index for index in indices if model.nodes[index].op in _WEIGHED)
-    place = pairing.model.nodes[suspect.nodes[0]]
+    suspect_node = pairing.model.nodes[suspect.nodes[0]]
     differing = {
         position
-        for position, name in enumerate(place.inputs)
+        for position, name in enumerate(suspect_node.inputs)
         if any(name == text for suspect in suspects for text, _ in suspect.weights)
     }
     if not norms:

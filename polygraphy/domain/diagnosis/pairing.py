@@ -166,15 +166,15 @@ def _crossed_nodes(pairing: Pairing) -> dict[int, int]:
 
 def _have_readers_same_names(pairing: Pairing, node: Node) -> bool:
     """Return whether a node has readers, and their counterparts read tensors of the same names."""
-    places = [
+    operands = [
         (name, reader, position)
         for name in node.makes
         for reader, position in pairing.model.readers.get(name, ())
     ]
-    return bool(places) and all(
+    return bool(operands) and all(
         reader in pairing.nodes
         and name in pairing.reference.nodes[pairing.nodes[reader]].inputs[position : position + 1]
-        for name, reader, position in places
+        for name, reader, position in operands
     )
 
 

@@ -197,11 +197,11 @@ def _rows(data: Any, expected: Any) -> list[int] | None:
     none."""
     if data.shape[1:] != expected.shape[1:]:
         return None
-    places = [
+    positions = [
         next((at for at, row in enumerate(data) if np.array_equal(row, value)), None)
         for value in expected
     ]
-    return None if None in places else [at for at in places if at is not None]
+    return None if None in positions else [at for at in positions if at is not None]
 
 
 def _gather_indices(node: Node, data: Any, goal: Any, indices: Any) -> Any:
@@ -353,10 +353,10 @@ def _solve_convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any
     for group in range(groups):
         channels = padded[:, group * inputs : (group + 1) * inputs]
         used_kernels = []
-        for place in np.ndindex(*kernel):
+        for index in np.ndindex(*kernel):
             cut: Any = tuple(
                 slice(p * d, p * d + s * (size - 1) + 1, s)
-                for p, d, s, size in zip(place, spread, strides, sizes)
+                for p, d, s, size in zip(index, spread, strides, sizes)
             )
             place_of: Any = (slice(None), slice(None), *cut)
             used_kernels.append(channels[place_of])

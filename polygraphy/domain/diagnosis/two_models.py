@@ -122,14 +122,14 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
             is_in_both = name in model.constants and their_name in reference.constants
             if is_in_both and model.digest(name) != reference.digest(their_name):
                 seen_values.setdefault((name, their_name), []).append((index, position))
-    for (name, their_name), places in seen_values.items():
-        if _has_exchanged_operands(pairing, places[0][0]):
+    for (name, their_name), operands in seen_values.items():
+        if _has_exchanged_operands(pairing, operands[0][0]):
             continue
         values, node = model.constants[name].values, reference.constants[their_name].values
         if _is_rounding(values, node):
             continue
-        readers = tuple(sorted({index for index, _ in places}))
-        cause = cause_of_weight(model, places, values, node)
+        readers = tuple(sorted({index for index, _ in operands}))
+        cause = cause_of_weight(model, operands, values, node)
         yield Suspect(
             readers,
             cause,
@@ -199,18 +199,18 @@ def is_guard(side: Graph, index: int) -> bool:
 
 
 def cause_of_weight(
-    side: Graph, places: Sequence[tuple[int, int]], value: Any, reference: Any
+    side: Graph, operands: Sequence[tuple[int, int]], value: Any, reference: Any
 ) -> str:
     """Return the cause name for a weight with a different value.
 
     Args:
         side: the model.
-        places: the nodes that read it, and as which operand.
+        operands: the nodes that read it, and as which operand.
         value: its value.
         reference: the correct value.
     """
-    ops = {side.nodes[index].op for index, _ in places}
-    if ops & QUANTIZING and all(position > 0 for _, position in places):
+    ops = {side.nodes[index].op for index, _ in operands}
+    if ops & QUANTIZING and all(position > 0 for _, position in operands):
         return "quantization"
     if (
         ops <= {"Add", "Max", "Clip"}
@@ -219,7 +219,7 @@ def cause_of_weight(
         and np.size(value) == np.size(reference) == 1
     ):
         _, expected = (abs(float(np.asarray(value).reshape(-1)[0])) for value in (value, reference))
-        guards = all(is_guard(side, index) for index, _ in places)
+        guards = all(is_guard(side, index) for index, _ in operands)
         # A bound of zero is an epsilon only where a root, a logarithm or a division follows.
         if is_float(np.asarray(reference)) and expected < _TINY and (expected or guards):
             return "epsilon"
@@ -250,9 +250,9 @@ def change_of_weight(value: Any, expected: Any) -> Fact:
     scale = _scale(value.astype(np.float64), expected.astype(np.float64))
     if scale is not None:
         return changes.is_scaled(scale)
-    place = tuple(map(int, np.unravel_index(int(differing[0]), value.shape)))
+    index = tuple(map(int, np.unravel_index(int(differing[0]), value.shape)))
     count = int(differing.size)
-    return changes.has_other_elements(value[place], expected[place], place, count, value.size)
+    return changes.has_other_elements(value[index], expected[index], index, count, value.size)
 
 
 def _scale(value: Any, expected: Any) -> float | None:
@@ -442,12 +442,12 @@ def _replacements(pairing: Pairing) -> dict[int, int]:
     """Return, by model node, the reference node that it replaces: their outputs feed the same
     inputs.
     """
-    places: dict[frozenset[tuple[int, int]], list[int]] = {}
+    groups: dict[frozenset[tuple[int, int]], list[int]] = {}
     nodes = set(pairing.nodes.values())
     for twin_index, node in pairing.reference.operations.items():
         if twin_index not in nodes:
             read = {at for name in node.outputs for at in pairing.reference.readers.get(name, ())}
-            places.setdefault(frozenset(read), []).append(twin_index)
+            groups.setdefault(frozenset(read), []).append(twin_index)
     makers = pairing.reference.operation_producers
     replacements = {}
     for index, node in pairing.model.operations.items():
@@ -456,7 +456,7 @@ def _replacements(pairing: Pairing) -> dict[int, int]:
         named = {makers.get(pairing.tensors.get(name, "")) for name in node.outputs} - {None}
         read = {at for name in node.outputs for at in pairing.model.readers.get(name, ())}
         reference_readers = {(pairing.nodes.get(reader, -1), position) for reader, position in read}
-        alike = places.get(frozenset(reference_readers), []) if reference_readers else []
+        alike = groups.get(frozenset(reference_readers), []) if reference_readers else []
         twins = [index for index in named or alike if index is not None and index not in nodes]
         if len(twins) == 1 and len(node.outputs) == len(pairing.reference.nodes[twins[0]].outputs):
             replacements[index] = twins[0]
@@ -580,8 +580,8 @@ class _Plan:
             outputs = reordered
         output_name = next(filter(None, reference_node.outputs))
         operands = {name: self._operand(name, name) for name in outer_tensors(reference_node)}
-        place = next(filter(None, node.outputs))
-        self.nodes.append(NodeCopy(output_name, inputs, outputs, place, operands))
+        first_output = next(filter(None, node.outputs))
+        self.nodes.append(NodeCopy(output_name, inputs, outputs, first_output, operands))
 
     def change(
         self, index: int, twin_index: int, weights: Collection[str], attributes: tuple[str, ...]
@@ -594,11 +594,13 @@ class _Plan:
             self._operand(twin, name) if name in weights else name
             for name, twin in zip(own_node.inputs, twins)
         )
-        output_name, place = (
+        output_name, first_output = (
             next(filter(None, node.outputs)) for node in (reference_node, own_node)
         )
         self.nodes.append(
-            NodeCopy(output_name, inputs, tuple(own_node.outputs), place, attributes=attributes)
+            NodeCopy(
+                output_name, inputs, tuple(own_node.outputs), first_output, attributes=attributes
+            )
         )
 
     def _operand(self, name: str, own_name: str = "") -> str:

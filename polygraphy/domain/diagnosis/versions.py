@@ -44,9 +44,9 @@ def wrong_span(
         is_correct: tries a version.
     """
     known_names = sorted({*versions, current_version}, key=version_key)
-    place = known_names.index(current_version)
-    last, after = _border_versions(known_names[place:], is_correct)
-    first, before = _border_versions(known_names[place::-1], is_correct)
+    index = known_names.index(current_version)
+    last, after = _border_versions(known_names[index:], is_correct)
+    first, before = _border_versions(known_names[index::-1], is_correct)
     return Span(first, last, before, after)
 
 

@@ -207,12 +207,12 @@ def _values(weight: Weight, reference_weight: Weight) -> tuple[str, str]:
     if not differing.size:
         return "zeros or NaNs with one sign", "the opposite sign"
     index = np.unravel_index(int(differing[0]), first.shape)
-    place = f" at {tuple(map(int, index))}" if first.size > 1 else ""
+    position = f" at {tuple(map(int, index))}" if first.size > 1 else ""
     others = ""
     if first.size > 1:
         count = differing.size
         others = f" (first of {count} elements that differ)" if count > 1 else " (no other differs)"
-    return str(first[index]) + place, str(second[index]) + others
+    return str(first[index]) + position, str(second[index]) + others
 
 
 def _node_differences(

@@ -106,28 +106,28 @@ def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[Exe
     by_name: dict[str, list[int]] = {}
     for index, node in enumerate(graph.nodes):
         by_name.setdefault(node.label, []).append(index)
-    places: dict[int, int] = {}
+    positions: dict[int, int] = {}
     for number, executed in enumerate(nodes):
         candidates = by_name.get(executed.name, [])
         match = next((at for at in candidates if _has_op(graph.nodes[at], executed.op)), None)
         if match is not None:
             candidates.remove(match)
-            places[number] = match
+            positions[number] = match
     remaining_values: dict[str, list[int]] = {}
-    used = set(places.values())
+    used = set(positions.values())
     for index, candidate in enumerate(graph.nodes):
         if index not in used:
             remaining_values.setdefault(candidate.operator.rpartition(".")[2], []).append(index)
     for number, executed in enumerate(nodes):
         waiting = remaining_values.get(executed.op.rpartition(".")[2])
-        if number not in places and waiting:
-            places[number] = waiting.pop(0)
+        if number not in positions and waiting:
+            positions[number] = waiting.pop(0)
     executeds = [
-        _fill_in(executed, graph.nodes[places[number]]) if number in places else executed
+        _fill_in(executed, graph.nodes[positions[number]]) if number in positions else executed
         for number, executed in enumerate(nodes)
     ]
     end = len(graph.nodes)
-    order = sorted(range(len(executeds)), key=lambda number: places.get(number, end))
+    order = sorted(range(len(executeds)), key=lambda number: positions.get(number, end))
     return [executeds[number] for number in order]
 
 

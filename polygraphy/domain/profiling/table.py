@@ -424,8 +424,8 @@ def _other_rows(
     rows = []
     if model.nodes:
         for kind, label in ((INSERTED, "(inserted)"), (UNKNOWN, "(unknown names)")):
-            places = [join.inserted if kind == INSERTED else join.unmatched for join in joins]
-            cells = [_cell(*pair) for pair in zip(profiles, places)]
+            row_indexes = [join.inserted if kind == INSERTED else join.unmatched for join in joins]
+            cells = [_cell(*pair) for pair in zip(profiles, row_indexes)]
             if any(cell.executed for cell in cells):
                 rows.append(TimeRow(kind, label, cells))
     else:
@@ -442,12 +442,15 @@ def _other_rows(
 def _rows_without_model(profiles: Sequence[ExecutionProfile]) -> list[TimeRow]:
     """Return a row for each executed node, by its name, because the model is unknown."""
     names = dict.fromkeys(node.name for profile in profiles for node in profile.nodes)
-    places = [_positions(profile.nodes) for profile in profiles]
+    positions_by_profile = [_positions(profile.nodes) for profile in profiles]
     return [
         TimeRow(
             NODES,
             name,
-            [_cell(profile, place.get(name, ())) for profile, place in zip(profiles, places)],
+            [
+                _cell(profile, positions.get(name, ()))
+                for profile, positions in zip(profiles, positions_by_profile)
+            ],
         )
         for name in names
     ]

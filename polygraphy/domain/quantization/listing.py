@@ -184,8 +184,8 @@ def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
             codes = _input(node, 0)
             pairs.append((1, 2, codes if codes in weights else node.outputs[0]))
         elif op in _BLOCKS:
-            at, *places = _BLOCKS[op]
-            pairs.append((places[0], places[1], _input(node, at)))
+            at, *operands = _BLOCKS[op]
+            pairs.append((operands[0], operands[1], _input(node, at)))
         for weight, scale, zero in INTEGER_WEIGHTS.get(op, ()):
             if scale:
                 pairs.append((scale, zero, _input(node, weight)))
@@ -265,8 +265,8 @@ def _quantized_operands(
             continue
         codes = weights.get(_input(node, operand.codes))
         if codes is not None:
-            places = operand.scale, operand.zero_point
-            yield _tensor(node, "weight", codes.name, *places, weights, codes.dtype)
+            scale_operands = operand.scale, operand.zero_point
+            yield _tensor(node, "weight", codes.name, *scale_operands, weights, codes.dtype)
 
 
 def _tensor(

@@ -218,8 +218,8 @@ class ArraySearch:
 
 def _overlap(vector: Any, columns: Any) -> Any:
     """Return, by column, how well its nonzero elements match those of a vector, from 0 to 1."""
-    places = np.abs(vector) > _RANK * np.max(np.abs(vector), initial=0)
-    return _likeness(places.astype(float), (columns != 0).astype(float))
+    is_nonzero = np.abs(vector) > _RANK * np.max(np.abs(vector), initial=0)
+    return _likeness(is_nonzero.astype(float), (columns != 0).astype(float))
 
 
 def _likeness(vector: Any, columns: Any) -> Any:

@@ -24,9 +24,9 @@ def solve_channels(weight: Any, own: Any, wanted: Any, rows: Any | None) -> Iter
         rows: the numbers by which the elements of each channel are multiplied, one row for each
             element of the result; None if they are unknown.
     """
-    places = {channel.tobytes(): at for at, channel in enumerate(own)}
+    channel_numbers = {channel.tobytes(): at for at, channel in enumerate(own)}
     differing = [at for at in range(len(own)) if not np.array_equal(own[at], wanted[at])]
-    sources = {at: places.get(wanted[at].tobytes()) for at in differing}
+    sources = {at: channel_numbers.get(wanted[at].tobytes()) for at in differing}
     solved = weight.astype(np.int64)
     for at, source in sources.items():
         if source is not None:

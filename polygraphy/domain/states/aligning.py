@@ -164,7 +164,7 @@ def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str,
     plan = plan.for_step(0)
     step = feeds[at].step
     total, axis = step.start + step.length, plan.roles.axis
-    whole_values: dict[str, Any] = {}
+    joined_values: dict[str, Any] = {}
     drawn = {}
     for name, role in plan.roles.by_input.items():
         rows = [feed[name] for feed in feeds[: at + 1] if name in feed]
@@ -173,16 +173,16 @@ def join_steps(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str,
         elif role in (TOKENS, CHUNK, CONSTANT):
             drawn[name] = rows[0]
         elif role == POSITIONS and rows[0].ndim and rows[0].shape[-1] == feeds[0].step.length:
-            whole_values[name] = np.concatenate(rows, -1)
+            joined_values[name] = np.concatenate(rows, -1)
         elif role == MASK and rows[-1].ndim == 2 and rows[-1].shape[-1] >= total:
-            whole_values[name] = rows[-1]
+            joined_values[name] = rows[-1]
     values = {
         name: plan.value(name, total, 0, drawn)
         for name in plan.roles.by_input
-        if name not in whole_values
+        if name not in joined_values
     }
     initial = {name: feeds[0][name] for name in states if name in feeds[0]}
-    return {**initial, **values, **whole_values}
+    return {**initial, **values, **joined_values}
 
 
 def last_part(value: Any, expected: Any) -> Any:
@@ -190,14 +190,14 @@ def last_part(value: Any, expected: Any) -> Any:
     larger along an axis, or several axes differ."""
     if value.ndim != expected.ndim:
         return None
-    places: list[Any] = []
+    slices: list[Any] = []
     for new, old in zip(value.shape, expected.shape):
         if new > old:
             return None
-        places.append(slice(old - new, None))
+        slices.append(slice(old - new, None))
     if sum(new != old for new, old in zip(value.shape, expected.shape)) > 1:
         return None
-    return expected[tuple(places)]
+    return expected[tuple(slices)]
 
 
 def same_positions(value: Any, expected: Any, axis: int) -> tuple[Any, Any]:

@@ -316,15 +316,15 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
     names = pairs_by_name(
         [tensor.name for tensor in graph.outputs], [tensor.name for tensor in graph.inputs]
     )
-    places = {tensor.name: at for at, tensor in enumerate(graph.inputs)}
-    offsets = Counter(places[pair.input] - at for _, at, pair in rows_found)
+    input_numbers = {tensor.name: at for at, tensor in enumerate(graph.inputs)}
+    offsets = Counter(input_numbers[pair.input] - at for _, at, pair in rows_found)
     usual = offsets.most_common(1)[0][0] if offsets else 0
     rows_found.sort(
         key=lambda indices: (
             indices[0],
             names.get(indices[2].output) != indices[2].input,
             # Of two outputs that continue one input, the one out of order reads the wrong input.
-            places[indices[2].input] - indices[1] != usual,
+            input_numbers[indices[2].input] - indices[1] != usual,
             indices[1],
         )
     )

@@ -133,8 +133,8 @@ class StatePlan:
         shown = [pair for pair in self.pairs if pair.source == "graph"]
         names = pairs_by_name([pair.output for pair in shown], [pair.input for pair in shown])
         inputs = [*self.inputs]
-        places = [inputs.index(pair.input) for pair in shown if pair.output not in names]
-        if places == sorted(places) or self.conflicts:
+        input_numbers = [inputs.index(pair.input) for pair in shown if pair.output not in names]
+        if input_numbers == sorted(input_numbers) or self.conflicts:
             return line
         return f"{line} They are not in the order of the inputs: do not pair them by position."
 

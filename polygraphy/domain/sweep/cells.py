@@ -123,13 +123,13 @@ def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
             environments = [
                 row for row in plan.environments if not row.runners or runner.name in row.runners
             ]
-            places: list[EnvironmentRow | None] = [*environments] or [None]
-            for precision, environment in product(precisions, places):
+            rows: list[EnvironmentRow | None] = [*environments] or [None]
+            for precision, environment in product(precisions, rows):
                 is_first = {
                     "precision": precision is precisions[0],
                     "shape": shape is shapes[0],
                     "seed": seed == first_seed,
-                    "environment": environment is places[0],
+                    "environment": environment is rows[0],
                 }
                 axes = Axes(
                     runner.name,

@@ -203,19 +203,19 @@ def mark_known_failures(
         today: the day, as in ``2026-12-31``.
         names: those of all cells of the plan, where this sweep runs a part of them.
     """
-    places: dict[str, set[int]] = {name: set() for name in names or ()}
+    cell_indexes: dict[str, set[int]] = {name: set() for name in names or ()}
     for at, row in enumerate(rows):
         for name in row.names:
-            places.setdefault(name, set()).add(at)
+            cell_indexes.setdefault(name, set()).add(at)
     new_rows, notes = list(rows), []
     for one in knowns:
-        intended_names = matching_cells(places.keys(), one.cell)
+        intended_names = matching_cells(cell_indexes.keys(), one.cell)
         if one.is_expired(today):
             notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
             continue
         if not intended_names:
             notes.append(f"Known failure {one.cell!r} ({one.reason}) matches no cell.")
-        for at in sorted(set().union(*(places[name] for name in intended_names))):
+        for at in sorted(set().union(*(cell_indexes[name] for name in intended_names))):
             row = new_rows[at]
             if row.failed:
                 new_rows[at] = evolve(row, known=one.reason)

@@ -114,8 +114,8 @@ def _values_title(weight: Weight) -> str:
 def _value_lines(weight: Weight) -> list[str]:
     """Return the lines of the values of a weight."""
     if weight.values is None:
-        place = f", from {weight.location}" if weight.location else ""
-        return [f"({weight.nbytes} bytes{place}, not shown)"]
+        source = f", from {weight.location}" if weight.location else ""
+        return [f"({weight.nbytes} bytes{source}, not shown)"]
     values = np.asarray(weight.values)
     if values.size == 1 and values.dtype.kind in "iu":  # As NumPy writes it, a tenth as long.
         return [f"{'[' * values.ndim}{values.item()}{']' * values.ndim}"]

@@ -224,13 +224,13 @@ def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
 
 def _difference(difference: Difference) -> str:
     """Return a difference between two models as text."""
-    place = f" (in {', '.join(difference.where)})" if difference.where else ""
+    location = f" (in {', '.join(difference.where)})" if difference.where else ""
     label = f"{difference.what} {difference.name}".rstrip()
     if difference.change in ("changed", "renamed"):
         sides = f"{difference.reference} became {difference.candidate}"
-        return f"{label} {difference.change}: {sides}{place}"
+        return f"{label} {difference.change}: {sides}{location}"
     text = difference.reference or difference.candidate
-    return f"{label} is {difference.change}{f': {text}' if text else ''}{place}"
+    return f"{label} is {difference.change}{f': {text}' if text else ''}{location}"
 
 
 def _similar_findings(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], int]]:

@@ -368,10 +368,8 @@ class _GraphUses:
     def _integer_elements(self, name: str) -> list[int]:
         """Return the elements of an integer constant; empty for other tensors."""
         values = self._constant_elements(name, _MANY)
-        whole_values = [
-            int(value) for value in values if isinstance(value, int) or value.is_integer()
-        ]
-        return whole_values if len(whole_values) == len(values) else []
+        integers = [int(value) for value in values if isinstance(value, int) or value.is_integer()]
+        return integers if len(integers) == len(values) else []
 
     def _constant_elements(self, name: str, at_most: int) -> list[Any]:
         """Return the elements of a constant as numbers; empty if it is too large, or stored in a

@@ -58,22 +58,22 @@ def restore_differences(model: ModelProto, reference: ModelProto, plan: CopyPlan
     copy: ModelProto = copy_of(model)
     graph = copy.graph
     twins = {_first_output(node): node for node in reference.graph.node}
-    places = {_first_output(node): node for node in graph.node}
+    nodes_by_output = {_first_output(node): node for node in graph.node}
     for node_copy in plan.nodes:
-        place = places[node_copy.replaces] if node_copy.replaces else graph.node.add()
+        target = nodes_by_output[node_copy.replaces] if node_copy.replaces else graph.node.add()
         if node_copy.attributes is not None:
-            _take_attributes(place, twins[node_copy.twin], node_copy.attributes)
-            place.input[:] = node_copy.inputs
+            _take_attributes(target, twins[node_copy.twin], node_copy.attributes)
+            target.input[:] = node_copy.inputs
             continue
-        name = place.name
-        place.CopyFrom(twins[node_copy.twin])
-        place.name = name if node_copy.replaces else ""
-        place.input[:] = node_copy.inputs
-        place.output[:] = node_copy.outputs
-        holder = onnx.GraphProto(node=[place])
+        name = target.name
+        target.CopyFrom(twins[node_copy.twin])
+        target.name = name if node_copy.replaces else ""
+        target.input[:] = node_copy.inputs
+        target.output[:] = node_copy.outputs
+        holder = onnx.GraphProto(node=[target])
         rename_uses(holder, node_copy.captured)
-        place.CopyFrom(holder.node[0])
-        place.input[:] = node_copy.inputs
+        target.CopyFrom(holder.node[0])
+        target.input[:] = node_copy.inputs
     for reference_name, weight in plan.weights.items():
         add_weight(copy, _weight(reference.graph, reference_name), weight)
     domains = {opset.domain for opset in copy.opset_import}

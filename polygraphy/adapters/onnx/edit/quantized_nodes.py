@@ -90,12 +90,12 @@ class SitePair:
 def copy_pairs(pairs: Sequence[SitePair], old: GraphProto, new: GraphProto) -> list[SitePair]:
     """Return the sites of a graph with the nodes of its copy."""
     old_nodes, new_nodes = [*old.node], [*new.node]
-    places = {id(node): place for place, node in enumerate(old_nodes)}
+    indexes = {id(node): index for index, node in enumerate(old_nodes)}
     copies = []
     for pair in pairs:
         stores = [] if pair.quantize is None else [pair.quantize]
         first, reads, region = (
-            [new_nodes[places[id(node)]] for node in nodes]
+            [new_nodes[indexes[id(node)]] for node in nodes]
             for nodes in (stores, pair.dequantize, pair.region)
         )
         copies.append(
@@ -452,8 +452,8 @@ class SiteForms:
                 graph.node.append(onnx.helper.make_node("Identity", [last], [name]))
 
         add_copies(-1)
-        for place in chosen:
-            node, reads, _, makes = self._nodes[place]
+        for index in chosen:
+            node, reads, _, makes = self._nodes[index]
             copy = graph.node.add()
             copy.CopyFrom(node)
             for names_of, old in ((copy.input, reads), (copy.output, makes)):
@@ -461,7 +461,7 @@ class SiteForms:
                 new = [new_names.get(name, name) for name in new]
                 if new != old:
                     names_of[:] = new
-            add_copies(place)
+            add_copies(index)
         self._add_weights(model, used, new_names, requantized_weights)
         return model
 
@@ -483,12 +483,12 @@ class SiteForms:
             if name in used:
                 continue
             used.add(name)
-            place = self._makers.get(name)
+            index = self._makers.get(name)
             if name in copies:
                 pending.append(copies[name])
-            elif place is not None and place not in chosen:
-                chosen.add(place)
-                _, reads, outer, _ = self._nodes[place]
+            elif index is not None and index not in chosen:
+                chosen.add(index)
+                _, reads, outer, _ = self._nodes[index]
                 pending += reads
                 pending += outer
         return sorted(chosen), used
@@ -509,7 +509,7 @@ class SiteForms:
                 new_names.setdefault(last, name)
         if self._has_graphs:  # They may read weights.
             return new_names
-        taken = {name for place in chosen for name in self._nodes[place][3]} | self._inputs
+        taken = {name for index in chosen for name in self._nodes[index][3]} | self._inputs
         taken.update(name for name in used if name not in self._makers)
         for name in self._exact:
             if name in used and (plain := name.removesuffix(EXACT)) not in taken:

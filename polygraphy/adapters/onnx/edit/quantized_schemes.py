@@ -98,10 +98,10 @@ class SchemeEditor:
         [read] = pair.dequantize
         codes = f"{read.output[0]}//codes"
         store = onnx.helper.make_node(QUANTIZE, [read.input[0]], [codes])
-        places = {id(node): place for place, node in enumerate(self._graph.node)}
-        self._graph.node.insert(places[id(read)], store)
+        indexes = {id(node): index for index, node in enumerate(self._graph.node)}
+        self._graph.node.insert(indexes[id(read)], store)
         read.op_type, read.input[0] = DEQUANTIZE, codes
-        return self._graph.node[places[id(read)]], read
+        return self._graph.node[indexes[id(read)]], read
 
     def _update_biases(self, changed: set[int]) -> None:
         """Update the scales of biases whose operands have new scales."""

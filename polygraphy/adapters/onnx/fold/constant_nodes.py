@@ -91,10 +91,10 @@ class ConstantNodes:
         """Sort the nodes of the graph into the order in which they were added, and remove all
         others.
         """
-        ranks = {place: rank for rank, place in enumerate(self._places)}
-        places = iter(range(len(self.graph.node)))
-        delete_where(self.graph.node, lambda _: next(places) not in ranks)
-        order = iter([ranks[place] for place in sorted(ranks)])
+        ranks = {position: rank for rank, position in enumerate(self._places)}
+        positions = iter(range(len(self.graph.node)))
+        delete_where(self.graph.node, lambda _: next(positions) not in ranks)
+        order = iter([ranks[position] for position in sorted(ranks)])
         self.graph.node.sort(key=lambda _: next(order))  # Keys are asked for once, in order.
         self._places = list(range(len(self._nodes)))
 
@@ -183,10 +183,10 @@ class ConstantNodes:
                 depth, nodes = depth - 1, nodes._outer
             if nodes.is_at_hand(name):
                 weights[name] = nodes._tensor(name)
-            elif (place := (depth, nodes._made_by[name])) not in needed:
-                needed[place] = nodes
-                pending.extend(filter(None, nodes._nodes[place[1]].input))
-        return weights, [(needed[place], place[1]) for place in sorted(needed)]
+            elif (position := (depth, nodes._made_by[name])) not in needed:
+                needed[position] = nodes
+                pending.extend(filter(None, nodes._nodes[position[1]].input))
+        return weights, [(needed[position], position[1]) for position in sorted(needed)]
 
     def model_of(self, names: Collection[str]) -> ModelProto:
         """Return a model without inputs that computes some constants."""

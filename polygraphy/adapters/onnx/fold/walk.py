@@ -281,16 +281,17 @@ class GraphWalk:
         has_scopes = walk.model.ir_version >= 4  # Graphs inside cannot have weights before.
         opens = has_scopes and walk.opens_branches
         pending = [
-            (place, node, self._types.inner(place)) for place, node in enumerate(self._graph.node)
+            (position, node, self._types.inner(position))
+            for position, node in enumerate(self._graph.node)
         ][::-1]
         has_opened = False
         while pending:
-            place, node, scopes = pending.pop()
+            position, node, scopes = pending.pop()
             if scopes and opens and (chosen := self._select_branch(node)) is not None:
                 pending += self._inline_branch(node, scopes, chosen)[::-1]
                 has_opened = True
             else:
-                self._visit(place, node, scopes if has_scopes else ())
+                self._visit(position, node, scopes if has_scopes else ())
         if has_opened:
             self.nodes.reorder()
             walk.has_opened = True
@@ -336,9 +337,9 @@ class GraphWalk:
 
     # What nodes make.
 
-    def _visit(self, place: int, node: NodeProto, scopes: Sequence[GraphTypes]) -> None:
+    def _visit(self, position: int, node: NodeProto, scopes: Sequence[GraphTypes]) -> None:
         """Infer the shapes of a node and its subgraphs, and fold it if possible."""
-        index = self.nodes.add(node, place)
+        index = self.nodes.add(node, position)
         outputs = [name for name in node.output[:] if name]
         if is_constant(node) or not outputs:
             return

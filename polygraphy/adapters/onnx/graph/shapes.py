@@ -223,7 +223,7 @@ def confirm_shapes(
                         refuted.add((name, axis))
                     elif sampled[axis] == dim:
                         agreed[name, axis] = agreed.get((name, axis), 0) + 1
-    proven = {place for place, count in agreed.items() if count >= _LEAST_SAMPLES} - refuted
+    proven = {dimension for dimension, count in agreed.items() if count >= _LEAST_SAMPLES} - refuted
     return {
         name: tuple(dim if (name, axis) in proven else None for axis, dim in enumerate(shape))
         for name, shape in shapes.items()

@@ -265,10 +265,12 @@ class ReducibleOnnxModel:
         """Open a model, and set the data of its runs."""
         self._opened = opened = OpenModel(sort_model(model))
         self._nodes = [i for i, node in enumerate(opened.protos) if node.op_type != "Constant"]
-        place = {index: number for number, index in enumerate(self._nodes)}
+        positions = {index: number for number, index in enumerate(self._nodes)}
         makers = opened.makers
         self.dependencies = [
-            sorted({place[maker] for n in opened.reads[i] if (maker := makers.get(n)) in place})
+            sorted(
+                {positions[maker] for n in opened.reads[i] if (maker := makers.get(n)) in positions}
+            )
             for i in self._nodes
         ]
         self._loader = data_loader
@@ -341,8 +343,8 @@ class ReducibleOnnxModel:
         replace."""
         frozen: set[str] = set()
         if starts is not None:
-            places = self._places(starts)
-            begun = {name for index in places for name in self._opened.reads[index]}
+            positions = self._places(starts)
+            begun = {name for index in positions for name in self._opened.reads[index]}
             frozen = {name for name in cut if name not in begun}
         entries = [name for name in cut if name not in frozen]
         floating = [name for name in entries if self._is_floating(name)]

@@ -125,11 +125,11 @@ def _nodes_before(
             return []
         computed = [n for n in node.input if n in graph.makers and n not in graph.constant_nodes]
         kinds = {value: graph.protos[graph.makers[value]].op_type for value in computed}
-        ways = [value for value in computed if kinds[value] in (*_BETWEEN, "MatMul")]
-        other_computed = [value for value in computed if value not in ways]
-        if len(ways) != 1 or (other_computed and not scale_is_computed):
+        branches = [value for value in computed if kinds[value] in (*_BETWEEN, "MatMul")]
+        other_computed = [value for value in computed if value not in branches]
+        if len(branches) != 1 or (other_computed and not scale_is_computed):
             return []
-        name = ways[0]
+        name = branches[0]
     return []
 
 
@@ -346,7 +346,9 @@ class _SplitSearch:
 
     def slices(self) -> list[Slice]:
         """Return the weights that are split."""
-        return [Slice(name, axis, tuple(places)) for (name, axis), places in self._weights.items()]
+        return [
+            Slice(name, axis, tuple(positions)) for (name, axis), positions in self._weights.items()
+        ]
 
     def check_inside(self) -> None:
         """Raise if other nodes read split tensors, or a weight is split twice."""
@@ -373,14 +375,14 @@ class _SplitSearch:
             raise SplitError(f"the shape of {name!r} is not known")
         return shape
 
-    def _record_slice(self, name: str, axis: int, place: Place) -> None:
+    def _record_slice(self, name: str, axis: int, position: Place) -> None:
         """Record that a weight of a node is split along an axis."""
         size = self.graph.dense_weights[name].dims[axis]
         if size % self.count:
             raise SplitError(f"axis {axis} of weight {name!r} has {size} elements")
-        places = self._weights.setdefault((name, axis), [])
-        if place not in places:
-            places.append(place)
+        positions = self._weights.setdefault((name, axis), [])
+        if position not in positions:
+            positions.append(position)
 
     def _require_split(self, name: str, axis: int) -> None:
         """Require a tensor to be split along an axis."""
@@ -493,8 +495,8 @@ class _SplitSearch:
         if target[axis] > 0:
             value = list(target)
             value[axis] //= self.count
-            place = (index, 1)
-            self.shapes[f"{index}"] = NewShape(node.input[1], tuple(value), (place,))
+            position = (index, 1)
+            self.shapes[f"{index}"] = NewShape(node.input[1], tuple(value), (position,))
         elif target[axis] == 0 and matching_axis != axis:
             raise SplitError(f"the output shape of Reshape {node.name!r} copies an input size")
         self._require_split(node.input[0], matching_axis)
@@ -645,26 +647,26 @@ def _split_block(graph: GraphProto, block: Block, rank: int, hints: ShardHints) 
     graph.node.extend(nodes)
 
 
-def _part_of(weight: TensorProto, place: Slice, rank: int, count: int) -> TensorProto:
+def _part_of(weight: TensorProto, weight_slice: Slice, rank: int, count: int) -> TensorProto:
     """Return the part of a weight for a device, which is stored in a file if the weight is."""
-    array = _slice_weight(elements(weight), place, rank, count)
+    array = _slice_weight(elements(weight), weight_slice, rank, count)
     if is_stored(weight) and plain_dtype(weight) is not None:
         part: TensorProto = onnx.TensorProto(
-            name=place.name, data_type=weight.data_type, dims=array.shape
+            name=weight_slice.name, data_type=weight.data_type, dims=array.shape
         )
         replace_elements(part, array, in_file=True)
     else:
-        part = numpy_helper.from_array(array, place.name)
+        part = numpy_helper.from_array(array, weight_slice.name)
     return part
 
 
-def _slice_weight(array: Any, place: Slice, rank: int, count: int) -> Any:
+def _slice_weight(array: Any, weight_slice: Slice, rank: int, count: int) -> Any:
     """Return the part of a weight for one device."""
-    if place.axis is None:  # A bias that is to be added once, and not by every device.
+    if weight_slice.axis is None:  # A bias that is to be added once, and not by every device.
         return array if rank == 0 else numpy.zeros_like(array)
-    size = array.shape[place.axis] // count
+    size = array.shape[weight_slice.axis] // count
     part = [slice(None)] * array.ndim
-    part[place.axis] = slice(rank * size, (rank + 1) * size)
+    part[weight_slice.axis] = slice(rank * size, (rank + 1) * size)
     return numpy.ascontiguousarray(array[tuple(part)])
 
 
@@ -694,7 +696,7 @@ def _replace_weight(
     graph.initializer.append(tensor)
 
 
-def _replace_operands(graph: GraphProto, places: Sequence[tuple[int, int]], name: str) -> None:
+def _replace_operands(graph: GraphProto, positions: Sequence[tuple[int, int]], name: str) -> None:
     """Make some inputs of nodes read another tensor."""
-    for node, operand in places:
+    for node, operand in positions:
         graph.node[node].input[operand] = name

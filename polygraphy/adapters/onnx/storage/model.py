@@ -114,12 +114,12 @@ class _MessageCopier:
         """Return the bytes of a tensor, without its elements if it is large."""
         for number, wire, begin, inner, after in message_fields(self._mapped, start, end):
             if number == RAW_DATA and wire == BYTES and after - inner > _SMALL:
-                place = {"location": self._name, "offset": inner, "length": after - inner}
+                location = {"location": self._name, "offset": inner, "length": after - inner}
                 entries = b"".join(
                     encode_field(
                         13, encode_field(1, key.encode()) + encode_field(2, str(value).encode())
                     )
-                    for key, value in place.items()
+                    for key, value in location.items()
                 )
                 kept = self._mapped[start:begin] + self._mapped[after:end]
                 return kept + entries + b"\x70\x01"  # data_location = EXTERNAL

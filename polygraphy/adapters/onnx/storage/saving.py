@@ -145,7 +145,7 @@ class _WeightInserter:
         content = bare.SerializeToString()
         # Where protobuf would put it, so that the bytes are those of a model that was never taken
         # apart.
-        place = next(
+        location = next(
             (
                 begin
                 for number, _, begin, _, _ in message_fields(content, 0, len(content))
@@ -154,8 +154,8 @@ class _WeightInserter:
             len(content),
         )
         length = byte_size(tensor)
-        head = content[:place] + encode_varint(RAW_DATA << 3 | BYTES) + encode_varint(length)
-        return [head, tensor, content[place:]], len(head) + length + len(content) - place
+        head = content[:location] + encode_varint(RAW_DATA << 3 | BYTES) + encode_varint(length)
+        return [head, tensor, content[location:]], len(head) + length + len(content) - location
 
 
 _CLONE = 0x40049409  # FICLONE of Linux.
@@ -229,15 +229,15 @@ def replace_together(
         _sweep(staged.target)
 
 
-def _stage_beside(place: Path, staged: StagedFile) -> Path:
+def _stage_beside(path: Path, staged: StagedFile) -> Path:
     """Copy weights to a file beside their final path, and return its path.
 
     It is a copy, or a link if there is no room for one: readers refuse weights with several links.
     It is not synced, because it is only needed between two renames.
     """
     assert staged.part is not None
-    prefix = f"{short_name(place)}."
-    descriptor, new_name = tempfile.mkstemp(dir=place.parent, prefix=prefix, suffix=".new")
+    prefix = f"{short_name(path)}."
+    descriptor, new_name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".new")
     name = Path(new_name)
     try:
         with os.fdopen(descriptor, "wb") as copy, staged.part.open("rb") as source:
@@ -412,12 +412,12 @@ class _WeightFiles:
         content = None if is_stored(tensor) else _content(tensor)
         length = byte_size(tensor) if content is None else len(content)
         stream.write(bytes(-stream.tell() % (_PAGE if length >= _LARGE else _WORD)))
-        place = (location, stream.tell(), length)
+        entry = (location, stream.tell(), length)
         if content is None:
             copy_stored(tensor, stream)
         else:
             stream.write(content)
-        return place
+        return entry
 
     def _own_location(self, name: str) -> str:
         """Return an unused file name for a weight."""

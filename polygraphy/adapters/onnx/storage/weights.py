@@ -437,28 +437,28 @@ def without_large_weights(model: ModelProto) -> ModelProto:
     return skeleton(model, place)
 
 
-def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) -> ModelProto:
-    """Return a model with initializers replaced by references to files, as `place` decides; the
+def skeleton(model: ModelProto, place_of: Callable[[TensorProto], Place | None]) -> ModelProto:
+    """Return a model with initializers replaced by references to files, as `place_of` decides; the
     original is unchanged.
 
     Args:
         model: the model.
-        place: returns file name, offset and length for the elements of an initializer, or None to
+        place_of: returns file name, offset and length for the elements of an initializer, or None to
             keep them in the model. It is not called for initializers in other files.
     """
     new_model: ModelProto = onnx.ModelProto()
     copy_fields(model, new_model, "graph")
-    _copy_graph(model.graph, new_model.graph, place)
+    _copy_graph(model.graph, new_model.graph, place_of)
     return new_model
 
 
 def _copy_graph(
-    graph: GraphProto, new_graph: GraphProto, place: Callable[[TensorProto], Place | None]
+    graph: GraphProto, new_graph: GraphProto, place_of: Callable[[TensorProto], Place | None]
 ) -> None:
     """Copy a graph, with some of its initializers elsewhere."""
     copy_fields(graph, new_graph, "initializer", "node")
     for tensor in graph.initializer:
-        where = None if is_external(tensor) and not is_stored(tensor) else place(tensor)
+        where = None if is_external(tensor) and not is_stored(tensor) else place_of(tensor)
         copied = new_graph.initializer.add()
         if where is None:
             copied.CopyFrom(tensor)
@@ -477,9 +477,9 @@ def _copy_graph(
             copied_attribute = copied_node.attribute.add()
             copy_fields(attribute, copied_attribute, "g", "graphs")
             if attribute.HasField("g"):
-                _copy_graph(attribute.g, copied_attribute.g, place)
+                _copy_graph(attribute.g, copied_attribute.g, place_of)
             for inner in attribute.graphs:
-                _copy_graph(inner, copied_attribute.graphs.add(), place)
+                _copy_graph(inner, copied_attribute.graphs.add(), place_of)
 
 
 def copy_fields(source: Any, target: Any, *but: str) -> None:

@@ -217,13 +217,15 @@ class ChangeSearch:
         }
         computed = self._dependents(position)
         pool = [candidate for candidate in candidates if candidate.name not in computed]
-        for operand, places in _operand_places(node):
+        for operand, positions in _operand_places(node):
             if operand not in feed:
                 continue
-            is_part = operand in shared or len(places) < node.inputs.count(operand)
+            is_part = operand in shared or len(positions) < node.inputs.count(operand)
             # A loaded model does not survive the start of a process, so each process loads its own.
             reading = partial(self._load_reading, node, operand)
-            loads = cache(partial(reading, places if is_part else ())), cache(partial(reading, ()))
+            loads = cache(partial(reading, positions if is_part else ())), cache(
+                partial(reading, ())
+            )
             lost = (behind or {}).get(operand, ())
             alike: Iterator[OtherTensor] = chain(
                 _similar_tensors(pool, operand, feed[operand], operand in equal, lost),
@@ -256,7 +258,7 @@ class ChangeSearch:
             )
             for candidate in tried:
                 reads = tuple(
-                    candidate.name if at in places else input_name
+                    candidate.name if at in positions else input_name
                     for at, input_name in enumerate(node.inputs)
                 )
                 if candidate.op:
@@ -429,10 +431,10 @@ def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield each tensor that a node reads, with the positions of the inputs to replace: each single
     position, then all of them if there are several."""
     for name in dict.fromkeys(node.inputs):
-        places = tuple(at for at, input_name in enumerate(node.inputs) if input_name == name)
-        if len(places) > 1:
-            yield from ((name, (at,)) for at in places)
-        yield name, places
+        positions = tuple(at for at, input_name in enumerate(node.inputs) if input_name == name)
+        if len(positions) > 1:
+            yield from ((name, (at,)) for at in positions)
+        yield name, positions
 
 
 def _similar_tensors(

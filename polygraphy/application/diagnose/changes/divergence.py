@@ -173,23 +173,23 @@ class _DivergenceSearch:
     def result(self) -> Divergences | None:
         """Return the smallest set of divergences whose replacement by the reference's values makes
         all outputs match; None if there is none."""
-        places: dict[str, Divergence] = {}
+        divergences: dict[str, Divergence] = {}
         for _ in range(_ROUNDS):
-            values = self._compute_with([*places.values()])
+            values = self._compute_with([*divergences.values()])
             if values is None:
                 return None
             if self._matches(values):
                 break
-            next_partings = self._next_tensors(values, places)
+            next_partings = self._next_tensors(values, divergences)
             if not next_partings:
-                next_partings = self._outputs_as_differences(values, places)
+                next_partings = self._outputs_as_differences(values, divergences)
                 if not next_partings:
                     return None
-            places.update((parting.border.tensor, parting) for parting in next_partings)
-        values = self._compute_with([*places.values()])
+            divergences.update((parting.border.tensor, parting) for parting in next_partings)
+        values = self._compute_with([*divergences.values()])
         if values is None or not self._matches(values):
             return None
-        replaced = list(places.values())
+        replaced = list(divergences.values())
         nearer = Divergences(
             replaced, values, self._theirs, self._pair_equal_tensors(values, replaced)
         )
@@ -199,38 +199,40 @@ class _DivergenceSearch:
         if len(fewest) == len(replaced):
             return nearer
         # What was replaced meanwhile is computed again, so that more lies between right tensors.
-        fewest = [self._without_others(place, fewest) for place in fewest]
+        fewest = [self._without_others(divergence, fewest) for divergence in fewest]
         values = self._compute_with(fewest)
         if values is None:
             return None
         equal_tensors = self._pair_equal_tensors(values, fewest)
         return Divergences(fewest, values, self._theirs, equal_tensors, nearer)
 
-    def _without_others(self, place: Divergence, among: Sequence[Divergence]) -> Divergence:
+    def _without_others(self, divergence: Divergence, among: Sequence[Divergence]) -> Divergence:
         """Return a divergence extended to all nodes after correct tensors, as computed while only
         the other divergences are replaced."""
-        other_among = [one for one in among if one is not place]
+        other_among = [one for one in among if one is not divergence]
         search = self._compute_with(other_among)
         if search is None:
-            return place
+            return divergence
         equal_tensors, nodes = self._pair_equal_tensors(search, other_among), self._case.model.nodes
         makers = self._borders.makers_of(equal_tensors, {one.border.tensor for one in other_among})
         region = tuple(
-            region_before(self._case.model.graph, place.border.tensor, equal_tensors.keys())
+            region_before(self._case.model.graph, divergence.border.tensor, equal_tensors.keys())
         )
-        border = evolve(place.border, nodes=region)
+        border = evolve(divergence.border, nodes=region)
         if border.twin:
             return self._divergence(border, search, equal_tensors, makers)
         read = dict.fromkeys(
             name for i in region for name in nodes[i].reads if name in equal_tensors
         )
         unproven = tuple(index for index in region if index not in makers)
-        return evolve(place, border=border, unproven=unproven, given=tuple(read))
+        return evolve(divergence, border=border, unproven=unproven, given=tuple(read))
 
-    def _next_tensors(self, values: Values, places: Mapping[str, Divergence]) -> list[Divergence]:
+    def _next_tensors(
+        self, values: Values, divergences: Mapping[str, Divergence]
+    ) -> list[Divergence]:
         """Return the divergences whose tensors to replace next."""
-        equal_tensors = self._pair_equal_tensors(values, places.values())
-        makers = self._borders.makers_of(equal_tensors, places)
+        equal_tensors = self._pair_equal_tensors(values, divergences.values())
+        makers = self._borders.makers_of(equal_tensors, divergences)
         # What has the name, or the shape, may be something else: it is not if more becomes the same
         # behind it.
         refused: set[str] = set()
@@ -238,22 +240,22 @@ class _DivergenceSearch:
             named := self._borders.find_first(values, equal_tensors, refused)
         ):
             chosen = [self._divergence(border, values, equal_tensors, makers) for border in named]
-            if self._gain(chosen, equal_tensors, places):
+            if self._gain(chosen, equal_tensors, divergences):
                 return chosen
             helping = [
-                parting for parting in chosen if self._gain([parting], equal_tensors, places)
+                parting for parting in chosen if self._gain([parting], equal_tensors, divergences)
             ]
             if helping:
                 return helping
             refused |= {border.tensor for border in named}
-        return self._best_pairs(values, equal_tensors, makers, places)
+        return self._best_pairs(values, equal_tensors, makers, divergences)
 
     def _best_pairs(
         self,
         values: Values,
         equal_names: Mapping[str, str],
         makers: Collection[int],
-        places: Mapping[str, Divergence],
+        divergences: Mapping[str, Divergence],
     ) -> list[Divergence]:
         """Return the pair of tensors whose replacement makes all outputs match, or else most
         tensors equal.
@@ -268,19 +270,19 @@ class _DivergenceSearch:
             region = tuple(
                 region_before(self._case.model.graph, candidate.tensor, equal_names.keys())
             )
-            place = self._divergence(
+            divergence = self._divergence(
                 Border(region, candidate.tensor, candidate.twin), values, equal_names, makers
             )
-            gain = self._gain([place], equal_names, places)
+            gain = self._gain([divergence], equal_names, divergences)
             since = 0 if gain > most else since + 1
             if gain > most:
-                best, most = place, gain
+                best, most = divergence, gain
             elif (
                 gain >= total
                 and best is not None
                 and self._rank(candidate) < self._rank(best.border)
             ):
-                best = place  # What a normalization makes of its own result is the same again.
+                best = divergence  # What a normalization makes of its own result is the same again.
             if most >= total and best is not None and self._has_same_operator(best.border):
                 break
             if most > 1 and since >= _PATIENCE:
@@ -341,8 +343,8 @@ class _DivergenceSearch:
         """Return the border with its nodes, and the values that the reference computes there."""
         unproven = tuple(index for index in border.nodes if index not in makers)
         other_nodes, nodes = self._reference.nodes, self._case.model.nodes
-        place = region_before(self._reference.graph, border.twin, set(equal_names.values()))
-        instead = tuple(name for index in place for name in other_nodes[index].makes)
+        region = region_before(self._reference.graph, border.twin, set(equal_names.values()))
+        instead = tuple(name for index in region for name in other_nodes[index].makes)
         expected, shape = self._theirs[border.twin], np.shape(values[border.tensor])
         if expected.shape != shape and expected.size == np.prod(shape):
             expected = expected.reshape(shape)  # Products of matrices are often flattened.
@@ -352,13 +354,13 @@ class _DivergenceSearch:
         return Divergence(border, expected, unproven, instead, tuple(read))
 
     def _outputs_as_differences(
-        self, values: Values, places: Mapping[str, Divergence]
+        self, values: Values, divergences: Mapping[str, Divergence]
     ) -> list[Divergence]:
         """Return the outputs themselves as differences, if nothing narrower is known."""
         nodes, equal_tensors = self._case.model.nodes, self._pair_equal_tensors(
-            values, places.values()
+            values, divergences.values()
         )
-        makers, used_names = self._borders.makers_of(equal_tensors, places), set(
+        makers, used_names = self._borders.makers_of(equal_tensors, divergences), set(
             equal_tensors.values()
         )
         instead = [name for node in self._reference.nodes for name in node.makes]
@@ -371,20 +373,20 @@ class _DivergenceSearch:
                 name for i in region for name in nodes[i].reads if name in equal_tensors
             )
             border = Border(region, name, "")
-            place = Divergence(border, self._goal[name], unproven, tuple(instead), tuple(read))
-            partings.append(place)
+            divergence = Divergence(border, self._goal[name], unproven, tuple(instead), tuple(read))
+            partings.append(divergence)
         return partings
 
     def _gain(
         self,
         chosen: Sequence[Divergence],
         equal_names: Mapping[str, str],
-        places: Mapping[str, Divergence],
+        divergences: Mapping[str, Divergence],
     ) -> int:
         """Return how many more tensors match with further replacements: all if outputs match, 0 if
         only the replaced ones do.
         """
-        gain = [*places.values(), *chosen]
+        gain = [*divergences.values(), *chosen]
         values = self._compute_with(gain)
         if values is None:
             return 0
@@ -447,11 +449,13 @@ class _DivergenceSearch:
             self._loaded[key] = compute, requested_names, set(names.values())
         return self._loaded[key]
 
-    def _pair_equal_tensors(self, values: Values, places: Iterable[Divergence]) -> dict[str, str]:
+    def _pair_equal_tensors(
+        self, values: Values, divergences: Iterable[Divergence]
+    ) -> dict[str, str]:
         """Return the reference tensor for each tensor of the model that is equal, by name."""
         equal_tensors = {
             **self._inputs,
-            **{place.border.tensor: place.border.twin for place in places},
+            **{divergence.border.tensor: divergence.border.twin for divergence in divergences},
         }
         used_names = set(equal_tensors.values())
         for node in self._case.model.nodes:
@@ -475,11 +479,11 @@ class _DivergenceSearch:
         twins = tuple(equal_names.get(name, "") for name in read)
         if not read or not all(twins):
             return None
-        place, found = node.makes.index(name), []
+        position, found = node.makes.index(name), []
         for other_node in self._reference_nodes_by_reads.get(
             (node.operator, node.settings, twins), ()
         ):
-            twin = other_node.makes[place] if place < len(other_node.makes) else ""
+            twin = other_node.makes[position] if position < len(other_node.makes) else ""
             if twin in self._theirs and not deviation(value, self._theirs[twin]).is_wrong:
                 found.append(twin)
         if not found or name in found or node.operator not in MOVING:
@@ -491,8 +495,10 @@ class _DivergenceSearch:
         """Return how many nodes with the operator and inputs of a node compute a value equal to its
         tensor."""
         key = node.operator, node.settings, _non_constant_inputs(node, self._case.model.constants)
-        place = node.makes.index(name)
-        names = (one.makes[place] for one in self._nodes_by_reads[key] if place < len(one.makes))
+        position = node.makes.index(name)
+        names = (
+            one.makes[position] for one in self._nodes_by_reads[key] if position < len(one.makes)
+        )
         return sum(each in value and np.array_equal(value[each], value[name]) for each in names)
 
     @cached_property

@@ -43,14 +43,14 @@ _MANY = 64
 """Most nodes that are named together: the first ones, which are nearest to equal tensors."""
 
 
-def group_places(places: Sequence[Divergence]) -> list[list[Divergence]]:
+def group_places(divergences: Sequence[Divergence]) -> list[list[Divergence]]:
     """Return groups of divergences that have nodes in common."""
     groups: list[list[Divergence]] = []
-    for place in places:
-        nodes = set(place.unproven)
+    for divergence in divergences:
+        nodes = set(divergence.unproven)
         sharing = [g for g in groups if any(nodes & set(parting.unproven) for parting in g)]
         groups = [g for g in groups if g not in sharing]
-        groups.append([*(parting for group in sharing for parting in group), place])
+        groups.append([*(parting for group in sharing for parting in group), divergence])
     return groups
 
 
@@ -174,23 +174,23 @@ class _GroupSearch:
     known: Sequence[Culprit]
     goal: Values
 
-    def explain_each(self, places: Sequence[Divergence], number: int) -> Sequence[_Group]:
+    def explain_each(self, divergences: Sequence[Divergence], number: int) -> Sequence[_Group]:
         """Return a group with the change that explains it; if there is none, its divergences as
         single groups if each has an explanation. They are not searched if one different node is
         known to explain all outputs."""
-        group = self.explain(places, number)
-        is_done = group.is_right or group.reason is not None or len(places) == 1
+        group = self.explain(divergences, number)
+        is_done = group.is_right or group.reason is not None or len(divergences) == 1
         if is_done or self._is_node_known:
             return [group]
-        single = [self.explain([place], number + 1) for place in places]
+        single = [self.explain([divergence], number + 1) for divergence in divergences]
         is_explained = all(one.is_right or one.reason is not None for one in single)
         return single if is_explained else [group]
 
-    def explain(self, places: Sequence[Divergence], number: int) -> _Group:
+    def explain(self, divergences: Sequence[Divergence], number: int) -> _Group:
         """Return a group with the change that explains it; `number` is the number of all groups."""
-        change = self._change(self.found, places)
-        inside = _culprits_within(self.case, places, self.known, self.found.values)
-        group = _Group(places, change, inside=inside)
+        change = self._change(self.found, divergences)
+        inside = _culprits_within(self.case, divergences, self.known, self.found.values)
+        group = _Group(divergences, change, inside=inside)
         if change.is_right:
             return evolve(group, is_right=True)
         reason = self._explain_nearer() if number == 1 else None
@@ -201,7 +201,7 @@ class _GroupSearch:
         )
         if reason is None and not group.states_change:
             # Something may be missing before the node, or two of its inputs may be exchanged.
-            wider = [_with_makers(self.case, self.found, place) for place in places]
+            wider = [_with_makers(self.case, self.found, divergence) for divergence in divergences]
             behind = self._change(self.found, wider)
             is_one = len(change.unverified_nodes) == 1
             reason = behind.find_common_change() if is_one else behind.find_exchanged_outputs()
@@ -214,11 +214,11 @@ class _GroupSearch:
         """Return the culprits of an unexplained group, and whether it is unknown which of its nodes
         is at fault."""
         is_certain = all(
-            _has_same_operator(self.case, self.reference, place) for place in group.places
+            _has_same_operator(self.case, self.reference, divergence) for divergence in group.places
         )
         wider = [
-            place if is_certain else _with_makers(self.case, self.found, place)
-            for place in group.places
+            divergence if is_certain else _with_makers(self.case, self.found, divergence)
+            for divergence in group.places
         ]
         unexplained = _culprit_without_change(self.case, wider, self.feed)
         # Outputs match without a change outside of the places: what is known there is innocent, and
@@ -233,8 +233,8 @@ class _GroupSearch:
     def _is_known_inside(self) -> bool:
         """Return whether all structural differences that explain the outputs are within the
         divergences."""
-        places = self.found.places
-        return len(_culprits_within(self.case, places, self.known, self.found.values)) == len(
+        divergences = self.found.places
+        return len(_culprits_within(self.case, divergences, self.known, self.found.values)) == len(
             self.known
         )
 
@@ -243,9 +243,9 @@ class _GroupSearch:
         """Return whether restoring a single node is known to make all outputs match."""
         return len(self.known) == 1 and len(self.known[0].nodes) == 1
 
-    def _change(self, found: Divergences, places: Sequence[Divergence]) -> Change:
+    def _change(self, found: Divergences, divergences: Sequence[Divergence]) -> Change:
         """Return the search for one change that explains the divergences."""
-        change = Change(self.case, self.pairing, self.party, found, self.feed, places)
+        change = Change(self.case, self.pairing, self.party, found, self.feed, divergences)
         if self._is_node_known:
             change.budget.runs = min(change.budget.runs, _RUNS_FOR_KNOWN)
         return change
@@ -333,23 +333,27 @@ def _culprit_of_change(
     )  # fmt: skip
 
 
-def _with_makers(case: Case, divergences: Divergences, place: Divergence) -> Divergence:
+def _with_makers(case: Case, divergences: Divergences, divergence: Divergence) -> Divergence:
     """Return a divergence extended by the nodes that compute the numbers that its nodes read."""
     makers = case.model.graph.producers
     read = [
-        name for name in place.given if name in makers and is_float(divergences.values.get(name))
+        name
+        for name in divergence.given
+        if name in makers and is_float(divergences.values.get(name))
     ]
     before = {makers[name] for name in read}
-    border = evolve(place.border, nodes=tuple(sorted({*place.border.nodes, *before})))
-    return evolve(place, border=border, unproven=tuple(sorted({*place.unproven, *before})))
+    border = evolve(divergence.border, nodes=tuple(sorted({*divergence.border.nodes, *before})))
+    return evolve(
+        divergence, border=border, unproven=tuple(sorted({*divergence.unproven, *before}))
+    )
 
 
-def _has_same_operator(case: Case, reference: OpenModel, place: Divergence) -> bool:
+def _has_same_operator(case: Case, reference: OpenModel, divergence: Divergence) -> bool:
     """Return whether the reference computes a tensor by the same operator; if not, a node before it
     may be missing.
     """
-    own_ops = {case.model.nodes[index].operator for index in place.unproven}
-    ops = {node.operator for node in reference.nodes if set(node.makes) & set(place.instead)}
+    own_ops = {case.model.nodes[index].operator for index in divergence.unproven}
+    ops = {node.operator for node in reference.nodes if set(node.makes) & set(divergence.instead)}
     idle = MOVING | {"Constant"}
     return own_ops - idle == ops - idle and bool(own_ops - idle)
 

@@ -97,8 +97,8 @@ class Change:
         self._is_quantized = is_quantized(pairing)
         self._feed = feed
         self._held = {**divergences.values, **feed}
-        self._nodes = sorted({index for place in places for index in place.border.nodes})
-        self._goals = {place.border.tensor: place.expected for place in places}
+        self._nodes = sorted({index for divergence in places for index in divergence.border.nodes})
+        self._goals = {divergence.border.tensor: divergence.expected for divergence in places}
         maker = self._others.operation_producers
         self._instead = sorted({maker[n] for p in places for n in p.instead if n in maker})
         names = (name for index in self._nodes for name in case.model.nodes[index].makes)
@@ -110,7 +110,7 @@ class Change:
     @property
     def unverified_nodes(self) -> set[int]:
         """Return the positions of the nodes that compute no verified tensor."""
-        return {index for place in self._places for index in place.unproven}
+        return {index for divergence in self._places for index in divergence.unproven}
 
     @property
     def is_right(self) -> bool:
@@ -172,7 +172,7 @@ class Change:
             return None  # Nothing in steps makes what the reference has.
         # Nodes that compute shapes come last: they have many variants, and are rarely at fault.
         ordered = sorted(self._nodes, key=lambda index: not self._is_numeric(index))
-        first = [i for i in ordered if any(i in place.unproven for place in self._places)]
+        first = [i for i in ordered if any(i in divergence.unproven for divergence in self._places)]
         other_nodes = [
             index
             for index in ordered
@@ -243,13 +243,13 @@ class Change:
         search = self._search_all_nodes
         if search is None or len(self._places) != 1:
             return None
-        [place] = self._places
-        tensor, twin = place.border.tensor, place.border.twin
+        [divergence] = self._places
+        tensor, twin = divergence.border.tensor, divergence.border.twin
         try:
             own = search.part.run(self._party).get(tensor)
         except PolygraphyException:
             return None
-        earlier = (name for name in place.instead if name != twin)
+        earlier = (name for name in divergence.instead if name != twin)
         theirs = self._found.theirs
         if not any(name in theirs and is_close(own, theirs[name]) for name in earlier):
             return None

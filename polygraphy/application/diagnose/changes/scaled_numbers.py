@@ -89,7 +89,7 @@ class ScaledNumbers:
         method); None if there is none.
         """
         goal, start = self._as_vector(self.search.goals), self._as_vector(self.values)
-        way = goal - start
+        distance = goal - start
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = scaled(after)
@@ -102,7 +102,9 @@ class ScaledNumbers:
                     return None
                 proof = self.search.compute(variant, self.search.prover)
                 return after if proof is not None and self._explains(proof) else None
-            factor = float(np.dot(self._as_vector(values) - goal, way) / np.dot(way, way))
+            factor = float(
+                np.dot(self._as_vector(values) - goal, distance) / np.dot(distance, distance)
+            )
             slope = (factor - before[1]) / (after - before[0]) if after != before[0] else 0.0
             if not np.isfinite(factor) or not slope:
                 return None
@@ -114,9 +116,9 @@ class ScaledNumbers:
     def _explains(self, values: Values) -> bool:
         """Return whether outputs match the expected ones."""
         goal = self._as_vector(self.search.goals)
-        way = goal - self._as_vector(self.values)
+        distance = goal - self._as_vector(self.values)
         coarse = max(epsilon_of(self.search.goals[name].dtype) for name in self.outputs)
-        left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
+        left_over = _MATCHES * np.linalg.norm(distance) + coarse * np.linalg.norm(goal)
         is_near = bool(np.linalg.norm(self._as_vector(values) - goal) <= left_over)
         return is_near and all(
             deviation.relative <= _MATCHES + coarse

@@ -99,20 +99,20 @@ class QuantizedPair:
         pairing = pair_graphs(dequantized.graph, self._graph)
         model, reference = pairing.model, pairing.reference
         ops = {node.label: node.op for node in model.operations.values()}
-        places = {node.label: index for index, node in reference.operations.items()}
-        places |= {model.nodes[index].label: node for index, node in pairing.nodes.items()}
+        indexes = {node.label: index for index, node in reference.operations.items()}
+        indexes |= {model.nodes[index].label: node for index, node in pairing.nodes.items()}
         outputs = self._named({name: name for name in self._reference.outputs})
         for operand in self._operands:
             if operand.position == OUTPUT:
                 if operand.step is not None and operand.name in outputs:
                     yield operand, outputs[operand.name], outputs[operand.name]
                 continue
-            if operand.node not in places or operand.step is None:
+            if operand.node not in indexes or operand.step is None:
                 continue
-            twin = reference.nodes[places[operand.node]]
+            twin = reference.nodes[indexes[operand.node]]
             read = twin.inputs[operand.position] if operand.position < len(twin.inputs) else ""
             if read and twin.op == ops.get(operand.node):
-                yield operand, reference.nodes[places[operand.node]].label, read
+                yield operand, reference.nodes[indexes[operand.node]].label, read
 
     def result(
         self, feeds: Sequence[Feed], goals: Sequence[Values], outputs: Sequence[Values], number: int
@@ -258,13 +258,13 @@ class QuantizedPair:
 
     def quantize_reference(self, without: Collection[str] = ()) -> Any:
         """Return the reference quantized like the model, except some nodes."""
-        places = [
-            place
+        sites = [
+            site
             for node, held_place in self.places.items()
             if node not in without
-            for place in held_place
+            for site in held_place
         ]
-        return requantize_model(self._reference.proto, self._model, places)
+        return requantize_model(self._reference.proto, self._model, sites)
 
     def _output_error(
         self, without: Collection[str], sets: Sequence[tuple[Feed, Values]], limit: float = inf

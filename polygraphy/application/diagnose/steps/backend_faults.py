@@ -105,31 +105,33 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
     for party in case.parties:
         if party is tensors.party:
             continue
-        places, votes, stepping = _find_places(case, party, tensors, differing)
+        findings, votes, stepping = _find_places(case, party, tensors, differing)
         one_step += stepping
         jurors = {
-            id(place): opinion.juror for place, opinion in votes if not opinion.is_reference_wrong
+            id(finding): opinion.juror
+            for finding, opinion in votes
+            if not opinion.is_reference_wrong
         }
         own_culprits: dict[int, Culprit] = {}
-        for index in sorted(range(len(places)), key=lambda index: len(places[index].region)):
-            place, region = places[index], set(places[index].region)
+        for index in sorted(range(len(findings)), key=lambda index: len(findings[index].region)):
+            finding, region = findings[index], set(findings[index].region)
             inner_rewrites = [
                 culprit.rewrite
                 for earlier, culprit in own_culprits.items()
-                if culprit.rewrite and set(places[earlier].region) < region
+                if culprit.rewrite and set(findings[earlier].region) < region
             ]
-            culprit = culprit_at(case, party, place, tensors, inner_rewrites)
+            culprit = culprit_at(case, party, finding, tensors, inner_rewrites)
             if culprit.rewrite in inner_rewrites:
                 continue  # The same rewrite of fewer nodes explains it.
-            if juror := jurors.get(id(place)):
+            if juror := jurors.get(id(finding)):
                 fact = evidence.reference_is_right(juror, tensors.party.name)
                 culprit = evolve(culprit, facts=[*culprit.facts, fact])
             own_culprits[index] = culprit
         culprits += [own_culprits[index] for index in sorted(own_culprits)]
-        wrong = [(place, opinion) for place, opinion in votes if opinion.is_reference_wrong]
+        wrong = [(finding, opinion) for finding, opinion in votes if opinion.is_reference_wrong]
         if wrong and tensors.party in case.parties:
             mistaken += reference_culprits(case, wrong, party, tensors)
-        open_places = [place for place, opinion in votes if not opinion.juror]
+        open_places = [finding for finding, opinion in votes if not opinion.juror]
         unclear += culprits_without_decision(case, open_places, party, tensors)
     result = _conclude(case, runs, tensors, culprits, mistaken, unclear)
     result = _with_steps(case, result, one_step)
@@ -179,19 +181,19 @@ def _with_steps(
     else explains the differences and there are more such codes than rounding explains."""
     if not one_step:
         return result
-    reason = quantization.steps_apart([_step_difference(case, place) for place in one_step])
-    is_more = not all(place.explained for place in one_step)
+    reason = quantization.steps_apart([_step_difference(case, finding) for finding in one_step])
+    is_more = not all(finding.explained for finding in one_step)
     if result.verdict == INCONCLUSIVE and not result.culprits and is_more:
         return evolve(result, verdict=AGREE, reason=reason)
     return evolve(result, reason=join_statements(result.reason, reason))
 
 
-def _step_difference(case: Case, place: WrongNodes) -> StepDifference:
+def _step_difference(case: Case, finding: WrongNodes) -> StepDifference:
     """Return the difference of codes that are one quantization step apart."""
-    node, off = case.model.nodes[place.region[-1]], place.deviation
+    node, off = case.model.nodes[finding.region[-1]], finding.deviation
     values = (0, 1) if off.value is None or off.expected is None else (off.expected, off.value)
     codes = int(values[0]), int(values[1])
-    tensor = CodeTensor(place.tensor, node.label, node.op, 0.0, 0.0)
+    tensor = CodeTensor(finding.tensor, node.label, node.op, 0.0, 0.0)
     return StepDifference(tensor, off.share, 1, tuple(off.where or ()), codes)
 
 
@@ -253,46 +255,46 @@ def _find_places(
             notes.append(steps.wrong_nodes(len(single), len(case.model.nodes)))
         except REFUSALS as error:
             notes.append(steps.cannot_run_nodes(party.name, error))
-    wrong = {index for place in single for index in place.region}
+    wrong = {index for finding in single for index in finding.region}
     votes = [*zip(single, _ask_jurors(case, single, party, trace))]
-    single = [place for place, opinion in votes if opinion.is_party_wrong]
+    single = [finding for finding, opinion in votes if opinion.is_party_wrong]
     if not party.rewrites:
         return single, votes, stepping
     with case.record_step(titles.rewritten_graph(party.name)) as notes:
         try:
             fused, stepping_regions = _without_steps(wrong_regions(case, party, trace))
-            known = {index for place in stepping for index in place.region}
-            stepping += [place for place in stepping_regions if not known & {*place.region}]
+            known = {index for finding in stepping for index in finding.region}
+            stepping += [finding for finding in stepping_regions if not known & {*finding.region}]
             notes.append(steps.wrong_regions(len(fused)))
         except REFUSALS as error:
             fused = []
             notes.append(steps.cannot_run_parts(error))
-    places = [*single, *(place for place in fused if not wrong & {*place.region})]
-    return places, votes, stepping
+    findings = [*single, *(finding for finding in fused if not wrong & {*finding.region})]
+    return findings, votes, stepping
 
 
-def _without_steps(places: Sequence[WrongNodes]) -> tuple[list[WrongNodes], list[WrongNodes]]:
+def _without_steps(findings: Sequence[WrongNodes]) -> tuple[list[WrongNodes], list[WrongNodes]]:
     """Return the nodes with larger differences, and those whose codes are one quantization step
     apart."""
-    larger = [place for place in places if not place.is_step]
-    return larger, [place for place in places if place.is_step]
+    larger = [finding for finding in findings if not finding.is_step]
+    return larger, [finding for finding in findings if finding.is_step]
 
 
 def _ask_jurors(
-    case: Case, places: Sequence[WrongNodes], party: SuspectedParty, trace: Trace
+    case: Case, findings: Sequence[WrongNodes], party: SuspectedParty, trace: Trace
 ) -> list[Vote]:
     """Return the votes of a third backend on nodes that two compute differently."""
-    if not places:
+    if not findings:
         return []
     with case.record_step(titles.THIRD_OPINION) as notes:
         votes: list[Vote] = []
         votes_of: dict[str, list[Vote]] = {}
-        for place in places:
-            known_votes = votes_of.setdefault(case.model.nodes[place.region[-1]].operator, [])
+        for finding in findings:
+            known_votes = votes_of.setdefault(case.model.nodes[finding.region[-1]].operator, [])
             if len(known_votes) >= _MOST_VOTES and _blame_same_backend(known_votes):
                 opinion = known_votes[-1]
             else:
-                opinion = vote(case, place, party, trace)
+                opinion = vote(case, finding, party, trace)
                 known_votes.append(opinion)
             votes.append(opinion)
         for juror in dict.fromkeys(opinion.juror for opinion in votes if opinion.juror):

@@ -675,8 +675,8 @@ def _texts(value: Any, expected: Any, other: Any) -> list[str]:
     differs = np.asarray(arrays[0] != arrays[1])
     if differs.size <= _SHOWN or not differs.any():
         return [*map(_text, values)]
-    place = tuple(int(at) for at in np.argwhere(differs)[0])
-    return [f"{_text(array[place])} at {[*place]}" for array in arrays]
+    index = tuple(int(at) for at in np.argwhere(differs)[0])
+    return [f"{_text(array[index])} at {[*index]}" for array in arrays]
 
 
 def _text(value: Any) -> str:

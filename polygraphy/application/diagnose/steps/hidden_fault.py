@@ -209,8 +209,8 @@ class _EffectSearch:
         shown = np.isfinite(effect) & (effect > _CLEAR * rest) & (effect > limit)
         if np.count_nonzero(shown) < max(1, min(_FEW, effect.size // _SHARE)):
             return None
-        place = np.unravel_index(int(np.argmax(np.where(shown, effect, 0.0))), effect.shape)
-        where = tuple(int(index) for index in place)
+        largest_index = np.unravel_index(int(np.argmax(np.where(shown, effect, 0.0))), effect.shape)
+        where = tuple(int(index) for index in largest_index)
         return _Effect(name, where, float(effect[where]), float(rest[where]))
 
 

@@ -42,7 +42,7 @@ def other_attribute(op: str, name: str, value: Any, expected: Any) -> str:
     """Return the fact that an attribute differs; None is its default."""
     attribute = f"attribute {name!r} of {op}"
     if _is_long(value) and _is_long(expected) and len(value) == len(expected):
-        differing = [place for place, pair in enumerate(zip(value, expected)) if pair[0] != pair[1]]
+        differing = [index for index, pair in enumerate(zip(value, expected)) if pair[0] != pair[1]]
         first = differing[0] if differing else 0
         return (
             f"{attribute} differs in {len(differing)} of {len(value)} elements:"

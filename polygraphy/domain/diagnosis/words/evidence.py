@@ -192,10 +192,9 @@ def computes_differently(tensors: Sequence[str], nodes: int) -> str:
 def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
     """Return the fact that the fault is among the nodes between two tensors."""
     end = quote_all(after)
-    place = f"between {list_some(before)} and {end}" if before else f"before {end}"
-    return (
-        f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
-    )
+    location = f"between {list_some(before)} and {end}" if before else f"before {end}"
+    fault = f"The fault is in one or more of the {nodes} nodes {location}."
+    return f"{fault} No tensor in between matches."
 
 
 @fact

@@ -507,10 +507,10 @@ def half_steps_apart(found: Sequence[StepDifference], dtype: str) -> str:
 @fact
 def codes_differ(first: str, party: str, one: StepDifference) -> str:
     """Return the fact that two backends compute different codes from equal codes."""
-    place = ",".join(map(str, one.index))
+    index = ",".join(map(str, one.index))
     return (
         f"From equal codes, {one.tensor.name!r} differs by up to {one.steps} quantization steps in"
-        f" {_share(one.share)} of its elements: [{place}] = {one.values[1]} in {party},"
+        f" {_share(one.share)} of its elements: [{index}] = {one.values[1]} in {party},"
         f" {one.values[0]} in {first}."
     )
 

@@ -87,8 +87,8 @@ def _add_neighbors(
 ) -> list[str]:
     """Return nodes with their castable neighbors up to `hops` steps away."""
     near = set(kept)
-    places = [index for index, node in enumerate(graph.nodes) if node.label in near]
-    near |= {graph.nodes[index].label for index in nodes_around(graph, places, hops)}
+    indexes = [index for index, node in enumerate(graph.nodes) if node.label in near]
+    near |= {graph.nodes[index].label for index in nodes_around(graph, indexes, hops)}
     return [name for name in castable if name in near]
 
 

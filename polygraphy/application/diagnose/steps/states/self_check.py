@@ -220,22 +220,22 @@ def _first_disagreement(
             continue
         feed = join_steps(plan, party.feeds, at)
         try:
-            whole_values = compute(feed)
+            joined_values = compute(feed)
         except REFUSALS:
             if plan.is_decoder:
                 raise
             return reasons.NO_PREFILL_STREAM
-        part = last_part(run.values[judged], whole_values[judged])
+        part = last_part(run.values[judged], joined_values[judged])
         if not plan.is_decoder:
-            start = first_part(first, whole_values[judged])
-            if start is None or part is None or start.shape == whole_values[judged].shape:
+            start = first_part(first, joined_values[judged])
+            if start is None or part is None or start.shape == joined_values[judged].shape:
                 return reasons.NO_PREFILL_STREAM
             if judge.judge(0, judged, judged, first, start) is not None:
                 return reasons.NO_PREFILL_STREAM
         if part is None:
             return reasons.NO_PREFILL_STREAM
         if state is None:
-            state = _first_state(judge, run, whole_values, at)
+            state = _first_state(judge, run, joined_values, at)
         names = {judged: judged}
         off = judge.find_value_deviations(at, (run.feed, feed), (run.values, {judged: part}), names)
         if off:
@@ -243,7 +243,7 @@ def _first_disagreement(
     return None
 
 
-def _first_state(judge: Judge, run: Run, whole_values: Values, at: int) -> tuple[str, int] | None:
+def _first_state(judge: Judge, run: Run, joined_values: Values, at: int) -> tuple[str, int] | None:
     """Return the name and axis of the first state that differs from that of all inputs at once;
     None if there is none.
     """
@@ -253,7 +253,7 @@ def _first_state(judge: Judge, run: Run, whole_values: Values, at: int) -> tuple
         if pair.output not in run.values:  # Only the first step computes it.
             continue
         own_values = {pair.output: slots_in_use(pair, run.values[pair.output], end)}
-        other_values = {pair.output: slots_in_use(pair, whole_values[pair.output], end)}
+        other_values = {pair.output: slots_in_use(pair, joined_values[pair.output], end)}
         if own_values[pair.output].shape != other_values[pair.output].shape:
             continue
         feeds = run.feed, run.feed
@@ -304,7 +304,7 @@ def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Fault
     plan, at = party.plan, disagreement.at
     try:
         compute = party.load_marked(tracer)
-        whole_values = compute(join_steps(plan, party.feeds, at))
+        joined_values = compute(join_steps(plan, party.feeds, at))
         stepwise, before = compute(disagreement.feeds[1]), compute(disagreement.feeds[0])
         shorter = compute(join_steps(plan, party.feeds, at - 1))
     except REFUSALS:
@@ -315,16 +315,16 @@ def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Fault
     judged = plan.roles.judged or ""
     if plan.is_decoder and at > 1:
         # Later positions must not change earlier ones.
-        start = first_part(shorter[judged], whole_values[judged])
+        start = first_part(shorter[judged], joined_values[judged])
         if start is not None and search.find_deviation(start, shorter[judged]):
-            faulty = search.first_difference(whole_values, shorter, first_part)
+            faulty = search.first_difference(joined_values, shorter, first_part)
             if faulty is not None:
                 return faulty
-    faulty = search.first_difference(whole_values, stepwise, last_part)
+    faulty = search.first_difference(joined_values, stepwise, last_part)
     if faulty is None:
         return None
     return (
-        search.find_wrong_state(faulty, disagreement.feeds[1], before, stepwise, whole_values)
+        search.find_wrong_state(faulty, disagreement.feeds[1], before, stepwise, joined_values)
         or faulty
     )
 
@@ -360,7 +360,7 @@ class _TraceComparison:
         return off if off.excess > _MORE or off.broken else None
 
     def first_difference(
-        self, whole_values: Values, other_values: Values, part: Any
+        self, joined_values: Values, other_values: Values, part: Any
     ) -> _FaultyNode | None:
         """Return the first node whose values differ between a trace of all inputs and one of a
         step; None if none does."""
@@ -368,36 +368,36 @@ class _TraceComparison:
             for name in node.makes:
                 if name not in self.fresh or not is_float(other_values.get(name)):
                     continue
-                off = self._deviation(name, whole_values, other_values, part)
+                off = self._deviation(name, joined_values, other_values, part)
                 if off is None:
                     continue
-                back = self._find_deciding_node(node, whole_values, other_values, part)
+                back = self._find_deciding_node(node, joined_values, other_values, part)
                 if back is not None:
                     return _faulty_node(*back, self.at)
                 return _faulty_node(node, name, off, self.at)
         return None
 
     def _deviation(
-        self, name: str, whole_values: Values, other_values: Values, part: Any
+        self, name: str, joined_values: Values, other_values: Values, part: Any
     ) -> Deviation | None:
         """Return the deviation of a tensor from its part of the longer run; None if it matches
         or is missing.
         """
-        value, longer = other_values.get(name), whole_values.get(name)
+        value, longer = other_values.get(name), joined_values.get(name)
         if value is None or longer is None or not hasattr(value, "ndim"):
             return None
         expected = part(value, longer)
         return None if expected is None else self.find_deviation(value, expected)
 
     def _find_deciding_node(
-        self, node: Node, whole_values: Values, other_values: Values, part: Any
+        self, node: Node, joined_values: Values, other_values: Values, part: Any
     ) -> tuple[Node, str, Deviation] | None:
         """Return the node that computes integers or booleans, such as positions or a mask, that
         cause the difference of another node, with tensor and deviation; None if there is none."""
         deciding_node = None
         for _ in range(_DEPTH):
             operands = (
-                self._whole_numbers(name, whole_values, other_values, part) for name in node.reads
+                self._whole_numbers(name, joined_values, other_values, part) for name in node.reads
             )
             operand = next((operand for operand in operands if operand is not None), None)
             if operand is None:
@@ -408,18 +408,18 @@ class _TraceComparison:
         return deciding_node
 
     def _whole_numbers(
-        self, name: str, whole_values: Values, other_values: Values, part: Any
+        self, name: str, joined_values: Values, other_values: Values, part: Any
     ) -> tuple[Node, str, Deviation] | None:
         """Return the node, tensor and deviation of incorrect integers or booleans; None if there
         are none."""
         value, maker = other_values.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
             return None
-        if name not in whole_values:  # The model of the first step computes no such tensor.
+        if name not in joined_values:  # The model of the first step computes no such tensor.
             return None
-        if value.shape == whole_values[name].shape and value.ndim < 2:
+        if value.shape == joined_values[name].shape and value.ndim < 2:
             return None  # Lengths differ by nature.
-        off = self._deviation(name, whole_values, other_values, part)
+        off = self._deviation(name, joined_values, other_values, part)
         return None if off is None else (maker, name, off)
 
     def find_wrong_state(
@@ -428,7 +428,7 @@ class _TraceComparison:
         feed: Feed,
         before: Values,
         stepwise: Values,
-        whole_values: Values,
+        joined_values: Values,
     ) -> _FaultyNode | None:
         """Return the output that passes on an incorrect state, if that explains a node's
         difference; else None.
@@ -438,27 +438,27 @@ class _TraceComparison:
             feed: the inputs of the step.
             before: all tensors of the step before.
             stepwise: all tensors of the step.
-            whole_values: all tensors with all inputs at once.
+            joined_values: all tensors with all inputs at once.
         """
         node = self.makers[faulty.tensor]
         direct = {pair.input for pair in self._states_of(node)}
         for pair in self._states_of(node, through_concat=_op(node) in _MOVES):
-            way = [*self._path_to_state(pair.output)]
-            carrier = next((pair for pair in way if _op(pair[0]) in _CARRIERS), None)
-            changed = [pair for pair in way if _op(pair[0]) not in _MOVES | _CARRIERS]
+            path = [*self._path_to_state(pair.output)]
+            carrier = next((pair for pair in path if _op(pair[0]) in _CARRIERS), None)
+            changed = [pair for pair in path if _op(pair[0]) not in _MOVES | _CARRIERS]
             if carrier is None:
                 if not changed:
-                    return self._faulty_state(pair, way)
+                    return self._faulty_state(pair, path)
                 continue
             if changed:
                 return self._faulty_state(pair, changed[-1:])
             if pair.input not in direct:
                 continue  # The node reads the next state, which has the place of the last one.
-            moves = [pair for pair in way if pair != carrier and _op(pair[0]) != "Identity"]
+            moves = [pair for pair in path if pair != carrier and _op(pair[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
                 return self._faulty_state(pair, moves[:1])
             if carrier[0] is not node and self._is_only_difference(
-                pair, faulty.tensor, feed, whole_values
+                pair, faulty.tensor, feed, joined_values
             ):
                 return self._faulty_state(pair, [carrier])
         return None
@@ -517,12 +517,12 @@ class _TraceComparison:
         return 1.0 / capacity
 
     def _is_only_difference(
-        self, pair: StatePair, tensor: str, feed: Feed, whole_values: Values
+        self, pair: StatePair, tensor: str, feed: Feed, joined_values: Values
     ) -> bool:
         """Return whether this state, and no other one, differs from the previous contents of a
         tensor.
         """
-        value, longer = feed[pair.input], whole_values[tensor]
+        value, longer = feed[pair.input], joined_values[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.find_deviation(value, expected) is None:
             return False
@@ -532,9 +532,9 @@ class _TraceComparison:
             for value in states
         )
 
-    def _faulty_state(self, pair: StatePair, way: Sequence[tuple[Node, str]]) -> _FaultyNode:
+    def _faulty_state(self, pair: StatePair, path: Sequence[tuple[Node, str]]) -> _FaultyNode:
         """Return the node that passes on a wrong value of a state."""
-        node = way[0][0].label if way else ""
+        node = path[0][0].label if path else ""
         fact = state_evidence.hands_on_another(pair.output, pair.input)
         return _FaultyNode(node, pair.output, [fact], is_state=True)
 
