@@ -612,11 +612,9 @@ def _order_rows(rows: Array, expected_array: Array, rounding: Rounding) -> Array
     if not rounding.flip_share and len(free) > max(_SWAPPED, FLIPS * len(rows)):
         return rows
     order = np.arange(len(rows))
-    for row_index in list(free):
-        gaps = np.nan_to_num(
-            np.abs(wide[free] - array[row_index]).max(axis=1, initial=0), nan=np.inf
-        )
-        order[row_index] = free.pop(int(np.argmin(gaps)))
+    for item in list(free):
+        gaps = np.nan_to_num(np.abs(wide[free] - array[item]).max(axis=1, initial=0), nan=np.inf)
+        order[item] = free.pop(int(np.argmin(gaps)))
     row: Array = rows[order]
     return row
 

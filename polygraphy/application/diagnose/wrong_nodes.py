@@ -246,8 +246,8 @@ def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Wrong
 
 
 def _narrowest_place(finding: WrongNodes, findings: Sequence[WrongNodes]) -> WrongNodes:
-    """Return the fewest nodes among `findings` that lie within `finding`; `finding` itself if there are
-    none."""
+    """Return the fewest nodes among `findings` that lie within `finding`; `finding` itself if there
+    are none."""
     within = [
         other_place for other_place in findings if set(other_place.region) < set(finding.region)
     ]

@@ -346,9 +346,7 @@ class _SplitSearch:
 
     def slices(self) -> list[Slice]:
         """Return the weights that are split."""
-        return [
-            Slice(name, axis, tuple(positions)) for (name, axis), positions in self._weights.items()
-        ]
+        return [Slice(name, axis, tuple(uses)) for (name, axis), uses in self._weights.items()]
 
     def check_inside(self) -> None:
         """Raise if other nodes read split tensors, or a weight is split twice."""
@@ -662,7 +660,7 @@ def _part_of(weight: TensorProto, weight_slice: Slice, rank: int, count: int) ->
 
 def _slice_weight(array: Any, weight_slice: Slice, rank: int, count: int) -> Any:
     """Return the part of a weight for one device."""
-    if weight_slice.axis is None:  # A bias that is to be added once, and not by every device.
+    if weight_slice.axis is None:  # Only one device adds this bias.
         return array if rank == 0 else numpy.zeros_like(array)
     size = array.shape[weight_slice.axis] // count
     part = [slice(None)] * array.ndim

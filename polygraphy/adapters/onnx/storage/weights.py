@@ -443,8 +443,8 @@ def skeleton(model: ModelProto, place_of: Callable[[TensorProto], Place | None])
 
     Args:
         model: the model.
-        place_of: returns file name, offset and length for the elements of an initializer, or None to
-            keep them in the model. It is not called for initializers in other files.
+        place_of: returns file name, offset and length for the elements of an initializer, or
+            None to keep them in the model. It is not called for initializers in other files.
     """
     new_model: ModelProto = onnx.ModelProto()
     copy_fields(model, new_model, "graph")
