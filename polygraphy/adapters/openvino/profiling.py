@@ -88,7 +88,7 @@ class CompiledModelProfiler:
             profiles.append(
                 ExecutionProfile(
                     "",
-                    [_place_node(node, self._layers) for node in nodes],
+                    [_node_with_origins(node, self._layers) for node in nodes],
                     "openvino",
                     f"OpenVINO {version}",
                     run_times=[self._times[number] for number in group],
@@ -167,8 +167,9 @@ def _consecutive_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _place_node(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
-    """Return an executed node with the tensors between layers, and its original operators."""
+def _node_with_origins(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
+    """Return an executed node with the tensors that it reads and makes, and the names of its
+    original operators."""
     layer = layers.get(node.name)
     if layer is None:
         return evolve(node, origins=[node.name])

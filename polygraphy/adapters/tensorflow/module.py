@@ -94,7 +94,7 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
 
 def _translate_error(error: Exception, doing: str, model: object) -> PolygraphyException:
     """Return the error of this package for one of TensorFlow."""
-    text = _first_line(error)
+    text = _brief_message(error)
     hint = next((advice for sign, advice in _HINTS if sign.lower() in str(error).lower()), "")
     if doing == "run" and _is_about_data(error):
         return InputError(f"TensorFlow rejected the data: {text}")
@@ -122,7 +122,7 @@ def _is_about_data(error: Exception) -> bool:
     )
 
 
-def _first_line(error: Exception) -> str:
+def _brief_message(error: Exception) -> str:
     """Return the message of an error without graph locations, and without the prefix that Keras
     adds.
     """

@@ -183,7 +183,9 @@ def check_order(sort: str | None) -> str:
     if sort is None:
         return SORTS[0]
     if sort not in SORTS:
-        raise UsageError(f"{sort!r} is not an order of rows.", hint=f"Use {join_words(SORTS)}.")
+        raise UsageError(
+            f"{sort!r} is not a valid order of rows.", hint=f"Use {join_words(SORTS)}."
+        )
     return sort
 
 

@@ -73,9 +73,7 @@ def _is_in_range(array: Array, cast: Array, target: np.dtype[Any]) -> bool:
 
 
 def _largest(target: np.dtype[Any]) -> float:
-    """Return the largest magnitude that is cast to a finite value: halfway above the largest
-    number, at most.
-    """
+    """Return the largest finite value of a data type; infinity for NumPy's own types."""
     if target.kind == "f":
         return np.inf  # NumPy's own types overflow to infinity, which is seen in the result.
     import ml_dtypes

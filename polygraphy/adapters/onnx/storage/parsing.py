@@ -43,7 +43,7 @@ def translate_errors(source: object) -> Iterator[None]:
                 f"{source} contains subgraphs that are nested too deeply for protobuf: its limit"
                 " is 100 messages, about 30 graphs.",
                 path=source,
-                hint="Export it with less nested branches and loops, or with functions.",
+                hint="Export it with fewer nested branches and loops, or with functions.",
             ) from error
         if _is_pointer(source):
             raise NotFetchedError(

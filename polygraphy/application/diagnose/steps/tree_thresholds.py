@@ -72,7 +72,7 @@ def _differing_rows(values: Values, saved: Values) -> frozenset[int]:
 def _explained_rows(
     case: Case, comparison: SavedComparison, node: Node, ties: list[Tie], rows: frozenset[int]
 ) -> tuple[frozenset[int], int]:
-    """Return the rows that match the saved ones with some thresholds moved, and the runs."""
+    """Return the rows that match the saved rows with some thresholds moved, and the number of runs."""
     part = Submodel(case.model.proto, comparison.feed)
     output = next(filter(None, node.outputs))
     open_rows, runs = rows, 0

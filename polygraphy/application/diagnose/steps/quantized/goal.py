@@ -341,7 +341,7 @@ class _GoalSearch:
             for node in model.nodes
             if not (weights.isdisjoint(node.reads) and products.isdisjoint(node.makes))
         ]
-        nodes = self._saturating_operators(model, exact)
+        nodes = self._most_saturating_node(model, exact)
         codes = find_code_tensors(proto)
         if codes.tensors and not nodes:
             worst = max(
@@ -361,9 +361,9 @@ class _GoalSearch:
         )
         return Found(DiagnosisResult(FAULT, [culprit]), self._case)
 
-    def _saturating_operators(self, model: QuantizedModel, exact: Any) -> list[str]:
-        """Return the node whose products differ most from exact ones while the others are in
-        floating point, if operators on integers are all that is quantized.
+    def _most_saturating_node(self, model: QuantizedModel, exact: Any) -> list[str]:
+        """Return the name of the node whose products differ most from exact products; empty if not
+        all sites are operators on integers. All other nodes are computed in floating point.
         """
         if any(site.kind != "operator" for site in model.sites):
             return []
