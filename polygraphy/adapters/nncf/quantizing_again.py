@@ -133,7 +133,7 @@ def _matching_options(
 ) -> dict[str, Any] | None:
     """Return the options with which NNCF quantizes the same tensors as a model, most of them in the
     same types; None if there are none. One input is enough for this test."""
-    own = _placement(model)
+    own = _activation_types(model)
     types: list[str | None] = [None, "TRANSFORMER"]
     if any(node.op_type in _TRANSFORMERS for node in reference.graph.node):
         types.reverse()
@@ -142,7 +142,9 @@ def _matching_options(
         for preset in _PRESETS:
             options = {"preset": preset, "type": kind}
             try:
-                made = _placement(_quantize(copy_of(reference), feeds[:1], options, [], False))
+                made = _activation_types(
+                    _quantize(copy_of(reference), feeds[:1], options, [], False)
+                )
             except (AttributeError, RuntimeError, ValueError):
                 break  # NNCF 3.4 fails for some models of this type.
             if made.keys() != own.keys():
@@ -157,7 +159,7 @@ def _matching_options(
     return best
 
 
-def _placement(model: ModelProto) -> dict[str, tuple[str, bool]]:
+def _activation_types(model: ModelProto) -> dict[str, tuple[str, bool]]:
     """Return, for each activation that a model quantizes, its type and whether it is symmetric."""
     return {
         name: ("" if zero is None else zero.dtype.name, zero is not None and bool(zero.any()))

@@ -339,4 +339,4 @@ class AskUser:
             answer = ask(question)
             if answer.lower() in _ANSWERS:
                 return _ANSWERS[answer.lower()]
-            G_LOGGER.warning(f"{answer!r} is not an answer: type p, f or s.")
+            G_LOGGER.warning(f"{answer!r} is not a valid answer: type p, f or s.")

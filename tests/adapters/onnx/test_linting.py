@@ -167,8 +167,8 @@ def test_the_checker_finds_the_same_without_running(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("stated", "message"),
     [
-        ([2, 5], "Output: 'd_0' is of shape (2, 4), but the graph says (2, 5)."),
-        ([2, 4, 1], "Output: 'd_0' is of shape (2, 4), but the graph says (2, 4, 1)."),
+        ([2, 5], "Output: 'd_0' is of shape (2, 4), but the graph declares (2, 5)."),
+        ([2, 4, 1], "Output: 'd_0' is of shape (2, 4), but the graph declares (2, 4, 1)."),
         ([2, "open"], None),
     ],
 )

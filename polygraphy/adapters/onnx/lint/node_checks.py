@@ -480,7 +480,7 @@ def _disagreements(
             if not is_same:
                 yield (
                     f"Output: '{name}' is of shape ({', '.join(map(str, ours))}), but the graph"
-                    f" says ({', '.join(map(str, dims))})."
+                    f" declares ({', '.join(map(str, dims))})."
                 )
 
 

@@ -29,7 +29,7 @@ def explain_by_thresholds(case: Case, comparison: SavedComparison) -> StepOutcom
     """Return the trees with thresholds that equal features of all differing rows; else a skip."""
     trees = [node for node in case.model.graph.nodes if is_tree(node)]
     if len(trees) != 1:
-        return Skip("the model is not one ensemble of trees")
+        return Skip("the model is not a single ensemble of trees")
     rows = _differing_rows(comparison.outputs, comparison.saved_values)
     if not rows:
         return Skip("the outputs do not differ row by row")
@@ -72,7 +72,8 @@ def _differing_rows(values: Values, saved: Values) -> frozenset[int]:
 def _explained_rows(
     case: Case, comparison: SavedComparison, node: Node, ties: list[Tie], rows: frozenset[int]
 ) -> tuple[frozenset[int], int]:
-    """Return the rows that match the saved rows with some thresholds moved, and the number of runs."""
+    """Return the rows that match the saved rows with some thresholds moved, and the number of
+    runs."""
     part = Submodel(case.model.proto, comparison.feed)
     output = next(filter(None, node.outputs))
     open_rows, runs = rows, 0
