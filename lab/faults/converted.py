@@ -131,19 +131,42 @@ def fused(rng: np.random.Generator) -> onnx.ModelProto:
         return onnx.load(options.optimized_model_filepath)
 
 
-def _integers(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Columns of a quantized weight have changed places."""
-    found = [
-        (weight, [node for node in model.graph.node if weight.name in node.input])
-        for weight in model.graph.initializer
-        if weight.data_type in (2, 3) and len(weight.dims) == 2
-    ]
-    drawn = one_of(rng, found)
-    if drawn is None:
-        return None
-    weight, readers = drawn
-    replace(weight, np.roll(numpy_helper.to_array(weight), 1, 1))
-    return Planted(tuple(map(identity, readers)), ("weight", "quantization"))
+def _integers(change: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Plant:
+    """Return what changes a quantized weight."""
+
+    def plant(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+        found = [
+            (weight, [node for node in model.graph.node if weight.name in node.input])
+            for weight in model.graph.initializer
+            if weight.data_type in (2, 3) and len(weight.dims) == 2
+        ]
+        drawn = one_of(rng, found)
+        if drawn is None:
+            return None
+        weight, readers = drawn
+        replace(weight, change(numpy_helper.to_array(weight).copy(), rng))
+        return Planted(tuple(map(identity, readers)), ("weight", "quantization"))
+
+    return plant
+
+
+def _columns(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Columns have changed places."""
+    return np.roll(array, 1, 1)
+
+
+def _rows(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Two rows have changed places."""
+    first, second = rng.choice(len(array), 2, replace=False)
+    array[[first, second]] = array[[second, first]]
+    return array
+
+
+def _element(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One element has another sign and size."""
+    at = int(rng.integers(array.size))
+    array.flat[at] = 100 if array.flat[at] < 0 else -100
+    return array
 
 
 def large(rng: np.random.Generator) -> onnx.ModelProto:
@@ -169,7 +192,9 @@ CONVERTED: dict[str, tuple[Make, Plant]] = {
     "trees: thresholds": (trees, _listed(_TREES, ("nodes_values", "nodes_featureids"))),
     "trees: scaler": (trees, _listed("Scaler", ("offset", "scale"))),
     "embedding: rows shifted": (lambda rng: _net(bert, rng), rows),
-    "quantized by a library: columns": (quantized_by_library, _integers),
+    "quantized by a library: columns": (quantized_by_library, _integers(_columns)),
+    "quantized by a library: rows": (quantized_by_library, _integers(_rows)),
+    "quantized by a library: integer": (quantized_by_library, _integers(_element)),
     "quantized by a library: number": (quantized_by_library, _ALL["number"]),
     "quantized by a library: another operator": (quantized_by_library, _ALL["another operator"]),
     "fused by a library: element": (fused, _ALL["element"]),
