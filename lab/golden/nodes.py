@@ -22,7 +22,9 @@ class Row(NamedTuple):
 
     op: str
     read: tuple[str, ...]
-    """Its inputs: ``h`` is the data, ``e`` other data of this shape; other names are weights."""
+    """Its inputs: ``h`` is the data, ``q`` the same quantized, ``e`` other data of this shape;
+    other names are weights.
+    """
     shape: tuple[int, ...] = ROWS
     made: tuple[str, ...] = ("mid",)
     weights: Callable[[Draw], dict[str, Any]] = lambda rng: {}
@@ -527,6 +529,8 @@ def model_of(node: Node) -> Any:
             helper.make_node("Constant", [], ["nine"], "nine", value_float=9.0),
             helper.make_node("Mul", ["h", "nine"], ["m"], "times"),
         ]
+    if "q" in node.read:
+        nodes.append(helper.make_node("QuantizeLinear", ["h", "as", "az"], ["q"], "quantize"))
     attributes = {name: value for name, value in node.attributes.items() if value is not None}
     read = list(node.read)
     nodes.append(

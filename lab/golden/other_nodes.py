@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,24 @@ def _angles(rng: Draw) -> dict[str, Any]:
     return {"c": np.cos(angle), "s": np.sin(angle)}
 
 
-def _integers(rng: Draw) -> dict[str, Any]:
-    return {
-        "s": np.float32(0.02 * rng.uniform(0.7, 1.5)),
-        "z": np.uint8(rng.integers(100, 150)),
-        "w": rng.integers(-60, 60, (6, 5)).astype(np.int8),
-        "ws": np.float32(0.01 * rng.uniform(0.7, 1.5)),
-        "wz": np.int8(rng.integers(-9, 9)),
-        "ys": np.float32(0.05 * rng.uniform(0.7, 1.5)),
-        "yz": np.uint8(rng.integers(100, 150)),
-    }
+def _codes(*shape: int) -> Callable[[Draw], dict[str, Any]]:
+    """Return a function that draws a weight of integers in this shape, scales and zero points."""
+
+    def draw(rng: Draw) -> dict[str, Any]:
+        scale, zero = np.float32(0.02 * rng.uniform(0.7, 1.5)), np.uint8(rng.integers(100, 150))
+        return {
+            "as": scale,
+            "az": zero,
+            "s": scale,
+            "z": zero,
+            "w": rng.integers(-60, 60, shape).astype(np.int8),
+            "ws": np.float32(0.01 * rng.uniform(0.7, 1.5)),
+            "wz": np.int8(0),
+            "ys": np.float32(0.05 * rng.uniform(0.7, 1.5)),
+            "yz": np.uint8(rng.integers(100, 150)),
+        }
+
+    return draw
 
 
 def _vectors(rng: Draw) -> dict[str, Any]:
@@ -184,6 +193,22 @@ OTHER_ROWS: tuple[Row, ...] = (
         numbers={"k": ([1], [2])},
         opset=18,
         ops=("ReduceSum",),
+    ),
+    Row("MatMulInteger", ("q", "w", "z", "wz"), weights=_codes(6, 5)),
+    Row(
+        "ConvInteger",
+        ("q", "w", "z", "wz"),
+        IMAGE,
+        weights=_codes(5, 4, 3, 3),
+        attributes={"pads": ([1, 1, 1, 1], [0, 0, 0, 0])},
+    ),
+    Row("QLinearMatMul", ("q", "s", "z", "w", "ws", "wz", "ys", "yz"), weights=_codes(6, 5)),
+    Row(
+        "QLinearConv",
+        ("q", "s", "z", "w", "ws", "wz", "ys", "yz"),
+        IMAGE,
+        weights=_codes(5, 4, 3, 3),
+        attributes={"strides": ([1, 1], [2, 2])},
     ),
     Row("DynamicQuantizeLinear", ("h",), made=("q", "qs", "qz"), behind="Identity"),
     Row(

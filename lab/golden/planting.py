@@ -42,6 +42,8 @@ def faults(node: Node, rng: Draw) -> Iterator[Fault]:
     row = node.row
     is_quantized = row.behind == "DequantizeLinear"
     for name, value in node.weights.items():
+        if name and name not in node.read:
+            continue
         if name in row.numbers:
             others = [v for v in row.numbers[name] if not np.array_equal(v, value)]
             if others:
@@ -51,6 +53,8 @@ def faults(node: Node, rng: Draw) -> Iterator[Fault]:
             yield _quantization(node, name, rng)
         elif np.asarray(value).dtype == bool:
             yield Fault("weight", _weight(node, name, ~value), (*WEIGHT, *STRUCTURE))
+        elif np.asarray(value).dtype.kind in "iu":
+            yield from _integers(node, name, np.array(value), rng)
         else:
             yield from _weights(node, name, value, rng)
     for name, values in row.attributes.items():
@@ -96,7 +100,11 @@ def _weights(node: Node, name: str, value: Any, rng: Draw) -> Iterator[Fault]:
     yield Fault(
         "weight scaled",
         _weight(node, name, array * factor),
-        NUMBER if node.op in ("Attention", "Gemm", "FusedMatMul") else WEIGHT,
+        (
+            QUANTIZATION
+            if node.op.startswith("QLinear")
+            else NUMBER if node.op in ("Attention", "Gemm", "FusedMatMul") else WEIGHT
+        ),
     )
     if array.size < 2:
         return
@@ -106,6 +114,18 @@ def _weights(node: Node, name: str, value: Any, rng: Draw) -> Iterator[Fault]:
     yield Fault("weight element", _weight(node, name, other), WEIGHT)
     if array.ndim == 2 and array.shape[0] == array.shape[1]:
         yield Fault("weight transposed", _weight(node, name, array.T.copy()), NUMBER)
+
+
+def _integers(node: Node, name: str, array: Any, rng: Draw) -> Iterator[Fault]:
+    """Yield faults of integers: of a zero point, or of a weight whose scale is apart."""
+    other = array.copy()
+    at = int(rng.integers(array.size))
+    other.flat[at] = int(array.flat[at]) + (25 if int(array.flat[at]) < 60 else -25)
+    if array.size < 2:
+        yield Fault("zero point", _weight(node, name, other), QUANTIZATION)
+        return
+    yield Fault("integer", _weight(node, name, other), WEIGHT)
+    yield Fault("integers in another order", _weight(node, name, np.roll(array, 1, 0)), WEIGHT)
 
 
 def _quantization(node: Node, name: str, rng: Draw) -> Fault:

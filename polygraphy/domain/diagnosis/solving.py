@@ -26,7 +26,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.graph import Graph, Node
-from polygraphy.domain.search.integers import solve_channels
+from polygraphy.domain.search.integers import Factors, solve_channels
 from polygraphy.domain.tensors.precision import is_float
 
 _MOST = 4_000_000
@@ -44,6 +44,14 @@ _PRODUCTS = {
 }
 """By operator: the position of the weight, and the axis of output channels in it and in the result.
 """
+_FACTORS = {
+    "ConvInteger": (0, 1, 2),
+    "MatMulInteger": (0, 1, 2),
+    "QLinearConv": (0, 3, 2, 1, 4, 6),
+    "QLinearMatMul": (0, 3, 2, 1, 4, 6),
+}
+"""By operator: the positions of data, weight and the zero point of the data, and of the scales of
+data, weight and result."""
 _BOUNDS = 256
 """The longest axis of which all starts and ends are tried."""
 _RATIO = 1e-4
@@ -112,9 +120,8 @@ def _solve_integer_weights(
     )
     if len(own) != len(weight) or not own.size:
         return
-    is_known = node.op == "MatMulInteger" and weight.ndim == 2
-    rows = _integer_factors(side, node, inputs) if is_known else None
-    for solved in solve_channels(weight, own, wanted, rows):
+    factors = _factors_of_integers(side, node, inputs, np.shape(expected))
+    for solved in solve_channels(weight, own, wanted, factors):
         array = np.moveaxis(solved, 0, weight_axis).astype(np.asarray(values).dtype)
         if not np.array_equal(array, values):
             change = changes.other_weight(
@@ -123,19 +130,39 @@ def _solve_integer_weights(
             yield Variant("weight", change, node, {name: array})
 
 
-def _integer_factors(side: Graph, node: Node, inputs: Mapping[str, Any]) -> Any | None:
-    """Return the numbers by which the elements of a channel are multiplied, one row for each
-    element of the result; None if they are unknown."""
-    data, zero = inputs.get(node.inputs[0]), np.zeros((), np.int64)
-    if len(node.inputs) > 2 and node.inputs[2]:
-        name = node.inputs[2]
-        found = side.constants[name].values if name in side.constants else inputs.get(name)
-        if found is None or np.size(found) != 1:
-            return None
-        zero = np.asarray(found, np.int64).reshape(())
-    if data is None or np.size(data) > _MOST:
+def _factors_of_integers(
+    side: Graph, node: Node, inputs: Mapping[str, Any], shape: Sequence[int]
+) -> Factors | None:
+    """Return what the elements of the weight of a product of integers are multiplied by; None if
+    that is unknown.
+    """
+    places = _FACTORS.get(node.op)
+    if places is None:
         return None
-    return np.asarray(data, np.int64).reshape(-1, np.shape(data)[-1]) - zero
+    names = [node.inputs[place] if place < len(node.inputs) else "" for place in places]
+    values = [
+        side.constants[name].values if name in side.constants else inputs.get(name)
+        for name in names
+    ]
+    data, weight, zero, *scales = values
+    zero = np.zeros(()) if zero is None else zero
+    if data is None or weight is None or np.size(data) > _MOST or np.size(zero) != 1:
+        return None
+    if any(scale is None or np.size(scale) != 1 for scale in scales):
+        return None
+    array = np.asarray(data, np.int64) - np.asarray(zero, np.int64).item()
+    rows = array.reshape(-1, array.shape[-1])
+    if node.op.endswith(("ConvInteger", "LinearConv")):
+        if int(node.attribute("group", 1)) != 1 or np.ndim(weight) != array.ndim:
+            return None
+        columns = _convolution_columns(node, array, np.shape(weight), shape[2:])
+        if columns is None:
+            return None
+        rows = np.rint(columns).astype(np.int64)
+    if not scales:
+        return Factors(rows)
+    first, second, result = (float(np.asarray(scale).item()) for scale in scales)
+    return Factors(rows, result / (first * second)) if first and second else None
 
 
 def solve_missing_bias(
@@ -334,41 +361,56 @@ def _factor_between(value: Any, goal: Any) -> float:
 
 def _solve_convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> Iterator[Any]:
     """Yield the kernel of a convolution with known pads that gives the expected output."""
-    rank, groups = weight.ndim - 2, int(node.attribute("group", 1))
-    pads = tuple(node.attribute("pads") or (0,) * 2 * rank)
-    strides = tuple(node.attribute("strides") or (1,) * rank)
-    spread = tuple(node.attribute("dilations") or (1,) * rank)
-    if str(node.attribute("auto_pad", "NOTSET")) != "NOTSET" or np.ndim(data) != rank + 2:
-        return
-    kernel, sizes = weight.shape[2:], goal.shape[2:]
-    columns = weight.shape[1] * int(np.prod(kernel))
-    if columns * goal.shape[0] * int(np.prod(sizes)) > _MOST:
-        return
-    padded = np.pad(
-        np.asarray(data, np.float64),
-        [(0, 0), (0, 0), *((pads[i], pads[i + rank]) for i in range(rank))],
-    )
+    groups = int(node.attribute("group", 1))
     change = np.zeros(weight.shape)
     outputs, inputs = weight.shape[0] // groups, weight.shape[1]
+    array = np.asarray(data, np.float64)
     for group in range(groups):
-        channels = padded[:, group * inputs : (group + 1) * inputs]
-        used_kernels = []
-        for index in np.ndindex(*kernel):
-            cut: Any = tuple(
-                slice(p * d, p * d + s * (size - 1) + 1, s)
-                for p, d, s, size in zip(index, spread, strides, sizes)
-            )
-            place_of: Any = (slice(None), slice(None), *cut)
-            used_kernels.append(channels[place_of])
-        stacked = np.stack(used_kernels, 2)  # batch, inputs, kernel, *sizes
-        system = np.moveaxis(stacked.reshape(*stacked.shape[:3], -1), 3, 1).reshape(-1, columns)
+        channels = array[:, group * inputs : (group + 1) * inputs]
+        system = _convolution_columns(node, channels, weight.shape, goal.shape[2:])
+        if system is None:
+            return
         own_slice = slice(group * outputs, (group + 1) * outputs)
         apart = np.moveaxis((goal - value)[:, own_slice].reshape(goal.shape[0], outputs, -1), 1, 2)
         least = _least_change(system, apart.reshape(-1, outputs))
         if least is None:
             return
-        change[own_slice] = least.T.reshape(outputs, inputs, *kernel)
+        change[own_slice] = least.T.reshape(outputs, *weight.shape[1:])
     yield weight + change
+
+
+def _convolution_columns(
+    node: Node, data: Any, shape: Sequence[int], sizes: Sequence[int]
+) -> Any | None:
+    """Return the numbers by which the elements of a kernel are multiplied, one row for each element
+    of a channel of the result; None if pads are unknown, or there are too many.
+
+    Args:
+        node: the convolution.
+        data: its data, of one group of channels.
+        shape: the shape of its weight.
+        sizes: the sizes of the result, without batch and channels.
+    """
+    kernel, rank = shape[2:], len(shape) - 2
+    pads = tuple(node.attribute("pads") or (0,) * 2 * rank)
+    strides = tuple(node.attribute("strides") or (1,) * rank)
+    spread = tuple(node.attribute("dilations") or (1,) * rank)
+    if str(node.attribute("auto_pad", "NOTSET")) != "NOTSET" or np.ndim(data) != rank + 2:
+        return None
+    columns = shape[1] * int(np.prod(kernel))
+    if columns * len(data) * int(np.prod(sizes)) > _MOST:
+        return None
+    padded = np.pad(data, [(0, 0), (0, 0), *((pads[i], pads[i + rank]) for i in range(rank))])
+    used_kernels = []
+    for index in np.ndindex(*kernel):
+        cut: Any = tuple(
+            slice(p * d, p * d + s * (size - 1) + 1, s)
+            for p, d, s, size in zip(index, spread, strides, sizes)
+        )
+        place_of: Any = (slice(None), slice(None), *cut)
+        used_kernels.append(padded[place_of])
+    stacked = np.stack(used_kernels, 2)  # batch, inputs, kernel, *sizes
+    return np.moveaxis(stacked.reshape(*stacked.shape[:3], -1), 3, 1).reshape(-1, columns)
 
 
 def _least_change(system: Any, apart: Any) -> Any | None:

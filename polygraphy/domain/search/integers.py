@@ -1,4 +1,4 @@
-"""Integers of the weight of a product, with which it computes exactly what is expected."""
+"""Integers of the weight of a product, with which it computes what is expected."""
 
 from __future__ import annotations
 
@@ -6,23 +6,48 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 _MOST = 4_000_000
 """Elements of the largest system of equations that is solved. Chosen, not measured."""
 _PAIRS = 64
 """Pairs of exchanged inputs that are tried. Chosen, not measured."""
+_ELEMENTS = 8
+"""Elements of a channel that are tried if its sums are rounded. Chosen, not measured."""
+_SPREAD = 8
+"""The largest difference from the nearest integer that is tried then. Chosen, not measured."""
 
 
-def solve_channels(weight: Any, own: Any, wanted: Any, rows: Any | None) -> Iterator[Any]:
+@frozen
+class Factors:
+    """What the elements of a weight are multiplied by.
+
+    Attributes:
+        rows: the numbers, by element of the result and element of a channel.
+        unit: the size of one step of the result, as a multiple of the products' sums; 1 if these
+            are the result.
+    """
+
+    rows: Any
+    unit: float = 1.0
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the sums are not rounded."""
+        return self.unit == 1.0
+
+
+def solve_channels(
+    weight: Any, own: Any, wanted: Any, factors: Factors | None = None
+) -> Iterator[Any]:
     """Yield weights of a product that give the expected result: with channels in another order, in
     another layout, with other elements, or as the solution of a system of equations.
 
     Args:
-        weight: the integers, by output channel.
+        weight: the integers, with the output channels as the first axis.
         own: the result for this weight, by channel.
         wanted: the expected result.
-        rows: the numbers by which the elements of each channel are multiplied, one row for each
-            element of the result; None if they are unknown.
+        factors: what the elements of each channel are multiplied by; None if that is unknown.
     """
     channel_numbers = {channel.tobytes(): at for at, channel in enumerate(own)}
     differing = [at for at in range(len(own)) if not np.array_equal(own[at], wanted[at])]
@@ -35,47 +60,82 @@ def solve_channels(weight: Any, own: Any, wanted: Any, rows: Any | None) -> Iter
     if not left:
         yield solved
         return
-    if rows is None:
+    if factors is None:
         return
-    apart = wanted.astype(np.int64) - own.astype(np.int64)
-    for layout in _other_layouts(weight.astype(np.int64), rows, apart, left[0]):
-        if np.array_equal((layout - weight) @ rows.T, apart):
-            yield layout
+    yield from _other_layouts(weight.astype(np.int64), own, wanted, factors)
+    flat = solved.reshape(len(weight), -1)
     limits = np.iinfo(weight.dtype)
     for at in list(left):
-        change = _change_of_one_element(rows, apart[at])
-        if change is not None:
-            solved[at] += change
+        changes = _changes_of_one_element(own[at], wanted[at], factors)
+        for place, step in changes if len(left) == 1 and not factors.is_exact else ():
+            other = flat.copy()
+            other[at, place] += step
+            if limits.min <= other[at, place] <= limits.max:
+                yield other.reshape(weight.shape)
+        for place, step in changes[:1]:
+            flat[at, place] += step
             left.remove(at)
-    if left and rows.size <= _MOST and len(rows) >= rows.shape[1]:
-        system = rows.astype(np.float64)
-        least = np.linalg.lstsq(system, apart[left].T.astype(np.float64), rcond=None)[0]
-        solved[left] = weight[left] + np.rint(least.T).astype(np.int64)
-    if limits.min <= solved.min() and solved.max() <= limits.max:
-        yield solved
+    rows = factors.rows
+    if left and factors.is_exact and rows.size <= _MOST and len(rows) >= rows.shape[1]:
+        apart = wanted[left].astype(np.float64) - own[left]
+        least = np.linalg.lstsq(rows.astype(np.float64), apart.T, rcond=None)[0]
+        flat[left] += np.rint(least.T).astype(np.int64)
+    if limits.min <= flat.min() and flat.max() <= limits.max:
+        yield flat.reshape(weight.shape)
 
 
-def _change_of_one_element(rows: Any, apart: Any) -> Any | None:
-    """Return the change of one element of a channel that explains its difference; None if there is
-    none."""
-    sizes = np.square(rows).sum(axis=0)
-    steps = np.rint(apart @ rows / np.maximum(sizes, 1)).astype(np.int64)
-    fitting = np.flatnonzero((rows * steps == apart[:, np.newaxis]).all(axis=0) & (steps != 0))
-    if not fitting.size:
-        return None
-    change = np.zeros(rows.shape[1], np.int64)
-    change[fitting[0]] = steps[fitting[0]]
-    return change
+def _changes_of_one_element(own: Any, wanted: Any, factors: Factors) -> list[tuple[int, int]]:
+    """Return the positions of single elements of a channel whose change explains its difference,
+    with the change, the nearest ones first."""
+    rows, apart = factors.rows, (wanted.astype(np.float64) - own) * factors.unit
+    if not factors.is_exact:
+        limits = np.iinfo(wanted.dtype)
+        ends = (limits.min, limits.max)
+        inside = ~np.isin(own, ends) & ~np.isin(wanted, ends)
+        rows, apart = rows[inside], apart[inside]
+    if not apart.any():
+        return []
+    sizes = np.maximum(np.square(rows).sum(axis=0), 1)
+    steps = np.rint(apart @ rows / sizes).astype(np.int64)
+    left = np.abs(rows * steps - apart[:, np.newaxis]).max(axis=0)
+    most = 0 if factors.is_exact else factors.unit
+    order = [int(at) for at in np.argsort(left) if steps[at] and left[at] <= most]
+    if factors.is_exact:
+        return [(at, int(steps[at])) for at in order[:1]]
+    # Rounding leaves open a few integers, of which a run decides.
+    spreads = {at: min(int(np.ceil(factors.unit / np.sqrt(sizes[at]))), _SPREAD) for at in order}
+    return [
+        (at, int(steps[at]) + more)
+        for at in order[:_ELEMENTS]
+        for more in sorted(range(-spreads[at], spreads[at] + 1), key=abs)
+    ]
 
 
-def _other_layouts(weight: Any, rows: Any, apart: Any, channel: int) -> Iterator[Any]:
-    """Yield a weight transposed, moved along its inputs, and with two exchanged inputs."""
-    if weight.shape[0] == weight.shape[1]:
-        yield weight.T
-    for other in (np.roll(weight, 1, 1), np.roll(weight, -1, 1), weight[:, ::-1], weight[::-1]):
-        yield other
-    if weight.shape[1] ** 2 > _MOST:
+def _other_layouts(weight: Any, own: Any, wanted: Any, factors: Factors) -> Iterator[Any]:
+    """Yield a weight transposed, moved or turned, and with two exchanged inputs, as far as these
+    give the expected result, if that is known without a run."""
+    rows, apart = factors.rows, wanted.astype(np.int64) - own.astype(np.int64)
+    layouts = [np.roll(weight, 1, 1), np.roll(weight, -1, 1), weight[:, ::-1], weight[::-1]]
+    if weight.ndim == 2 and weight.shape[0] == weight.shape[1]:
+        layouts.insert(0, weight.T)
+    if weight.ndim > 3:
+        layouts += [weight[..., ::-1, ::-1]]
+        layouts += [weight.swapaxes(-1, -2)] if weight.shape[-1] == weight.shape[-2] else []
+    flat = weight.reshape(len(weight), -1)
+    if factors.is_exact:
+        layouts += _exchanged_inputs(weight, rows, apart)
+    for layout in layouts:
+        change = layout.reshape(flat.shape) - flat
+        if not factors.is_exact or np.array_equal(change @ rows.T, apart):
+            yield layout
+
+
+def _exchanged_inputs(weight: Any, rows: Any, apart: Any) -> Iterator[Any]:
+    """Yield a matrix with two exchanged inputs that gives the expected result of the first channel
+    that differs."""
+    if weight.ndim != 2 or weight.shape[1] ** 2 > _MOST:
         return
+    [channel, *_] = np.flatnonzero(apart.any(axis=1))
     column = weight[channel]
     steps = column[np.newaxis, :] - column[:, np.newaxis]
     fits = steps != 0

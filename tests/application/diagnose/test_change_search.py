@@ -137,3 +137,15 @@ def test_a_change_that_makes_a_tensor_much_larger_is_not_run() -> None:
     assert not [*tried.find_usual_variants(0)]
     assert 16 in party.sizes
     assert max(party.sizes) <= 8 * 16
+
+
+def test_the_stated_shape_of_an_output_does_not_exclude_a_change_to_a_smaller_one() -> None:
+    """The model was exported with the axis that is wrong."""
+    node = helper.make_node("ReduceL2", ["x"], ["y"], "length", axes=[0], keepdims=1)
+    model = make("length", [node], [value("x", [1, 8, 16])], [value("y", [1, 8, 16])], opset=13)
+    array = np.linspace(-1, 1, 128, dtype=np.float32).reshape(1, 8, 16)
+    goal = np.sqrt(np.square(array).sum(axis=2, keepdims=True))
+    part, graph = Submodel(model, {"x": array}), open_model(model).graph
+    tried = ChangeSearch(graph, part, {"y": goal}, (OnnxParty(),), RunBudget(), limit=1 << 30)
+    [found, *_] = tried.find_usual_variants(0)
+    assert found.node.attribute("axes") == (2,)

@@ -97,3 +97,42 @@ def test_the_integers_of_a_product_are_solved(kind: str) -> None:
     [found] = solve_weights(graph, 0, {"x": x}, output(stored), output(right))
     assert np.array_equal(found.weights["w"], right)
     assert found.cause == "weight"
+
+
+@pytest.mark.parametrize("kind", ["integer", "inputs in another order", "turned kernel"])
+@pytest.mark.parametrize("op", ["ConvInteger", "QLinearConv"])
+def test_the_integers_of_a_convolution_are_solved(op: str, kind: str) -> None:
+    draw = np.random.default_rng(3)
+    x = draw.integers(0, 256, (1, 4, 7, 7)).astype(np.uint8)
+    right = draw.integers(-60, 60, (3, 4, 3, 3)).astype(np.int8)
+    stored = {
+        "inputs in another order": np.roll(right, 1, 1),
+        "turned kernel": np.ascontiguousarray(right.swapaxes(2, 3)),
+    }.get(kind, right.copy())
+    if kind == "integer":
+        stored[1, 2, 0, 2] += 50
+
+    def output(weight: Any) -> Any:
+        windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64) - 120, (3, 3), (2, 3))
+        sums = np.einsum("nchwij,ocij->nohw", windows, weight.astype(np.int64))
+        steps = np.clip(np.rint(sums * (0.02 * 0.01 / 0.1)) + 128, 0, 255)
+        return sums.astype(np.int32) if op == "ConvInteger" else steps.astype(np.uint8)
+
+    numbers = {"s": 0.02, "ws": 0.01, "ys": 0.1}
+    scales = tuple(
+        Weight(n, "float32", (), values=np.float32(value)) for n, value in numbers.items()
+    )
+    zeros = (
+        Weight("z", "uint8", (), values=np.uint8(120)),
+        Weight("wz", "int8", (), values=np.int8(0)),
+        Weight("yz", "uint8", (), values=np.uint8(128)),
+    )
+    long = ("x", "s", "z", "w", "ws", "wz", "ys", "yz")
+    inputs = ("x", "w", "z", "wz") if op == "ConvInteger" else long
+    graph = Graph(
+        inputs=(Tensor("x"),),
+        weights=(Weight("w", "int8", stored.shape, values=stored), *scales, *zeros),
+        nodes=(Node("product", op, "", inputs, ("y",)),),
+    )
+    found = solve_weights(graph, 0, {"x": x}, output(stored), output(right))
+    assert any(np.array_equal(variant.weights["w"], right) for variant in found)

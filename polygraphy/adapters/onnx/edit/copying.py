@@ -156,6 +156,9 @@ def alter_node(
     node.attribute.extend([*attributes, *items])
     if before != list(node.input) or items or node.op_type != op or is_rewired:
         del graph.value_info[:]
+        for tensor in graph.output:  # Its stated shape may be that of the node as it was.
+            if tensor.type.HasField("tensor_type"):
+                tensor.type.tensor_type.ClearField("shape")
     return copy
 
 

@@ -80,6 +80,8 @@ def _nearest_integers(
     shapes = [np.shape(value) for value in (*search.part.feed.values(), *search.goals.values())]
     largest = max((size for shape in shapes for size in shape), default=0)
     candidates = range(2) if start.dtype.kind == "b" else range(min(largest + 1, _MOST_VALUES))
+    if start.size == 1 and start.dtype.kind in "iu" and start.itemsize == 1:  # A zero point.
+        candidates = range(np.iinfo(start.dtype).min, np.iinfo(start.dtype).max + 1)
     array, best, runs = start.copy(), score(start), 1
     for _ in range(_ROUNDS):
         before = best
