@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, parser
 
 from polygraphy.adapters.fake import FakeNarrowModels
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
@@ -152,3 +152,15 @@ def test_products_are_computed_with_the_digits_of_tf32(models: NarrowModels, dro
         m (float[1] x) => (float y) <float[1] one = {1}> { y = MatMul(x, one) }""")
     made = models.tf32_emulator(given, drops=drops)({"x": factor})["y"]
     assert float(np.squeeze(made)) == (1 if drops else 1 + 2.0**-10)
+
+
+def test_a_node_that_the_evaluator_lacks_may_omit_outputs() -> None:
+    """As ONNX Runtime's optimizer writes SkipLayerNormalization."""
+    fused = parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+        m (float[1, 2, 4] x) => (float[1, 2, 4] y, float[1, 2, 4] total)
+        { y, "", "", total = com.microsoft.SkipLayerNormalization(x, x, scale) }""")
+    fused.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "scale"))
+    feed = {"x": np.arange(8, dtype=np.float32).reshape(1, 2, 4) ** 2}
+    one, other, *_ = OnnxNarrowModels().perturbed_function(fused)(feed)
+    assert not np.array_equal(one["y"], other["y"])
+    assert np.allclose(one["y"], other["y"], atol=1e-5)

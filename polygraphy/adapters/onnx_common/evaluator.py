@@ -362,11 +362,16 @@ def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
     """
     run: Callable[..., Any] = type(node).run
     proto, errors = node.onnx_node, ref(node)
+    omits = "" in proto.output
 
     def call(*inputs: Any, **options: Any) -> Any:
         """Return the outputs of the node; an error names the node."""
         try:
-            return run(errors(), *inputs, **options)
+            outputs = run(errors(), *inputs, **options)
+            if not omits:
+                return outputs
+            # They share one name, and would become the omitted inputs of later nodes.
+            return tuple(value if name else None for name, value in zip(proto.output, outputs))
         except (NodeError, PolygraphyException, MemoryError):
             raise  # A node of a subgraph has said which it is.
         except Exception as error:

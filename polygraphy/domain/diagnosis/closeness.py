@@ -131,7 +131,8 @@ def mean_square_error(value: Any, expected: Any) -> float:
     if np.shape(value) != np.shape(expected):
         return np.inf
     try:
-        differences = np.asarray(value, np.float64) - np.asarray(expected, np.float64)
+        with np.errstate(invalid="ignore"):  # Infinity minus infinity.
+            differences = np.asarray(value, np.float64) - np.asarray(expected, np.float64)
     except (TypeError, ValueError):  # Strings, or a sequence of tensors.
         return np.inf
     if not np.isfinite(differences).all():

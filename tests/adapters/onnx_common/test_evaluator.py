@@ -267,3 +267,15 @@ def test_an_optional_value_is_what_it_holds() -> None:
         }"""
     made = assert_as_in_onnx_runtime(text, x=np.float32([1, 2]))
     assert made["is"]
+
+
+def test_an_omitted_output_is_no_input_of_a_later_node() -> None:
+    model = parse_model("""<ir_version: 8, opset_import: ["": 18]>
+        m (float[2,1,4] x, float most) => (float[1,1,3] h, float[2,1,4] y)
+        { "", h = LSTM<hidden_size = 3>(x, w, r) y = Clip(x, "", most) }""")
+    for name, size in (("w", 4), ("r", 3)):
+        weights = np.linspace(-1, 1, 12 * size, dtype=np.float32).reshape(1, 12, size)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weights, name))
+    x = np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 1, 4)
+    made = assert_as_in_onnx_runtime(model, x=x, most=np.array(0.5, np.float32))
+    assert made["y"].min() == -2

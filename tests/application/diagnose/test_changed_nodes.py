@@ -125,13 +125,14 @@ def test_a_wrong_weight_that_several_nodes_read_is_one_culprit(tmp_path: Path) -
 
 def test_an_overflow_of_the_backend_that_saved_results_is_named(tmp_path: Path) -> None:
     model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
-        m (float16[2, 8] x) => (float16[2, 1] y)
+        m (float16[3, 8] x) => (float16[3, 1] y)
         { h = Mul(x, x) mean = ReduceMean<axes=[1]>(h) y = Sqrt(mean) }""")
     marked = onnx.ModelProto.FromString(model.SerializeToString())
     marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("h", "mean"))
-    feed = {"x": np.array([[1.5] * 8, [140] * 8], np.float16)}
+    feed = {"x": np.array([[1.5] * 8, [140] * 8, [300] * 8], np.float16)}
     saved = OnnxrtParty().load(marked)(feed)
-    saved["mean"][1] = saved["y"][1] = np.inf  # The sum of 8 x 19600 exceeds float16.
+    # The sum of 8 x 19600 exceeds float16, as 300 x 300 does.
+    saved["h"][2] = saved["mean"][1:] = saved["y"][1:] = np.inf
     kept = diagnose_beside_saved(model, feed, saved, tmp_path)
     [culprit] = kept.culprits
     assert (culprit["tensor"], culprit["cause"]) == ("mean", "overflow")

@@ -86,7 +86,8 @@ class NodeKernels:
             values = loaded[kinds](
                 {name: value for name, value in arrays.items() if name not in self._weights}
             )
-            return [numpy.array(values[name]) if name else None for name in node.output]
+            # The evaluator accepts no None, not even for an omitted output.
+            return [numpy.array(values[name] if name else []) for name in node.output]
 
         return call
 
