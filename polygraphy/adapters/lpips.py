@@ -161,7 +161,8 @@ def _load_network() -> Any:
     G_LOGGER.verbose("Loading LPIPS, with the weights of AlexNet.")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # The package calls torchvision as it was once called.
+            # The package calls an old version of torchvision's API.
+            warnings.simplefilter("ignore")
             return lpips.LPIPS(net=_NETWORK, verbose=False)
     except OSError as error:
         folder = f"{torch.hub.get_dir()}/checkpoints"

@@ -172,7 +172,7 @@ def _without_metadata(module: str) -> str | None:
     if it does not exist.
     """
     spec = _find_module(module)
-    if spec is None or spec.origin is None:  # A mere folder of that name is no package.
+    if spec is None or spec.origin is None:  # A plain folder with this name is not a package.
         return None
     top = module.partition(".")[0]
     packages = sorted(set(metadata.packages_distributions().get(top, ())))
@@ -186,7 +186,7 @@ def _without_metadata(module: str) -> str | None:
 
 def _find_module(module: str) -> ModuleSpec | None:
     """Return the spec of a module without importing its parents; None if it does not exist."""
-    if sys.modules.get(module, module) is None:  # How to say that it must not be imported.
+    if sys.modules.get(module, module) is None:  # This marks a module that must not be imported.
         return None
     spec: ModuleSpec | None = None
     path = None

@@ -84,7 +84,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     """
     drawn = io.BytesIO()
     extension = check_format(figure, path)
-    # Without a date and random identifiers the same data make the same file.
+    # Without a date and random identifiers, equal data give equal files.
     options: dict[str, Any] = {"metadata": {"Date": None}} if extension == "svg" else {"dpi": 150}
     with matplotlib.rc_context({"svg.hashsalt": "polygraphy"}):
         figure.savefig(drawn, format=extension, **options)

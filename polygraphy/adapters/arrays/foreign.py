@@ -41,7 +41,8 @@ class Order(Protocol):
 
 _Reader = Callable[[Any, Order], Union[DeviceBuffer, None]]
 
-# Streams of `__cuda_array_interface__`: none, and the default stream, with which ours are ordered.
+# Stream values of `__cuda_array_interface__`: no stream, and the default stream, which orders our
+# streams.
 _ORDERED_STREAMS = (None, 0, 1)
 _DLPACK_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged
 
@@ -296,7 +297,7 @@ def _dlpack_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
             f"A {type(array).__name__} on the GPU is not contiguous.",
             hint="Make the array contiguous first.",
         )
-    # The capsule, which is not consumed, keeps the memory and releases it when it goes.
+    # An unused capsule keeps the memory, and releases it when it is deleted.
     return int(tensor.data or 0) + int(tensor.byte_offset), shape, capsule
 
 
@@ -317,7 +318,7 @@ def unpack_bits(raw: Array, bits: int, dtype: np.dtype[Any], count: int) -> Arra
     codes = np.empty(raw.size * per_byte, np.uint8)
     for index in range(per_byte):
         codes[index::per_byte] = (raw >> (bits * index)) & (2**bits - 1)
-    if dtype.name.startswith("int"):  # The sign is the highest of the bits.
+    if dtype.name.startswith("int"):  # The highest bit is the sign.
         sign = np.int8(1 << (bits - 1))
         signed: Array = ((codes[:count].view(np.int8) ^ sign) - sign).astype(dtype)
         return signed
@@ -355,7 +356,7 @@ def _torch_tensor(output: Any) -> Any:
         dtype = DataType.from_dtype(output.dtype).torch()
     except DataTypeConversionException:
         return output
-    # By way of bytes, which all data types consist of.
+    # Convert through bytes, which works for every data type.
     torch = sys.modules["torch"]
     if not output.nbytes:
         device = "cpu" if isinstance(output, np.ndarray) else "cuda"

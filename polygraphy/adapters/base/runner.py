@@ -207,4 +207,4 @@ def _unique_name(prefix: str) -> str:
     _runner_counts[prefix] += 1
     seconds, fraction = divmod(time.time_ns(), 10**9)
     when = time.strftime("%m/%d/%y-%H:%M:%S", time.localtime(seconds))
-    return f"{prefix}-N{count}-{when}.{fraction // 1000:06}"  # Other processes count from 0, too.
+    return f"{prefix}-N{count}-{when}.{fraction // 1000:06}"  # Each process counts from 0.

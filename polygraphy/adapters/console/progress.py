@@ -28,7 +28,7 @@ _BAR = 40
 """Characters of a bar."""
 _CLEAR = "\r\x1b[K"
 
-_drawn: list[_Line] = []  # Two of them would draw over each other.
+_drawn: list[_Line] = []  # Two lines would overwrite each other.
 
 
 class _Line:
@@ -67,7 +67,7 @@ class _Line:
 
     def write(self, stream: Any, text: str) -> int:
         """Write a text above the line; return the number of characters."""
-        if self._ended.is_set() or os.getpid() != self._process:  # A fork does not draw.
+        if self._ended.is_set() or os.getpid() != self._process:  # A forked process draws nothing.
             written: int = stream.write(text)
             return written
         with self._lock:
@@ -96,7 +96,7 @@ class _Line:
         try:
             self._stream.write(text.encode(encoding, "replace").decode(encoding))
             self._stream.flush()
-        except (OSError, ValueError):  # The terminal has gone.
+        except (OSError, ValueError):  # The terminal was closed.
             self._ended.set()
 
 

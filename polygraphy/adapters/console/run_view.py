@@ -67,7 +67,7 @@ class RunView:
 
         return LogConsole(draws=self._screen is None or G_LOGGER.log_file is not None)
 
-    # The frame of a program.
+    # Start and end of a program.
 
     def open(self, tell: Callable[[], object], *, banner: bool) -> None:
         """Log the command line if there is a banner."""
@@ -241,7 +241,7 @@ class RunView:
         if compared > 1 and self._screen is not None and self._screen.form == WAITING:
             self._screen.settle(WARNINGS)
 
-    # What is shown in place of lines.
+    # Output that replaces lines of the log.
 
     def _hint(self, code: int) -> None:
         """Log further advice about a comparison that is reported line by line."""
@@ -280,7 +280,7 @@ class RunView:
             notes = self._screen is not None and self._screen.form == WARNINGS
             head, tables = [*terminal.head(notes=notes)], [*terminal.tables()]
             findings = [*terminal.findings(code)]
-            lines = [*head, *tables[not head :]]  # A blank line is between them.
+            lines = [*head, *tables[not head :]]  # A blank line separates them.
             lines += [("", G_LOGGER.INFO), *findings] if findings else []
             words = terminal.verdict(code)
         if _level() >= G_LOGGER.START:

@@ -164,7 +164,7 @@ class Terminal:
         )
         return f"{ran}; nothing was compared."
 
-    # What the verdict follows from.
+    # Reasons for the verdict.
 
     def _non_finite_facts(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts: the node of the first NaN or infinity, and the numbers of

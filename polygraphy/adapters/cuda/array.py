@@ -100,7 +100,7 @@ class DeviceView:
             return np.empty(self.shape, self.dtype)
         try:
             host_buffer.resize(self.shape, refcheck=False)
-        except ValueError:  # It does not own its memory.
+        except ValueError:  # This array does not own its memory.
             return np.empty(self.shape, self.dtype)
         return host_buffer
 
@@ -181,7 +181,7 @@ class DeviceArray(DeviceView):
             self.resize(host_buffer.shape)
         if host_buffer.nbytes:
             source = np.ascontiguousarray(host_buffer)
-            # A copy that is made here does not live until a stream gets to it.
+            # A temporary copy would be freed before the stream reads it.
             ptr = stream.ptr if stream is not None and source is host_buffer else None
             wrapper().memcpy(
                 self.ptr, source.ctypes.data, source.nbytes, MemcpyKind.HostToDevice, ptr

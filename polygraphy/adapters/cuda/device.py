@@ -57,7 +57,7 @@ def use_device(index: int | None) -> Iterator[None]:
 
 S = TypeVar("S", bound="Stream")
 
-# `cudaStreamNonBlocking`: without an order towards the default stream.
+# `cudaStreamNonBlocking`: not ordered with the default stream.
 _NON_BLOCKING = 1
 
 
@@ -88,7 +88,7 @@ class Stream:
         self.ptr = ptr
         self.device = wrapper().get_device()
         self._handle = module.cudaStream_t(ptr)
-        # Looked up once: these are called for every inference.
+        # Look up these functions once, because every inference calls them.
         self._synchronize = module.cudaStreamSynchronize
         self._copy = module.cudaMemcpyAsync
         self._record = module.cudaEventRecord

@@ -193,8 +193,7 @@ class HostMemory:
                 backend="fake",
             )
         address = self._next_address
-        # At least one byte of distance, so that the end of one allocation is not the start of
-        # the next.
+        # Keep at least one byte between allocations, so that no end equals the next start.
         self._next_address += (nbytes // _ALIGNMENT + 1) * _ALIGNMENT
         self._buffers[address] = np.full(nbytes, _UNWRITTEN, dtype=np.uint8)
         return address
@@ -226,7 +225,7 @@ class HostMemory:
         """Return the bytes at `address` that an array is copied to or from."""
         if not array.flags.c_contiguous:
             raise BackendError("Only contiguous host arrays can be copied.", backend="fake")
-        starts = list(self._buffers)  # In ascending order: addresses only ever grow.
+        starts = list(self._buffers)  # Addresses only grow, so they are in ascending order.
         position = bisect_right(starts, address) - 1
         start = starts[position] if position >= 0 else None
         if start is None or address - start > self._buffers[start].nbytes:

@@ -161,7 +161,8 @@ def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
         ((str(first), str(second)), check_kinds(dict, iterations))
         for (first, second), iterations in fields["lst"]
     )
-    for _, _, name, answer in result.outputs():  # All are of one function. Files do not name it.
+    # All results are from one function, which files do not name.
+    for _, _, name, answer in result.outputs():
         if not isinstance(answer, (CompareResult, bool, type(None))):
             raise TypeError(
                 f"it contains a {type(answer).__name__} instead of a verdict for {name!r}"
@@ -304,7 +305,7 @@ def _decode_array(fields: dict[str, Any]) -> Array:
 def _is_in_npy_format(dtype: np.dtype[Any]) -> bool:
     """Return whether the ``.npy`` format has a data type."""
     if dtype.hasobject:
-        return True  # It is refused for that, later.
+        return True  # A later step rejects it.
     try:
         return bool(np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype)
     except TypeError:  # float8_e5m2 calls itself "<f1", which NumPy does not know.
@@ -322,7 +323,7 @@ def _decode_payload(text: SlicedText) -> Array:
     """Return the array of a text: base64 of an .npy file, in one of the forms that files
     contain.
     """
-    if len(text) <= SHORT:  # Of a file, reading takes longer than decoding it.
+    if len(text) <= SHORT:  # Reading a file takes longer than decoding it.
         text = text[:]
     start = text[:8]
     start = start if isinstance(start, str) else start.decode("latin-1")
@@ -370,7 +371,7 @@ def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
     facts = iteration.facts
     known_values = {
         "compute_dtypes": dict(facts.compute_dtypes),
-        "bounded": sorted(getattr(facts, "bounded", ())),  # Facts of a runner of somebody's own.
+        "bounded": sorted(getattr(facts, "bounded", ())),  # A user's runner can have other facts.
         "ordered": sorted(getattr(facts, "ordered", ())),
         "layouts": {
             name: (Layout(is_pure=layout.is_pure) if layout.is_plain else layout).as_fields()
@@ -439,7 +440,7 @@ def _names(fields: dict[str, Any], key: str) -> frozenset[str]:
 @Encoder.register(RunResults)
 def _encode_runs(results: RunResults) -> dict[str, Any]:
     """Return the JSON fields of the results of several runners."""
-    return {"lst": list(RunResults(results))}  # What was put into its lists may be no iteration.
+    return {"lst": list(RunResults(results))}  # Users can put other values into its lists.
 
 
 @Decoder.register(RunResults)

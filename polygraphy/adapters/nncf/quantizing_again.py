@@ -148,7 +148,7 @@ def _matching_options(
             except (AttributeError, RuntimeError, ValueError):
                 break  # NNCF 3.4 fails for some models of this type.
             if made.keys() != own.keys():
-                break  # The preset changes no places.
+                break  # The preset does not change which tensors are quantized.
             different = sum(own[name] != made[name] for name in own)
             if different < fewest:
                 best, fewest = options, different

@@ -87,7 +87,7 @@ def conv(
     weights = to_float64(w).reshape(group, outer, inner, *kernel)
     positions = int(np.prod(counts))
     if inner == 1 and outer > 1 and 1 < samples * group * positions * np.prod(kernel) < _MOST:
-        # One product of matrices: a spectrum has kernels of 400 elements of one channel.
+        # One matrix product: a spectrum has kernels of 400 elements for one channel.
         windows = [padded[met] for _, met in taps(kernel, dilations, strides, counts)]
         columns = np.stack(windows, axis=2).reshape(samples, group, -1, positions)
         array = weights.reshape(group, outer, -1) @ columns
@@ -149,7 +149,7 @@ def conv_transpose(
         if output_shape or auto_pad.startswith("SAME"):
             if output_shape:
                 wanted = output_shape[axis - rank]
-            else:  # Nothing is added to a result that is shorter without padding.
+            else:  # If the output is shorter without padding, nothing is added.
                 wanted = min(size, x.shape[axis + 2] * strides[axis])
             begin = same_pads(auto_pad, max(0, size - wanted))[0]
             end = begin + wanted
@@ -223,7 +223,7 @@ def _windows(
             rounded = math.ceil if ceil_mode else math.floor
             count = rounded((size + begin + end - reach) / stride) + 1
             if ceil_mode and (count - 1) * stride >= size + begin:
-                count -= 1  # A window does not start in the padding at the end.
+                count -= 1  # A window never starts in the padding at the end.
         if count < 1:
             raise ValueError(
                 f"the window covers {reach} elements, more than the {size} of the input"
@@ -316,7 +316,7 @@ def max_roi_pool(
     for number, roi in enumerate(rois):
         corners = np.floor(to_float64(roi[1:]) * spatial_scale + 0.5).astype(
             int
-        )  # Half away from zero.
+        )  # Round half away from zero.
         (left, top), (right, bottom) = corners[:2], corners[2:]
         cells = []
         for first, last, count, limit in (

@@ -99,15 +99,16 @@ class EvaluatedRunner(BaseRunner):
         Returns:
             One NumPy array per output; they belong to the caller.
         """
-        feed = {name: own_copy(data) for name, data in feed_dict.items()}  # Operators may write.
+        # Operators may write to their inputs.
+        feed = {name: own_copy(data) for name, data in feed_dict.items()}
         start = _now()
         with numpy.errstate(all="ignore"):
             outputs = self._evaluator.run(None, feed)
         self.inference_time = _now() - start
         results = dict(zip(self._evaluator.output_names, outputs))
         del outputs
-        # Implementations hand out views of the feed and of the weights. They are copied one after
-        # the other, so that no more than one output is there twice.
+        # Implementations return views of inputs and weights. They are copied one after the other,
+        # so that at most one output exists twice.
         for name, output in results.items():
             is_sequence = isinstance(output, list)
             results[name] = own_copy(output) if is_sequence else numpy.array(output)

@@ -319,7 +319,7 @@ def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
                 setattr(node, name, _value(default))
         for name, value in IMPLIED.get((proto.op_type, schema.since_version), {}).items():
             setattr(node, name, value)
-        # How memory was shared once, which changes no result.
+        # An old setting for shared memory, which does not change results.
         node.attributes_names_.discard("consumed_inputs")
     node.run = _name_errors(node, opsets)  # type: ignore[method-assign]
 
@@ -373,7 +373,7 @@ def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
             # They share one name, and would become the omitted inputs of later nodes.
             return tuple(value if name else None for name, value in zip(proto.output, outputs))
         except (NodeError, PolygraphyException, MemoryError):
-            raise  # A node of a subgraph has said which it is.
+            raise  # A node of a subgraph has already reported its name.
         except Exception as error:
             raise NodeError(_node_label(proto, opsets, inputs), _cause(error)) from error
 

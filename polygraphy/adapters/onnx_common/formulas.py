@@ -110,9 +110,9 @@ def _reduction_formula(function: Callable[..., Any]) -> Formula:
             raise NotImplementedError("a reduction of an empty tensor")
         over = None if chosen is None or not len(chosen) else tuple(int(a) for a in chosen)
         if over is None and attributes.get("noop_with_empty_axes"):
-            over = ()  # Every element is reduced alone.
+            over = ()  # Each element is reduced by itself.
         array = np.asarray(function(x, axis=over, keepdims=bool(attributes.get("keepdims", 1))))
-        # NumPy adds up integers in 64 bits; cut to their own type, they wrap around.
+        # NumPy adds integers in 64 bits; converted to their own type, they wrap around.
         return array.astype(x.dtype) if array.dtype.kind in "iu" else array
 
     return call
@@ -263,7 +263,7 @@ def _stft(
     samples = parts[..., 0] if parts.shape[-1] == 1 else parts[..., 0] + 1j * parts[..., 1]
     starts = np.arange(0, samples.shape[1] - length + 1, int(np.reshape(frame_step, ())))
     frames = samples[:, starts[:, None] + np.arange(length)]
-    # Whole turns are left out, because the sine of a large angle is less precise.
+    # Omit full turns, because the sine of a large angle is less precise.
     turns = np.outer(np.arange(length), np.arange(length // 2 + 1 if onesided else length)) % length
     waves = np.exp(-2j * np.pi / length * turns)
     spectrum = (frames if window is None else frames * window) @ waves

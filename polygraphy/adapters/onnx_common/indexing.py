@@ -210,7 +210,7 @@ def top_k(
     elements.
     """
     along, most = positive_axis(axis, x.ndim), k if count is None else int(np.ravel(count)[0])
-    if largest:  # Sorted backwards, twice, so that equal elements stay in their order.
+    if largest:  # Sort in reverse order, twice, so that equal elements keep their order.
         order = np.flip(x.shape[along] - 1 - np.argsort(np.flip(x, along), along, "stable"), along)
     else:
         order = np.argsort(x, along, "stable")
@@ -219,7 +219,7 @@ def top_k(
 
 
 def unique(
-    # `sorted` is how the standard calls the attribute.
+    # The ONNX specification names this attribute `sorted`.
     x: Array,
     *,
     outputs: int,

@@ -43,7 +43,7 @@ def loadable_form(model: Any, most: float = inf) -> Iterator[bytes | str]:
     else:
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = f"{folder}/model.onnx"
-            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
+            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # The location of the file does not matter.
                 save_model(model, path)
             yield path
 
@@ -77,10 +77,10 @@ def _serialize_model(model: ModelProto) -> bytes | None:
     in a file.
     """
     if _stored_elements(model.graph) > _MOST_ELEMENTS:
-        return None  # Protobuf finds that out too, after it copied the model.
+        return None  # Protobuf also detects this, but only after it copied the model.
     try:
         serialized: bytes = model.SerializeToString()
-    except Exception as error:  # protobuf's implementations differ in the class that they raise
+    except Exception as error:  # protobuf's implementations raise different classes
         G_LOGGER.verbose(f"The model is passed to the backend in a temporary file: {error}")
         return None
     return None if _leaves_weights(model.graph) else serialized

@@ -24,7 +24,7 @@ def copy_of(message: _Message) -> _Message:
 def graphs_of(node: Any) -> list[Any]:
     """Return the graphs directly inside an ``onnx.NodeProto``."""
     graphs: list[Any] = []
-    for attribute in node.attribute[:]:  # A copy: several times quicker than going through it.
+    for attribute in node.attribute[:]:  # Copying is several times faster than iterating.
         if attribute.HasField("g"):
             graphs.append(attribute.g)
         else:

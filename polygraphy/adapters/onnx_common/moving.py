@@ -397,7 +397,7 @@ def _quantize(
     )
     start = 0 if zero is None else np.asarray(zero, np.float64).reshape(shape)
     limits = np.iinfo(kind)
-    # The division is in the type of the operands, so that ties are where the standard has them.
+    # Divide in the type of the operands, so that ties are the same as in the specification.
     ratio = (x.astype(np.float32) / scale.astype(np.float32).reshape(shape)).astype(np.float64)
     return np.clip(np.rint(ratio) + start, limits.min, limits.max).astype(kind)
 
@@ -509,7 +509,7 @@ class _Windows:
                 rounded = math.ceil if attributes.get("ceil_mode") else math.floor
                 count = rounded((size + begin + end - reach) / stride) + 1
                 if attributes.get("ceil_mode") and (count - 1) * stride >= size + begin:
-                    count -= 1  # A window begins within the image or the padding before it.
+                    count -= 1  # A window starts within the image or the padding before it.
             self._begins.append(begin)
             self._ends.append(end)
             self.counts.append(count)

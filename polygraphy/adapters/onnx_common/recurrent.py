@@ -11,7 +11,7 @@ from polygraphy.adapters.onnx_common.elementwise import Array, Results, round_li
 
 _Function: TypeAlias = Callable[[Array], Array]
 
-# What an activation does, and the defaults of the constants that it takes.
+# The function of an activation, and the defaults of its constants.
 _ACTIVATIONS: dict[str, tuple[Callable[..., Array], tuple[float, ...]]] = {
     "affine": (lambda x, a, b: a * x + b, (1.0, 0.0)),
     "elu": (lambda x, a: np.where(x >= 0, x, a * np.expm1(np.minimum(x, 0))), (1.0,)),
@@ -114,7 +114,7 @@ def _unroll(
         own_functions = functions[way * len(default) : (way + 1) * len(default)]
         is_backward = way == 1 or direction == "reverse"
         for moment in range(steps):
-            # A sequence that is read backwards begins at its own end.
+            # In reverse direction, a sequence starts at its own end.
             last_first = np.where(ends > moment, ends - 1 - moment, 0)
             at = last_first if is_backward else np.full(batch, moment)
             new = step(way, values[at, np.arange(batch)], now, own_functions)

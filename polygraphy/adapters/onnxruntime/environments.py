@@ -71,7 +71,7 @@ def provider_sections() -> list[Section]:
         providers = onnxruntime.get_available_providers()
     except ModuleNotFoundError:
         return [Section(title, (), ("None: ONNX Runtime is not installed.",))]
-    except Exception as error:  # A shared library that does not load, say.
+    except Exception as error:  # For example, a shared library that does not load.
         message = f"None: ONNX Runtime does not load: {type(error).__name__}: {error}"
         return [Section(title, (), (message,))]
     plugins = [(name, _describe_plugin(module)) for name, module in plugin_packages()]
@@ -103,7 +103,8 @@ _BUILDS = (
 
 def _clashes() -> tuple[str, ...]:
     """Return warnings about several ONNX Runtime packages in one environment."""
-    from importlib import metadata  # It reads mails, archives and tables: 10 ms.
+    # This module imports parsers for mail, archives and tables: 10 ms.
+    from importlib import metadata
 
     names = {
         str(distribution.metadata["Name"]).lower() for distribution in metadata.distributions()

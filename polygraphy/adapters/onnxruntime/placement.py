@@ -48,14 +48,15 @@ def place_nodes(
     from polygraphy.adapters.onnxruntime.session import load_session, session_options
 
     matched = match_providers(list(providers), dict(provider_libraries or {}))
-    options = session_options("DISABLE_ALL")  # So that every node is one of the model.
+    # Without optimizations, every executed node is a node of the model.
+    options = session_options("DISABLE_ALL")
     options.log_severity_level = _VERBOSE
     record_placements(options)
     nodes = model.graph.node
     names = [node.name if node.HasField("name") else None for node in nodes]
     try:
         for position, node in enumerate(nodes):
-            node.name = f"{_PREFIX}{position}"  # Names may be missing, or not unique.
+            node.name = f"{_PREFIX}{position}"  # Names can be missing or duplicated.
         with loadable_form(model) as source, translate_errors("load", "the model"):
             session, log = _capture_log(lambda: load_session(source, options, matched))
     finally:
@@ -105,7 +106,8 @@ def _parts(session: InferenceSession) -> Sequence[Any]:
         return ()
     try:
         return report()
-    except Exception:  # It was not recorded: an older session, or one with other options.
+    # The assignment was not recorded, because the session is older or has other options.
+    except Exception:
         return ()
 
 

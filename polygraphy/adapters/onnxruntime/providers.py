@@ -303,7 +303,8 @@ def session_arguments(options: SessionOptions, providers: Sequence[Provider]) ->
 
 def plugin_packages() -> list[tuple[str, str]]:
     """Return name and module with version of the installed packages that provide plugins."""
-    from importlib import metadata  # It reads mails, archives and tables: 10 ms.
+    # This module imports parsers for mail, archives and tables: 10 ms.
+    from importlib import metadata
 
     versions = {
         distribution.metadata["Name"]: distribution.version
@@ -357,7 +358,7 @@ def library_of(source: str) -> str:
         )
     try:
         return str(Path(helper()).absolute())
-    except Exception as error:  # Whatever code of other people raises.
+    except Exception as error:  # Foreign code can raise anything.
         raise BackendError(
             f"The module {source} does not return the path of its library: {error}".rstrip(": "),
             backend="onnxruntime",
@@ -385,7 +386,7 @@ def _register_library(name: str, source: str) -> None:
     known_names = {value.lower() for value in (*_libraries, *onnxrt.get_available_providers())}
     if name.lower() in known_names:
         raise _library_error(name, path, "already registered")
-    onnxrt.set_default_logger_severity(4)  # What plugins have to say arrives in exceptions, too.
+    onnxrt.set_default_logger_severity(4)  # Plugins also report errors as exceptions.
     before = len(onnxrt.get_ep_devices())
     try:
         onnxrt.register_execution_provider_library(name, path)

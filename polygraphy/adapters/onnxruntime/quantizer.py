@@ -124,7 +124,7 @@ def _fit_feeds(
     noted: set[str] = set()
     for index, feed_dict in enumerate(iterate_feeds(data)):
         missing = [name for name in metadata if name not in feed_dict]
-        if missing:  # Calibrating with what has another name would be a guess.
+        if missing:  # Using data with another name for calibration would be a guess.
             raise InputError(
                 f"The calibration data of iteration {index} lacks {', '.join(map(repr, missing))};"
                 f" found {list(feed_dict)}."
@@ -193,7 +193,7 @@ class _Histograms:
         finite = {
             name: array[np.isfinite(array)].astype(np.float32) for name, array in values.items()
         }
-        with redirect_stdout(StringIO()):  # It prints what it is doing.
+        with redirect_stdout(StringIO()):  # It prints its progress.
             self._collector.collect(finite)
 
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -215,7 +215,7 @@ QUANTIZED_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators that TensorRT computes faster in 8 bits; their inputs get Q/DQ nodes."""
 
 _OPTIONS = {
-    # TensorRT's scheme: zero points are zero, biases and outputs stay floating-point numbers.
+    # TensorRT's scheme: zero points are zero, and biases and outputs remain floating-point numbers.
     "ActivationSymmetric": True,
     "WeightSymmetric": True,
     "QuantizeBias": False,
@@ -473,7 +473,7 @@ def _cache_name(cache: CalibrationCache) -> str:
     return str(cache if isinstance(cache, (str, Path)) else getattr(cache, "name", "memory"))
 
 
-_MADE_UP = "polygraphy:node:"  # what names start with that nodes get while they are quantized
+_MADE_UP = "polygraphy:node:"  # prefixes of names that nodes get during quantization
 
 
 def quantize(
@@ -502,7 +502,7 @@ def quantize(
     prepared, kept_names = _prepare_model(model, dtype, keep_nodes)
     chosen = [node for node in prepared.graph.node if is_quantized(node, kept_names)]
     wanted = _activation_names(prepared, chosen)
-    # A cache serves builds that keep other nodes, too: layers are tried one after the other.
+    # A cache can serve builds that keep other nodes, because layers are tried one after the other.
     nodes = [node for node in prepared.graph.node if is_quantized(node, ())]
     measured = wanted if cache is None else _activation_names(prepared, nodes)
     ranges = _load_or_measure(prepared, wanted, measured, calibration, method, cache)
@@ -566,7 +566,7 @@ def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
         lifted: ModelProto = onnx.version_converter.convert_version(
             hide_crashing_nodes(model), scheme.opset
         )
-    except Exception as error:  # of whichever class: it is C++ that gives up
+    except Exception as error:  # any class, because the error comes from C++
         text = (
             f"the model (opset {version}) cannot be converted to opset {scheme.opset}:"
             f" {' '.join(str(error).split())}"

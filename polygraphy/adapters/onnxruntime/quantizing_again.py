@@ -92,7 +92,7 @@ def _quantize_statically(request: Requantization) -> list[ModelProto]:
         try:
             made = _quantize_static(request.reference, request.sites, [], options)
         except (AttributeError, RuntimeError, ValueError):
-            # A tensor is quantized whose range the model does not have.
+            # The quantizer needs a range that the model does not contain.
             continue
         if made is None:
             return []
@@ -212,7 +212,7 @@ def _quantize_static(
                 "quant_type": getattr(QuantType, _TYPES[kind]),
             }
         ]
-    for node in reference.graph.node:  # What a Relu or Clip reads has the range of what it makes.
+    for node in reference.graph.node:  # The input of a Relu or Clip has the range of its output.
         is_copied = node.op_type in ("Relu", "Clip") and not STORED[kind].minifloat
         if is_copied and node.output[0] in ranges:
             ranges.setdefault(node.input[0], ranges[node.output[0]])
@@ -277,7 +277,7 @@ def _quantize_blocks(request: Requantization) -> list[ModelProto]:
             try:
                 made = configure(copy_of(request.reference), list(names))
             except (ImportError, ValueError, TypeError, AttributeError):
-                break  # An algorithm that this release, or a missing package, does not offer.
+                break  # This release does not offer the algorithm, or a package is missing.
             if not found and not _has_codes(made, own):
                 break
             found.append(made)

@@ -105,7 +105,7 @@ class BoundRuns:
         self._device = resolve(Device)
         self._device.require()
         self._whole_device = _WholeDevice(gpu)
-        # On a stream of the user's own, a run may return before its work is done.
+        # On a user's stream, a run can return before its work is done.
         options = session.get_provider_options().get(session.get_providers()[0], {})
         self._may_be_queued = options.get("has_user_compute_stream", "0") != "0"
 
@@ -143,11 +143,11 @@ class BoundRuns:
     def _run_bound(
         self, feed_dict: Mapping[str, Any], to_host: bool, options: Any, as_torch: bool
     ) -> dict[str, Any]:
-        # Another thread may run at the same time, so a binding is taken for as long as it is used.
+        # Another thread may run at the same time, so each run reserves its binding.
         """Run with bound inputs and outputs, and return the outputs on the host or the device."""
         bound = self._idle.pop() if self._idle else _BoundTensors(self._session.io_binding(), {})
         native = bound.binding._iobinding
-        # Until the run is over, what is bound must stay where it is.
+        # Until the run ends, bound memory must stay in place.
         inputs = [self._bind_input(bound, name, data) for name, data in feed_dict.items()]
         for name in self._outputs:
             native.bind_output(name, self._place)
@@ -164,7 +164,7 @@ class BoundRuns:
                 results[name] = self._to_host(output, values[at])
             else:
                 results[name] = self._on_device(output, values[at], as_torch)
-        native.clear_binding_outputs()  # They are the caller's, who may let go of them.
+        native.clear_binding_outputs()  # The arrays belong to the caller, who may delete them.
         self._idle.append(bound)
         return results
 
@@ -201,7 +201,7 @@ class BoundRuns:
             bound.binding.bind_cpu_input(name, array)
             return array
         address, bound_shape, input_shape = where
-        if not prod(bound_shape):  # What is empty may have no address.
+        if not prod(bound_shape):  # An empty array may have no address.
             bound.places.pop(name, None)
             empty = np.empty(bound_shape, expected.dtype.numpy())
             bound.binding.bind_cpu_input(name, empty)
@@ -333,7 +333,7 @@ def run_values(
 ) -> list[Any]:
     """Return the outputs of a session, like ``session.run``, for any data type."""
     binding = session.io_binding()
-    # Until the run is over, what is bound must stay where it is.
+    # Until the run ends, bound memory must stay in place.
     rows = [(name, *_value_of(array)) for name, array in feed_dict.items()]
     for name, value, _ in rows:
         binding.bind_ortvalue_input(name, value)
@@ -473,7 +473,7 @@ class OnnxrtRunner(BaseRunner):
         metadata = TensorMetadata()
         for tensor in self.sess.get_inputs():
             check_is_tensor(tensor.name, tensor.type.partition("(")[0])
-            # Of a scalar and of an unknown rank, ONNX Runtime says the same.
+            # ONNX Runtime reports scalars and unknown ranks in the same way.
             is_known = tensor.shape or tensor.name in scalars_of(self.sess)
             shape = tensor.shape if is_known else None
             metadata.add(tensor.name, types.from_native(tensor.type), shape)
@@ -518,7 +518,7 @@ class OnnxrtRunner(BaseRunner):
             with translate_errors("run", node_inputs=node_inputs, uses_device=self._uses_device):
                 raise
         results = dict(zip(names, outputs))
-        for name in self._texts:  # They come as arrays of objects.
+        for name in self._texts:  # They are returned as arrays of objects.
             results[name] = _as_string_array(results[name])
         for name, dtype in self._byte_output_dtypes.items():
             if results[name].dtype != dtype:  # Bytes, as they lie in memory.

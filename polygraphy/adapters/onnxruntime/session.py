@@ -148,7 +148,7 @@ class SessionFromOnnx(BaseLoader):
         )
 
         notes_placements = not are_on_host(providers) and self._memory_arena
-        if notes_placements:  # Not of a part of a model, of which there are many.
+        if notes_placements:  # Not for parts of a model, because there are many.
             from polygraphy.adapters.onnxruntime.placement import placements_of, record_placements
 
             record_placements(options)
@@ -194,7 +194,7 @@ def are_on_host(providers: Sequence[Provider]) -> bool:
 
 _made: WeakSet[InferenceSession] = WeakSet()
 if hasattr(os, "register_at_fork"):
-    # A forked process lacks their threads: releasing one there crashes, or never ends.
+    # A forked process lacks these threads: releasing a session there crashes, or never ends.
     os.register_at_fork(after_in_child=lambda: _inherited.extend(_made))
 _inherited: list[InferenceSession] = []
 
@@ -224,7 +224,7 @@ def load_session(
             arguments["disabled_optimizers"] = list(without)
 
         def load() -> InferenceSession:
-            # Its own fallback prints on standard output, and then computes on the CPU.
+            # ONNX Runtime's own fallback prints to standard output, and then computes on the CPU.
             """Return the session, without a fallback to other providers."""
             inference_session: InferenceSession = onnxrt.InferenceSession(
                 model, sess_options=options, enable_fallback=0, **arguments
@@ -312,7 +312,7 @@ def inputs_of_node(
     session: InferenceSession | None, op: str, name: str, shapes: Mapping[str, Sequence[int]]
 ) -> str:
     """Return a phrase about the inputs of a node; empty if they are unknown."""
-    # A session keeps its model to create itself again with other providers.
+    # A session keeps its model to recreate itself with other providers.
     parts = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
     model = next((part for part in parts if part), None)
     return "" if model is None else describe_node_inputs(model, op, name, shapes)

@@ -78,7 +78,7 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
         try:
             session = _start_session(start, requested)
         except (ValueError, RuntimeError) as error:
-            # The error may be about the model: then the provider starts with another one.
+            # The error may be about the model, so the provider is tried with another model.
             failed = _first_failing(requested)
             if failed is None:
                 raise
@@ -170,7 +170,7 @@ def start_error(provider: Provider) -> str:
     try:
         session = _start_session(create_session, [provider])
         running, message = session.get_providers(), ""
-    except Exception as error:  # Each provider raises what it likes.
+    except Exception as error:  # Each provider raises its own errors.
         running, message = [], str(error)
     if name in running:
         return ""

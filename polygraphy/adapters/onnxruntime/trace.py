@@ -269,7 +269,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
         )
     execution_profiles = []
     for group in group_by_shapes(run.shapes for run in runs):
-        first, *later = group  # The first one initializes, and chooses kernels.
+        first, *later = group  # The first run initializes and chooses kernels.
         profile = profile_runs([runs[number] for number in later or group], executed)
         only = [] if later else ["The only run includes initialization."]
         shapes = _input_shapes(runs[first], profile, executed)

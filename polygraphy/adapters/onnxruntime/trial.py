@@ -173,7 +173,7 @@ def _translate_errors() -> Iterator[None]:
         yield
     except InconclusiveError:
         raise
-    except Exception as error:  # It raises its own classes, RuntimeError and ValueError.
+    except Exception as error:  # ONNX Runtime raises its own classes, RuntimeError and ValueError.
         text = " ".join(str(error).split())
         for noise in _NOISE:
             text = noise.sub("", text)
@@ -202,7 +202,7 @@ def _ort_value(value: Any) -> Any:
     array = np.ascontiguousarray(value).reshape(np.shape(value))
     if array.dtype.kind != "V":
         return onnxrt.OrtValue.ortvalue_from_numpy(array)
-    number = _NUMBERS[array.dtype.name]  # NumPy has no such type, so its bits are handed over.
+    number = _NUMBERS[array.dtype.name]  # NumPy has no such type, so pass its bits.
     bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
     return onnxrt.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, number)
 
@@ -248,7 +248,7 @@ def infer_symbolic_shapes(model: Any) -> Any:
     Runtime, or BackendError if the tool fails."""
     for module, name in ((onnxrt, "onnxruntime"), (sympy, "sympy")):
         if not module.is_installed():
-            install = sympy.install_command()  # The other, too.
+            install = sympy.install_command()  # The other package is also required.
             raise MissingDependencyError(
                 f"Symbolic shape inference requires {name}, which is not installed. Install it"
                 f" with: {install}",
@@ -263,13 +263,13 @@ def infer_symbolic_shapes(model: Any) -> Any:
         shapes = tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
     except PolygraphyException:
         raise
-    except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
+    except Exception as error:  # The script raises plain exceptions, assertions and key errors.
         text = " ".join(str(error).split())
         raise BackendError(
             f"ONNX Runtime's symbolic shape inference failed: {type(error).__name__}: {text}.",
             backend="onnxruntime",
         ) from error
-    if shapes is None:  # It has said why in a log that is not shown.
+    if shapes is None:  # It gave the reason in a log that is not shown.
         raise BackendError(
             "ONNX Runtime's symbolic shape inference requires opset 7 or later.",
             backend="onnxruntime",

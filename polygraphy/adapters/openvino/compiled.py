@@ -269,7 +269,8 @@ def core_of_process() -> Any:
 def precision_of(compiled: CompiledModel) -> str:
     """Return the requested compute type of a compiled model, by OpenVINO's name."""
     precision_name = _precision_name(compiled.get_property)
-    if precision_name is None:  # AUTO and HETERO do not say what the device that they chose does.
+    # AUTO and HETERO do not report the properties of the device that they chose.
+    if precision_name is None:
         lowered = (layer.precision for layer in layers_of(compiled) if layer.is_lowered)
         return next(lowered, "f32")
     return precision_name
@@ -292,7 +293,7 @@ def _precision_name(get: Callable[[str], Any]) -> str | None:
     """Return the name of a type, float32 for all others; None if OpenVINO does not report it."""
     try:
         name: str = get(HINT).get_type_name()
-    except RuntimeError:  # A device without it.
+    except RuntimeError:  # The device does not have this property.
         return None
     return name if name in PRECISIONS else "f32"
 
@@ -309,7 +310,7 @@ def _read(source: bytes | str) -> Any:
 
 def _check_device(core: Any, device: str) -> None:
     """Raise UnknownNameError if a device does not exist."""
-    if device == "CPU":  # To ask which there are loads what drives the others.
+    if device == "CPU":  # Listing the devices loads their drivers.
         return
     available_devices = core.available_devices
     plain = device.partition(".")[0]
@@ -360,7 +361,7 @@ def _model_in_float32(core: Any, model: Any, tensors: Sequence[str], folder: str
             raise UnknownNameError("Tensor", name, sorted(ports))
     chosen: set[str] = set()
     waiting = [ports[name].get_node() for name in tensors]
-    while waiting:  # An operator of ONNX may have become several; those inside have no names.
+    while waiting:  # One ONNX operator can become several, and the inner ones have no names.
         node = waiting.pop()
         if node.friendly_name in chosen:
             continue

@@ -69,7 +69,7 @@ def tensor_of(array: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
     if dtype != DataType.BFLOAT16 and array.size:
         return openvino.Tensor(array, shared_memory=True)
     tensor = openvino.Tensor(OpenvinoDataTypes().to_native(dtype), list(array.shape))
-    if array.size:  # NumPy lacks the type, so that OpenVINO shows its bits as float16.
+    if array.size:  # NumPy lacks the type, so OpenVINO shows its bits as float16.
         tensor.data[...] = array.view(np.float16)
     return tensor
 

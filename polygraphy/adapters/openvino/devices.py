@@ -25,7 +25,7 @@ def device_sections() -> list[Section]:
         return []
     except PolygraphyException as error:
         return [Section(_TITLE, (), (f"None: {error}",))]
-    except Exception as error:  # A shared library that does not load, say.
+    except Exception as error:  # For example, a shared library that does not load.
         message = f"None: OpenVINO does not load: {type(error).__name__}: {error}"
         return [Section(_TITLE, (), (message,))]
     return [Section(_TITLE, tuple(facts))]

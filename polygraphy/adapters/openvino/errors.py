@@ -40,7 +40,7 @@ _HINTS = (
     ),
     ("Unsupported property", "--openvino-properties accepts properties of the device only."),
     (
-        "Transformation failed at",  # So are those of quantized models called.
+        "Transformation failed at",  # Transformations of quantized models have these names.
         "--openvino-properties LP_TRANSFORMS_MODE=NO keeps a quantized model in floating point.",
     ),
     ("bad allocation", "Out of memory: use a smaller batch."),
@@ -61,7 +61,7 @@ def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
         yield
     except (PolygraphyException, MemoryError, ImportError):
         raise
-    except Exception as error:  # RuntimeError, for nearly all that can happen.
+    except Exception as error:  # OpenVINO raises RuntimeError for nearly everything.
         text = error_line(str(error)) or type(error).__name__
         if any(sign in text for sign in _UNREADABLE):
             raise ModelError(
@@ -87,7 +87,7 @@ def error_line(message: str) -> str:
     """Return the message of an error in one line, without its location in OpenVINO."""
     lines = (_WHERE.sub("", line.strip()) for line in message.splitlines())
     whole_name = " ".join(" ".join(line for line in lines if line).split())
-    if failed := _FAILED.search(whole_name):  # The first of all nodes that it cannot convert.
+    if failed := _FAILED.search(whole_name):  # The first node that it cannot convert.
         return " ".join(_CHECK.sub("", failed[1]).split())
     if thrown := _PASS.search(whole_name):
         why = " ".join(_CHECK.sub("", thrown[3]).split())

@@ -146,7 +146,7 @@ def _nodes_with_times(tables: Sequence[Sequence[_Row]], *, is_sorted: bool) -> l
                 nodes[key] = evolve(node, times=[*node.times, *missing, row.microseconds])
                 last = key
             elif row.kernel == _FUSED and last is not None and not is_sorted:
-                node = nodes[last]  # It is part of the node before.
+                node = nodes[last]  # It is part of the previous node.
                 if row.name not in node.origins:
                     nodes[last] = evolve(node, origins=[*node.origins, row.name])
     return [

@@ -65,7 +65,7 @@ class OpenvinoRunner(BaseRunner):
 
     def activate_impl(self) -> None:
         """Compile the model, and create an inference request."""
-        given_compiled: Any = self._compiled  # A compiled model can be called, as loaders can.
+        given_compiled: Any = self._compiled  # A compiled model is callable, like a loader.
         with self._last_words("compiled"):
             compiled = (
                 given_compiled
@@ -137,7 +137,8 @@ class OpenvinoRunner(BaseRunner):
         PROCESS.check()
         watch = self._last_words("ran") if self._may_take_long else nullcontext()
         with watch, translate_errors("run"):
-            # Tensors share the memory of these, and do not keep them: they last until it is run.
+            # Tensors share the memory of these arrays without keeping them, so keep them until the
+            # run.
             contiguouses = [
                 contiguous_array(host_copy(name, feed_dict[name])) for name in self._inputs
             ]

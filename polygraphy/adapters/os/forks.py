@@ -65,7 +65,7 @@ def has_started_cuda() -> bool:
     """Return whether any library in this process, such as PyTorch, has started CUDA, which does not
     survive a fork."""
     try:
-        # Without RTLD_NOLOAD, asking would load it.
+        # Without RTLD_NOLOAD, this call would load the library.
         driver = ctypes.CDLL(_CUDA_DRIVER, mode=getattr(os, "RTLD_NOLOAD", 0))
         count = ctypes.c_int()
         return bool(driver.cuDeviceGetCount(ctypes.byref(count)) == 0)  # Else: not initialized.

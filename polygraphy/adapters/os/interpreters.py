@@ -107,7 +107,7 @@ class OtherEnvironment:
             path, given_name, new_name = (
                 str(Path(folder) / n) for n in ("model.onnx", "in.npz", "out.npz")
             )
-            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
+            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # The location of the file does not matter.
                 save_model(model, path)
             np.savez(given_name, **{str(i): feed[name] for i, name in enumerate(requested_names)})
             how = json.dumps({key: value for key, value in settings.items() if key != "module"})

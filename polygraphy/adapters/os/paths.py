@@ -15,7 +15,7 @@ from polygraphy.domain.errors import FileError, MissingFileError
 
 try:
     import fcntl
-except ImportError:  # Windows does not remove files that are open.
+except ImportError:  # Windows cannot remove open files.
     fcntl = None  # type: ignore[assignment]
 
 
@@ -40,7 +40,7 @@ def create_temporary_file(target: Path) -> tuple[int, str]:
         _lock(descriptor)
         if os.fstat(descriptor).st_nlink:
             return descriptor, path
-        os.close(descriptor)  # Another process swept before it was locked.
+        os.close(descriptor)  # Another process cleaned up before it was locked.
 
 
 def create_temporary_folder(target: Path) -> tuple[int | None, Path]:
@@ -88,7 +88,7 @@ def is_abandoned(path: Path) -> bool:
 def _lock(descriptor: int) -> None:
     """Lock an open file for this process, if the system can."""
     if fcntl is not None:
-        with suppress(OSError):  # Not every file system has locks.
+        with suppress(OSError):  # Not every file system supports locks.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
@@ -311,7 +311,7 @@ def stage_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
         FileError: the file cannot be written.
     """
     parent = ensure_parent(path)
-    # What /dev/stdout leads to may have no path of its own.
+    # The target of /dev/stdout may have no path.
     is_special = parent.exists() and not parent.is_file()
     target = parent if is_special else Path(os.path.realpath(parent))
     if target.is_dir():

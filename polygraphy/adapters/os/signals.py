@@ -200,10 +200,10 @@ def dismiss_witnesses() -> None:
 
 def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
     """Return a started process that prints a text if this one is killed; None if that fails."""
-    import subprocess  # A run that nothing waits for does without.
+    import subprocess  # A run without a waiting parent does not need it.
 
     try:
-        # A session of its own: ctrl-C in a terminal reaches this process alone.
+        # A new session: Ctrl-C in a terminal reaches only this process.
         witness = subprocess.Popen(
             ["/bin/sh", "-c", _WITNESS, escape_controls(text)],
             stdin=subprocess.PIPE,

@@ -80,7 +80,7 @@ def mean_variance_normalization(attrs: Mapping[str, Any], x: Array) -> list[Arra
 numpy = mod.lazy_import("numpy")
 op_run = mod.lazy_import("onnx.reference.op_run")
 
-# What the evaluator hands to nodes with sub-graphs, besides their attributes.
+# Arguments that the evaluator passes to nodes with subgraphs, in addition to attributes.
 _NOT_ATTRIBUTES = ("attributes", "bindings", "context")
 
 

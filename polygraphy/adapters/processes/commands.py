@@ -32,7 +32,8 @@ _SERVER = "polygraphy.adapters.processes.warm_server"
 
 def can_fork() -> bool:
     """Return whether the operating system can fork."""
-    return hasattr(os, "fork") and sys.platform != "darwin"  # Frameworks of macOS do not survive.
+    # Frameworks of macOS do not survive a fork.
+    return hasattr(os, "fork") and sys.platform != "darwin"
 
 
 class WarmInterpreter:
@@ -136,7 +137,7 @@ class WarmInterpreter:
                 read = os.read(heard, _BLOCK)
             except (
                 BaseException
-            ):  # Ctrl-C: the command is in a group of its own, and heard nothing.
+            ):  # The command is in a separate process group, so Ctrl-C did not reach it.
                 self.close()
                 raise
             if not read:
@@ -328,7 +329,8 @@ class _ProcessCommand:
         except subprocess.TimeoutExpired:
             timed_out, code = True, TIMED_OUT
             self._kill()
-        except BaseException:  # Ctrl-C: the command is in a group of its own, and heard nothing.
+        # The command is in a separate process group, so Ctrl-C did not reach it.
+        except BaseException:
             self.stop()
             raise
         forget_group(self._process)

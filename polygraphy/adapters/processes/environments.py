@@ -71,7 +71,8 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
     if not path:
         sections = function_for(sections_of, "packages")()
         return sys.executable, variables, {n: v for section in sections for n, v in section.facts}
-    interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
+    # The link in a virtual environment remains a link.
+    interpreter = str(Path(interpreter_of(path)).absolute())
     command = safe_command([interpreter, "-c", _ASKED])
     output = output_of(command, path, environment=variables)
     versions = json.loads(value_after(output, "versions") or "{}")
@@ -150,7 +151,7 @@ def _import_variables(folder: Path) -> dict[str, str]:
         if not link.is_symlink() or link.resolve() != parent:
             with suppress(FileNotFoundError):
                 link.unlink()
-            with suppress(FileExistsError):  # Another shard of the sweep was quicker.
+            with suppress(FileExistsError):  # Another shard of the sweep was faster.
                 link.symlink_to(parent)
         program = link.parent / "__main__.py"
         if not program.exists():

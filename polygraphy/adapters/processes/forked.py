@@ -46,7 +46,7 @@ def call_isolated(
     """Return the result of a function called in a new process; see the port."""
     if not hasattr(os, "fork"):
         raise UsageError("Runners in subprocesses require an operating system that supports fork.")
-    sys.stdout.flush()  # What is buffered now would be written by both processes.
+    sys.stdout.flush()  # Otherwise, both processes would write the buffered output.
     sys.stderr.flush()
     with tempfile.TemporaryFile() as exchange:
         link = ParentLink()
@@ -82,7 +82,7 @@ def _fork() -> int:
     gc.disable()
     try:
         with warnings.catch_warnings():
-            # Python warns of threads, which are those of numerical libraries: they prepare for
+            # Python warns about threads. They belong to numerical libraries, which prepare for
             # forks.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
@@ -119,7 +119,7 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
         try:
             pickle.dump(answer, exchange, protocol=pickle.HIGHEST_PROTOCOL)
             exchange.flush()
-        except Exception as error:  # Whatever cannot be pickled is sent as text.
+        except Exception as error:  # Values that cannot be pickled are sent as text.
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 os._exit(_NO_ROOM)
             raised = None if answer[0] else _describe_error(answer[1])
@@ -132,7 +132,7 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
         sys.stderr.flush()
         code = 0
     finally:
-        os._exit(code)  # Nothing that the caller registered for its own end happens here.
+        os._exit(code)  # Functions that the caller registered for its exit do not run here.
 
 
 def _describe_error(error: BaseException) -> str:
@@ -191,7 +191,7 @@ def _receive_result(exchange: IO[bytes], status: int, what: str) -> Any:
     try:
         succeeded, answer = pickle.load(
             exchange
-        )  # From our own process, through a file without a name.
+        )  # From this program's own process, through a file without a name.
     except Exception as error:
         code = os.WEXITSTATUS(status)
         raise BackendError(f"{what} ended without a result, with exit code {code}.") from error

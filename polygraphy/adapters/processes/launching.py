@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 
 try:
     import fcntl
-except ImportError:  # Windows: its locks belong to a process, and no command inherits them.
+except ImportError:  # On Windows, locks belong to a process, and commands do not inherit them.
     fcntl = None  # type: ignore[assignment]
 
 import filelock
@@ -227,7 +227,7 @@ class _ForkedProcess:
         if self._other is not None:
             return self._other.reap()
         if self._answer is None and self.pid is None:
-            self._waiting.close()  # It may import for ever.
+            self._waiting.close()  # The import may take forever.
         answer = self._answer or self._waiting.stop(self._number)
         code = int(answer.get("code", _KILLED))
         return _ProcessUsage(code, answer.get("cpu", 0.0), answer.get("memory", 0))
@@ -251,7 +251,8 @@ class LaunchedProcess:
         self._job, self._limits, self._lock, self._facts = job, limits, lock, facts
         self._peak, self._next_look = 0, 0.0
         self._start = time.monotonic()
-        with suppress(FileError, OSError, ValueError):  # Who held the lock before may have done it.
+        # The previous owner of the lock may have done it.
+        with suppress(FileError, OSError, ValueError):
             self._done: Mapping[str, Any] | None = json.loads(Path(job.result).read_bytes())
             self._release_lock()
             return
@@ -379,13 +380,14 @@ def _lock_file(path: str) -> _Lock | None:
             os.close(descriptor)
             return None
         except OSError as error:
-            if error.errno not in _NO_LOCKS:  # Some file systems have none: then all compute.
+            # Some file systems have no locks, so every process computes it.
+            if error.errno not in _NO_LOCKS:
                 os.close(descriptor)
                 raise
         with suppress(FileNotFoundError):
             if Path(path).stat().st_ino == os.fstat(descriptor).st_ino:
                 return _Lock(path, descriptor)
-        os.close(descriptor)  # Who held it has removed it.
+        os.close(descriptor)  # The owner of the lock has removed it.
 
 
 def _load_summary(path: str) -> dict[str, Any] | None:
@@ -406,7 +408,7 @@ def resident_memory(pid: int) -> int:
     total, waiting = 0, [pid]
     while waiting:
         folder = Path(f"/proc/{waiting.pop()}")
-        with suppress(OSError, ValueError, IndexError):  # It may end meanwhile.
+        with suppress(OSError, ValueError, IndexError):  # The process may have ended.
             pages = int((folder / "statm").read_text().split()[1])
             total += pages * os.sysconf("SC_PAGE_SIZE")
             for task in (folder / "task").iterdir():

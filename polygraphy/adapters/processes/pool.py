@@ -60,7 +60,7 @@ class LocalPool:
                     device = _device_for(job, devices, running)
                     shared = count > 1 and not job.exclusive
                     launched = launch(job, limits, device, shared=shared)
-                    if launched is None:  # Another sweep runs it: its result will be there.
+                    if launched is None:  # Another sweep runs this cell, and will save its result.
                         waiting.append(job)
                         used_index += 1
                     else:

@@ -205,7 +205,7 @@ class WarmProcess:
                 f"{self._what} cannot exchange data with its subprocess: {error.strerror}.",
                 hint="There may not be enough memory: use a smaller batch, or a smaller model.",
             ) from error
-        except BaseException:  # Ctrl-C, of which a process in a group of its own hears nothing.
+        except BaseException:  # Ctrl-C does not reach a process in a separate group.
             self.close()
             raise
 
@@ -234,7 +234,7 @@ class WarmProcess:
 
     def _start(self, is_setting_up: bool) -> None:
         """Start the process, if it does not run in this interpreter."""
-        if self._owner != os.getpid():  # Forked: the process is that of the parent.
+        if self._owner != os.getpid():  # In a forked process, the process belongs to the parent.
             self._owner, self._process, self._end = os.getpid(), None, None
             self.generation += 1
         if self._process is not None and not is_setting_up:
@@ -327,7 +327,7 @@ def main() -> None:
         try:
             received = receive(channel)
         except (EOFError, OSError):
-            os._exit(0)  # Destructors of libraries may crash, or wait.
+            os._exit(0)  # Destructors of libraries may crash or hang.
         answer = _answer_to(received, nowhere, errors)
         del received
         with _message(answer, lines) as message:

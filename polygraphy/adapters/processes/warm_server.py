@@ -66,7 +66,7 @@ def main() -> None:
     """Answer requests until standard input is closed."""
     signal.signal(signal.SIGTERM, _exit_on_signal)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # What is imported may write something.
+    os.dup2(2, 1)  # Imports may write output.
     channel = socket.socket(fileno=os.dup(0))
     files: deque[int] = deque()
     prepare = make_follower(os.getpid())
@@ -147,7 +147,7 @@ def _start_command_line(
     """Run a command line in a forked process, which takes over the files; return its process ID."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Python 3.12 warns of threads, which imported libraries may start, and which do nothing.
+        # Python 3.12 warns about threads, which imported libraries may start.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
@@ -177,7 +177,8 @@ def _collect_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
         _, status, usage = os.wait4(running.pid, 0)
         del _running[number]
         with os.fdopen(running.report, "rb") as report:
-            os.set_blocking(running.report, False)  # What the command left may hold it open.
+            # Processes that the command left may hold it open.
+            os.set_blocking(running.report, False)
             used = (report.read() or b"").decode().split()
         code = 0 if timed_out else os.waitstatus_to_exitcode(status)
         facts: dict[str, Any] = {"number": number, "code": code, "timed_out": timed_out}

@@ -123,7 +123,7 @@ def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tupl
         launched = launch(new_job, given_limits, device, shared=not new_job.exclusive)
         if launched is not None:
             break
-        Event().wait(_PATIENCE)  # The process of a worker that died may end just now.
+        Event().wait(_PATIENCE)  # The process of a dead worker may just be ending.
     try:
         while (record := launched.poll(_PATIENCE)) is None:
             pass

@@ -436,7 +436,7 @@ def json_of(document: Document) -> str:
     text = json.dumps(document.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
     text = _NUMBERS.sub(lambda match: " ".join(match[0].split()), text)
     text = _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    # A surrogate, which no encoding has, may come from any name in a model.
+    # A name in a model may contain a surrogate, which no encoding supports.
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
 
-# Tensors that come of no computation on the inputs.
+# Tensors that do not depend on the inputs.
 _NOT_COMPUTED = {
     "Const",
     "NoOp",
@@ -230,7 +230,7 @@ def without_passthroughs(definition: Any, kept_names: Collection[str]) -> Any:
         copied = shorter.node.add()
         copied.CopyFrom(node)
         copied.input[:] = [_origin(name, sources) for name in node.input]
-        # A request to be on the same device as an operation that is gone.
+        # A request to run on the same device as a removed operation.
         locations = copied.attr["_class"].list.s if "_class" in copied.attr else ()
         if any(location.decode().removeprefix("loc:@") in sources for location in locations):
             del copied.attr["_class"]

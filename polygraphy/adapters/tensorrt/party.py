@@ -142,7 +142,7 @@ def add_output_types(model: Any) -> Any:
         return model
     try:
         inferred = infer_shapes(model).graph
-    except Exception as error:  # Of a model above 2 GiB, say; the parser says what it lacks.
+    except Exception as error:  # For example, for a model above 2 GiB; the parser reports it.
         G_LOGGER.verbose(f"Data types of outputs cannot be inferred: {error}")
         return model
     types = {value.name: value.type for value in (*inferred.value_info, *inferred.output)}
@@ -192,7 +192,7 @@ def widen_ranges(ranges: Sequence[DomainProfile], shapes: Shapes) -> list[Domain
     steps = max(spans, default=0) + 1
     wider = DomainProfile()
     for name, shape in shapes.items():
-        # The largest shapes are those of a later step, because they must fit each other.
+        # The largest shapes are those of a later step, and must fit each other.
         largest = np.add(shape, steps * growth[name])
         wider.add(name, ranges[-1][name].min, shape, [*largest])
     return [*ranges[:-1], wider]

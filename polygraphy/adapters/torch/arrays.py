@@ -37,7 +37,7 @@ def tensor_from(name: str, data: Any, device: Any) -> pytorch.Tensor:
         raise InputError(
             f"Input {name!r} has the data type {entry}, which PyTorch does not support."
         ) from error
-    # PyTorch takes what lies in memory in order, and warns of what it must not write to.
+    # PyTorch accepts contiguous memory, and warns about read-only memory.
     array = numpy.array(data, order="C")
     if array.dtype.isbuiltin == 2:  # A type of ml_dtypes.
         bits = torch.from_numpy(array.reshape(-1).view(numpy.uint8))
@@ -61,7 +61,7 @@ def array_from(tensor: pytorch.Tensor) -> np.ndarray[Any, Any]:
     return numpy.array(array) if is_on_cpu else array  # type: ignore[no-any-return]
 
 
-# PyTorch's float4 and int4 hold two values in an element, or can be stored only.
+# PyTorch's float4 and int4 hold two values in an element, or can only be stored.
 _ABSENT = {*(entry for entry in DataType if entry.itemsize < 1), DataType.STRING}
 _ENTRIES = {
     f"torch.{NUMPY_NAMES.get(entry.name, entry.name)}": entry

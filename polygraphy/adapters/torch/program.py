@@ -353,7 +353,8 @@ class Module:
                         lambda: torch.export.export(self.model, args, named, strict=False),
                         tensors,
                     )
-            except Exception as error:  # Whatever the code of the module, or the exporter, raises.
+            # The code of the module, or the exporter, can raise anything.
+            except Exception as error:
                 line = next(iter(str(error).strip().splitlines()), type(error).__name__)
                 raise UsageError(
                     "torch.export does not support the module, so the tensors inside it have no"
@@ -536,14 +537,15 @@ class TorchFromPath(BaseLoader):
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.progress(f"Loading PyTorch model: {path.absolute()}")
-        load_script = torch.jit.load  # Without PyTorch, that is the error, whatever the file is.
+        load_script = torch.jit.load  # Without PyTorch, this is the error for any file.
         kind = _archive_kind(path)
         with translate_errors("load", path):
             if kind == "script":
                 return load_script(str(path), map_location="cpu")
             check_compiler()
             try:
-                with mute_exporters():  # It warns of archives of older releases, which it reads.
+                # PyTorch warns about archives from older releases, which it can read.
+                with mute_exporters():
                     return load_exported(path)
             except Exception as error:
                 if types := unregistered_types(path):
@@ -596,7 +598,7 @@ def _is_state(path: Path) -> bool:
             return False
     try:
         loaded = torch.load(str(path), weights_only=True, map_location="meta")
-    except Exception:  # pickle's, zipfile's and torch's own.
+    except Exception:  # pickle, zipfile and torch raise their own errors.
         return False
     return isinstance(loaded, dict) and bool(loaded)
 

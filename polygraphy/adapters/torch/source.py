@@ -295,7 +295,7 @@ class OpenedTorch:
             with torch.no_grad():
                 operation = self._compute_operation(name, known_values)
             return array_from(operation) if isinstance(operation, torch.Tensor) else None
-        except Exception:  # Not every operator computes in float64, nor alone.
+        except Exception:  # Not every operator computes in float64, or by itself.
             return None
 
     def condition_of(self, name: str) -> str:
@@ -305,7 +305,7 @@ class OpenedTorch:
         trace = self._graph[name].meta.get("stack_trace") if name in self._graph else None
         origin = Origin.of(frames_in(trace or ""), "")
         if origin is None or getline(origin.path, origin.line).strip() not in str(trace):
-            return ""  # The file is another one by now.
+            return ""  # The file has changed since then.
         return describe_condition(origin.path, origin.line)
 
     def line_of_number(self, name: str) -> str:
@@ -396,10 +396,11 @@ class OpenedTorch:
             return dynamo, self._export_command(options) if self._path else ""
         sizes = {name: dict(axes) for name, axes in exporter.sizes.items() if axes}
         if not exporter.dynamo:
-            options["input_names"] = names  # An input that no tensor is computed from is left out.
+            options["input_names"] = names  # An input on which no tensor depends is omitted.
         if sizes and not exporter.dynamo:
             options["dynamic_axes"] = sizes
-            if not any(name.isdigit() for name in exporter.outputs):  # It numbers tensors itself.
+            # The exporter numbers tensors itself.
+            if not any(name.isdigit() for name in exporter.outputs):
                 options["output_names"] = list(exporter.outputs)
         with mute_exporters(), torch.no_grad(), disable_fused_attention():
             if self._module is None:

@@ -231,7 +231,7 @@ def _point(x: float, y: float, row: OutputRow, value: float, anchor: str) -> Mar
         shape = _triangle(x, y)
     op, failed = row.node.op if row.node else "", "" if row.passed else ", failed"
     about = f"{op} {row.name}: {brief_value(value)}{failed}".strip()
-    # Hundreds of points would be hundreds of stops for a keyboard, which has the table.
+    # Hundreds of points would be hundreds of tab stops; keyboards can use the table.
     return Markup('<a href="#{}" tabindex="-1"><title>{}</title>{}</a>').format(
         anchor, about, shape
     )

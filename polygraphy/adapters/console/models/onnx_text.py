@@ -117,7 +117,7 @@ def _value_lines(weight: Weight) -> list[str]:
         source = f", from {weight.location}" if weight.location else ""
         return [f"({weight.nbytes} bytes{source}, not shown)"]
     values = np.asarray(weight.values)
-    if values.size == 1 and values.dtype.kind in "iu":  # As NumPy writes it, a tenth as long.
+    if values.size == 1 and values.dtype.kind in "iu":  # NumPy's text takes a tenth of the lines.
         return [f"{'[' * values.ndim}{values.item()}{']' * values.ndim}"]
     return str(values).splitlines() or [""]
 
@@ -148,7 +148,7 @@ def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | Non
 
 
 def _node_texts(nodes: Iterable[Node], detail: Detail, texts: _Texts) -> list[str]:
-    # A large model has tens of thousands of nodes: as little as possible is done for each.
+    # A large model has tens of thousands of nodes, so do little for each node.
     """Return the text about each node."""
     node_texts, get = [], texts.get
     for index, node in enumerate(nodes):

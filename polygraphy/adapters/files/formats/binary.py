@@ -117,7 +117,7 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: 
         ContentError: an array holds Python objects, or the format cannot take a name.
     """
     plain = {name: _little_endian(array) for name, array in tensors.items()}
-    ordered = sorted(plain, key=lambda name: -plain[name].dtype.itemsize)  # For alignment.
+    ordered = sorted(plain, key=lambda name: -plain[name].dtype.itemsize)  # Align the data.
     header: dict[str, Any] = {}
     own_values: dict[str, Any] = {}
     position = 0
@@ -418,7 +418,7 @@ class _Npy:
             array = np.load(self.path, mmap_mode="r", allow_pickle=False)
         except OSError:
             raise
-        except Exception as error:  # Whatever a parser of Python literals raises.
+        except Exception as error:  # A parser of Python literals can raise anything.
             raise ContentError(_complaint(error)) from error
         return with_narrow_type(np.asarray(array))
 
@@ -437,7 +437,7 @@ class _NpzMember:
                 array: np.ndarray[Any, Any] = archive[self.name]
         except OSError:
             raise
-        except Exception as error:  # zipfile, zlib and NumPy each have their own kinds.
+        except Exception as error:  # zipfile, zlib and NumPy raise their own errors.
             raise ContentError(f"array {self.name!r}: {_complaint(error)}") from error
         return with_narrow_type(array)
 

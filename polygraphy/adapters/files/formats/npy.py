@@ -60,7 +60,7 @@ def npy_pieces(array: Array) -> Iterator[Piece]:
     stream = BytesIO()
     try:
         np.lib.format.write_array_header_1_0(stream, fields)
-    except ValueError:  # A structured type, of very many fields or with names beyond Latin-1.
+    except ValueError:  # A structured type with very many fields, or with names outside Latin-1.
         np.lib.format.write_array(stream, array, version=(3, 0), allow_pickle=False)
         return iter([stream.getvalue()])
     return chain([stream.getvalue()], _element_bytes(array.T if in_fortran_order else array))
@@ -159,7 +159,7 @@ def array_from_npy(text: SlicedText) -> Array:
         head = b"".join(decode_pieces(text[: -(-data_start // 3) * 4]))
     shape, in_fortran_order, dtype = _parse_header(head[:data_start])
     nbytes = prod(shape) * dtype.itemsize
-    if nbytes != total - data_start:  # Checked before memory is allocated.
+    if nbytes != total - data_start:  # Check the size before allocating memory.
         raise ContentError(
             f"an array is damaged: expected {nbytes} bytes according to its header, found"
             f" {total - data_start}"
@@ -196,7 +196,7 @@ def _parse_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     try:
         read = _HEADER_READERS[np.lib.format.read_magic(stream)]
         shape, in_fortran_order, dtype = read(stream)
-    except Exception as error:  # Whatever a parser of Python literals raises.
+    except Exception as error:  # A parser of Python literals can raise anything.
         raise ContentError(f"an array is damaged: {error}") from error
     if dtype.hasobject:
         raise ContentError("an array contains pickled Python objects, which are never loaded")
@@ -239,7 +239,7 @@ def array_from_bytes(content: bytes) -> Array:
         return np.asarray(loaded[loaded.files[0]])
     except ContentError:
         raise
-    except Exception as error:  # zipfile, zlib and NumPy each have their own kinds.
+    except Exception as error:  # zipfile, zlib and NumPy raise their own errors.
         raise ContentError(f"an array is damaged: {error}") from error
 
 

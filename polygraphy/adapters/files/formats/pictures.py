@@ -93,7 +93,7 @@ def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[
                     upright = upright.resize(size, image.Resampling.BILINEAR)
                 array = np.asarray(upright)
                 return array if array.ndim == 3 else array[:, :, np.newaxis]
-        except Exception as error:  # Each of its formats has its own.
+        except Exception as error:  # Each image format raises its own errors.
             is_unknown = isinstance(error, image.UnidentifiedImageError)
             why = "its contents are not an image" if is_unknown else " ".join(str(error).split())
             raise DamagedFileError(
@@ -126,7 +126,7 @@ def _read_tensors(file: Path) -> dict[str, Any]:
             return {str(name): host_array(tensor) for name, tensor in named.items()}
         except OSError:
             raise
-        except Exception as error:  # pickle's, zipfile's and torch's own.
+        except Exception as error:  # pickle, zipfile and torch raise their own errors.
             raise DamagedFileError(
                 f"Could not read {file}: it is damaged, or contains objects other than tensors.",
                 path=file,

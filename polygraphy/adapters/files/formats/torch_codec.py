@@ -50,6 +50,6 @@ def _decode_tensor(fields: dict[str, Any]) -> Any:
     stream.seek(0)
     try:
         return torch.load(stream, weights_only=True, map_location="cpu")
-    except Exception as error:  # pickle's, zipfile's and torch's own.
+    except Exception as error:  # pickle, zipfile and torch raise their own errors.
         message = "a tensor in it is damaged, or contains pickled objects, which are never loaded"
         raise ContentError(message) from error

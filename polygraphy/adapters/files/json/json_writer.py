@@ -53,9 +53,7 @@ class Base64Text:
         remaining_piece = b""
         for piece in self._pieces:
             start = 0
-            if (
-                remaining_piece
-            ):  # Only whole groups of three bytes may be encoded apart from the others.
+            if remaining_piece:  # Only complete groups of three bytes can be encoded separately.
                 start = -len(remaining_piece) % 3
                 remaining_piece += piece[:start]
                 if len(remaining_piece) % 3:
@@ -92,7 +90,7 @@ def decode_pieces(text: SlicedText, first: int = 0) -> Iterator[bytes]:
             piece = binascii.a2b_base64(characters)
         except ValueError as error:
             raise ContentError(f"base64 text is damaged: {error}") from error
-        # The decoder skips what is not in its alphabet; then too few bytes come out.
+        # The decoder skips characters outside its alphabet, so the result has too few bytes.
         if len(piece) != len(characters) // 4 * 3 - padding:
             raise ContentError("base64 text contains invalid characters")
         yield piece[skip:] if skip else piece
@@ -262,7 +260,7 @@ _SCALARS: dict[type, Callable[[Any], str]] = {
     type(None): lambda value: "null",
 }
 
-# Subclasses without an encoder are written as what they are derived from.
+# Subclasses without an encoder are written like their base class.
 _BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (str, str.__str__),
     (int, int.__int__),

@@ -46,7 +46,7 @@ def files_named_by(folder: str, word: str) -> list[str]:
     parts = {text[:end] for text in texts for end in _ends_of(text)}
     files: set[Path] = set()
     for part in filter(None, parts):
-        with suppress(OSError, ValueError):  # A text that cannot be a path.
+        with suppress(OSError, ValueError):  # The text cannot be a path.
             path = root / part
             if path.is_dir() and path.resolve() not in (root.resolve(), *root.resolve().parents):
                 files.update(file for file in path.rglob("*") if file.is_file())
@@ -145,7 +145,8 @@ def holds_sweep(folder: str) -> bool:
     if path.exists() and not path.is_dir():
         raise FileError(f"{folder} is not a folder.", path=folder, hint="Choose a different path.")
     names = {file.name for file in path.iterdir()} if path.exists() else set()
-    is_ours = (path / _MARK).exists()  # After the names: another shard may write it just now.
+    # List the names first: another shard may be writing the file.
+    is_ours = (path / _MARK).exists()
     if not is_ours and not all(name in _FIRST or _MARK in name for name in names):
         raise FileError(
             f"{folder} contains files that are not from a sweep.",
@@ -168,5 +169,5 @@ def _with_weights(path: str) -> Iterator[str]:
     if format_named(path) == "onnx" and Path(path).is_file():
         try:
             yield from weight_files(path)
-        except ModelError:  # Its cells will say so.
+        except ModelError:  # Its cells will report this.
             return

@@ -40,7 +40,7 @@ def read_tokens(path: str) -> list[int]:
         is_empty = Path(path).is_file() and not Path(path).stat().st_size
         file = Path(path) if is_empty else readable_file(path, "File of tokens")
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
-    content = content.removeprefix(codecs.BOM_UTF8)  # Editors of Windows write it.
+    content = content.removeprefix(codecs.BOM_UTF8)  # Editors on Windows write a byte order mark.
     if _NEXT_LIST.search(content) is not None and not str(path).endswith(".npy"):
         raise _several_lists_error(path)
     tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)

@@ -50,7 +50,7 @@ _AHEAD_BYTES = 1 << 18
 _TEXT_START = re.compile(rb'(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\0 \t\r\n]*(?:[\[{"\-0-9tfnNI]|\Z)')
 """Perhaps a byte order mark, perhaps white space, and the first character of a value."""
 
-# What is left over when text ends in the middle of a literal, a number or an escape.
+# Rest of a text that ends in the middle of a literal, a number or an escape.
 _UNFINISHED_TOKEN = re.compile(
     r"|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|Na?|-?I(?:n(?:f(?:i(?:n(?:it?)?)?)?)?)?|-|\.|[eE][+-]?"
 )
@@ -63,7 +63,7 @@ def _seek_and_read(descriptor: int, count: int, position: int) -> bytes:
     return os.read(descriptor, count)
 
 
-_read_at = getattr(os, "pread", _seek_and_read)  # Windows has none.
+_read_at = getattr(os, "pread", _seek_and_read)  # Windows does not have it.
 
 
 class _File:
@@ -74,11 +74,11 @@ class _File:
         # No file object: of one that is garbage together with this, Python might complain first.
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         self.size = os.fstat(self._descriptor).st_size
-        self._ahead = (0, b"")  # Where what was read ahead starts, and what it was.
+        self._ahead = (0, b"")  # Position and contents of the data that was read ahead.
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes from `start` up to `stop`, or to the end of the file."""
-        if stop - start < _AHEAD_BYTES // 4:  # Small arrays are read one after another.
+        if stop - start < _AHEAD_BYTES // 4:  # Small arrays are read one after the other.
             first, ahead = self._ahead
             if not first <= start <= stop <= first + len(ahead):
                 first, ahead = start, _read_at(self._descriptor, _AHEAD_BYTES, start)
@@ -86,7 +86,7 @@ class _File:
             if stop <= first + len(ahead):
                 return ahead[start - first : stop - first]
         piece = _read_at(self._descriptor, stop - start, start)
-        if len(piece) == stop - start:  # As good as always.
+        if len(piece) == stop - start:  # This is nearly always true.
             return piece
         pieces = []
         while piece:
@@ -151,7 +151,7 @@ def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
     """
     file = _File(path)
     start = file.read(0, _LONGEST_START)
-    if not _TEXT_START.match(start):  # Of gigabytes of a model, say, no more is read.
+    if not _TEXT_START.match(start):  # Stop here: the file may be a model of several gigabytes.
         cause = json.JSONDecodeError("not JSON", start.decode(errors="replace"), 0)
         raise ContentError("it is not JSON text") from cause
     nonce = token_hex(16)
@@ -172,7 +172,9 @@ def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
 
 def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
     """Yield the text of a file, in order: bytes to parse, and the texts of arrays."""
-    buffer = b""  # What has been read but not yielded,
+    # Text that was read but not yielded, its position in the file, and the start of the current
+    # array.
+    buffer = b""
     position = 0  # where in the file it starts,
     array_start: int | None = None  # and where the array starts that it is in the middle of.
     while block := file.read(position + len(buffer), position + len(buffer) + block_bytes):
@@ -200,7 +202,7 @@ def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
             )
             parsed_end = end
             array_start = None
-        if array_start is None:  # The start of an array may lie across the end of the block.
+        if array_start is None:  # The start of an array may cross the end of the block.
             ready = max(parsed_end, len(buffer) - _LONGEST_START)
             yield buffer[parsed_end:ready]
             parsed_end = ready
@@ -229,7 +231,7 @@ def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
         raise ContentError("it is not JSON text, which is Unicode") from error
     except RecursionError as error:
         raise ContentError("it is nested too deeply") from error
-    except ValueError as error:  # An integer of more digits than Python reads.
+    except ValueError as error:  # The integer has more digits than Python reads.
         raise ContentError(f"it is damaged: {error}") from error
 
 
@@ -240,7 +242,7 @@ def _damage_description(error: json.JSONDecodeError) -> str:
     remaining_name = error.doc[error.pos :].strip()
     in_escape = error.msg.startswith("Invalid \\u")
     unfinished = _UNFINISHED_ESCAPE if in_escape else _UNFINISHED_TOKEN
-    # Columns are not named: in the file, arrays stand where the parser saw short names.
+    # Do not report columns: the parser saw short names where the file has arrays.
     if error.msg.startswith("Unterminated string") or unfinished.fullmatch(remaining_name):
         last_line = error.doc.count("\n") + 1
         return f"it is truncated: it ends within a value, in line {last_line}"

@@ -183,7 +183,7 @@ class TensorWriter:
     @contextmanager
     def open(cls, path: Path) -> Iterator[TensorWriter]:
         """Yield a writer; after an error, nothing that it wrote remains."""
-        target = Path(os.path.realpath(ensure_parent(path)))  # A symbolic link stays one.
+        target = Path(os.path.realpath(ensure_parent(path)))  # A symbolic link remains a link.
         with translate_os_errors(path, "write"):
             lock, folder = create_temporary_folder(target)
         try:
@@ -481,7 +481,8 @@ def _single_iteration(value: Any, dest: PathOrFile) -> Any:
 def _is_folder_path(path: Path) -> bool:
     """Return whether a path is a folder, or would become one: it has no suffix, and is neither a
     device nor an empty file."""
-    is_device = path.exists() and not path.is_dir() and not path.is_file()  # As /dev/stdout.
+    # For example, /dev/stdout.
+    is_device = path.exists() and not path.is_dir() and not path.is_file()
     return path.is_dir() or not (path.suffix or is_device or is_empty_file(path))
 
 

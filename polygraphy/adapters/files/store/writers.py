@@ -50,7 +50,7 @@ def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
         plain[label] = {
             name: _array_values(np.asarray(array))
             for name, array in (iterations[0] if iterations else {}).items()
-            # What has elements that can be listed; tensors of torch are left as they are.
+            # Types whose elements can be listed; PyTorch tensors remain unchanged.
             if isinstance(array, (np.ndarray, np.generic)) and not is_tensor(array)
         }
     return plain
@@ -431,7 +431,7 @@ def _decode_files(
         if index > 0:
             pending = _iterations_in(file, kind, split)
         pending.reverse()
-        while pending:  # Taken off the list: with the last iteration, the file is closed.
+        while pending:  # Remove it from the list: the last iteration closes the file.
             with _name_file_in_errors(file):
                 iteration = decode(pending.pop())
             yield iteration
@@ -447,7 +447,8 @@ def _name_file_in_errors(file: Path) -> AbstractContextManager[object]:
 
 def split_feeds(tree: Any) -> list[Any]:
     """Return the trees of feed dictionaries; raise ContentError if there are none."""
-    iterations = tree if isinstance(tree, list) else [tree]  # One of a folder's files: no list.
+    # A file in a folder contains one iteration, not a list.
+    iterations = tree if isinstance(tree, list) else [tree]
     if any(not isinstance(feed, dict) or marker_of(feed) is not None for feed in iterations):
         raise kind_error(tree, dict)
     return iterations

@@ -163,7 +163,8 @@ if TYPE_CHECKING:
     FunctionKey = tuple[str, str, str]
 
 
-_FIRST_OPSETS = {DataType.FLOAT16: 6, DataType.BFLOAT16: 13}  # From these on, Cast knows the type.
+# First opsets in which Cast supports the type.
+_FIRST_OPSETS = {DataType.FLOAT16: 6, DataType.BFLOAT16: 13}
 
 
 def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelection) -> None:
@@ -254,7 +255,7 @@ def cast_in_place(
         keep_nodes=selection.keep_nodes | _wide_normalizations(model, dtype, weights),
     )
     functions = _cast_functions(model, inference, selection)
-    if "" not in versions:  # Then there can be no Casts, and no node of the standard's domain.
+    if "" not in versions:  # The model has no Casts, and no nodes in the standard domain.
         return {}
     settings = CastSettings(
         elem_type=dtype.onnx(),
@@ -323,7 +324,7 @@ def _rename_tensors(graph: GraphProto, names: Mapping[str, str]) -> None:
     """Rename the tensors of a graph and its subgraphs."""
     weights = {tensor.name for tensor in graph.initializer}
     for value in graph.input:
-        if value.name in weights:  # Old versions of the format list weights there, too.
+        if value.name in weights:  # Old versions of the format also list weights there.
             value.name = names.get(value.name, value.name)
     for tensor in graph.initializer:
         tensor.name = names.get(tensor.name, tensor.name)

@@ -247,7 +247,7 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
         if graph_uses.is_inverted_mask(value.name):
             uses.append(_MASK)
         if uses:
-            # All of its values must be legal for every use.
+            # Every value must be valid for every use.
             hints[value.name] = min(uses, key=lambda hint: hint.high)
     return hints
 
@@ -526,7 +526,7 @@ class OutputKinds:
     def _is_bounded(self, node: NodeProto) -> bool:
         """Return whether the results of a node are bounded."""
         if node.op_type == "If":
-            # Which branch is taken, only the data say: what may be a probability is one.
+            # Only the data decides which branch is taken, so a possible probability counts as one.
             names = [value.name for body in graphs_of(node) for value in body.output]
             return not self._bounded.isdisjoint(names)
         if node.op_type in _JOINS:

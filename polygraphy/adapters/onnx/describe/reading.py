@@ -105,7 +105,7 @@ def _type_text(described: Any) -> str:
     return " ".join(str(described).split())
 
 
-# The numbers are those of AttributeProto.AttributeType in onnx.proto.
+# These are the numbers of AttributeProto.AttributeType in onnx.proto.
 _PLAIN: dict[int, tuple[str, Callable[[AttributeProto], Any]]] = {
     1: ("float", lambda attribute: attribute.f),
     2: ("int", lambda attribute: attribute.i),
@@ -370,7 +370,7 @@ class _ModelDescriber:
         return Graph(
             name=name,
             doc=doc,
-            # Before version 4 of the format, initializers had to be listed as inputs, too.
+            # Before version 4 of the format, initializers also had to be listed as inputs.
             inputs=tuple(tensor for tensor in inputs if tensor.name not in listed),
             outputs=outputs,
             weights=weights,
@@ -395,7 +395,7 @@ class _ModelDescriber:
         with_attributes = self._detail.attrs
         result = []
         for node in nodes:
-            # Copies of whole lists are several times quicker than going through them.
+            # Copying complete lists is several times faster than iterating over them.
             inputs, outputs = node.input[:], node.output[:]
             array = node.name, node.op_type, node.domain
             check_texts((*array, *inputs, *outputs))

@@ -124,7 +124,7 @@ def _read_gather_of_blocks(
         stored = _unpack_last(stored, bits)
         zeros = None if zeros is None else _unpack_last(zeros, bits)
     axis = options.get("quantize_axis", 1) % stored.ndim
-    if zeros is None:  # Zero for int4 and uint4, the middle for bytes.
+    if zeros is None:  # Zero for int4 and uint4, and the middle value for bytes.
         zeros = numpy.full(scale.shape, float(2 ** (bits - 1) if is_in_bytes else 0))
     zeros = zeros.astype(numpy.float64)[..., : scale.shape[-1]]
     if dtype not in STORED or zeros.shape != scale.shape:
@@ -157,7 +157,7 @@ def _integer_weight(
     zeros = numpy.zeros(scale.shape) if zero is None else zero.astype(numpy.float64)
     zeros = numpy.broadcast_to(zeros.reshape(-1) if scale.ndim else zeros.reshape(()), scale.shape)
     scheme = Scheme(codes.dtype.name, scale.astype(numpy.float64), zeros, axis)
-    if exact is not None and exact.ndim == 2:  # ONNX Runtime makes a MatMul of Gemm.
+    if exact is not None and exact.ndim == 2:  # ONNX Runtime converts Gemm to MatMul.
         is_turned = "_Transposed" in name or exact.shape != codes.shape
         exact = exact.T if is_turned and exact.T.shape == codes.shape else exact
     return scheme, codes.astype(numpy.float64), exact, None

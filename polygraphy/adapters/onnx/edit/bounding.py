@@ -186,7 +186,7 @@ def _limit(model: ModelProto, operand: str, bound: int) -> None:
     graph = model.graph
     kind = TypeInference(model).infer_graph(graph)[operand]
     dtype = numpy.int32 if kind == "tensor(int32)" else numpy.int64
-    if kind in ("tensor(float)", "tensor(double)"):  # `Range` may also count in fractions.
+    if kind in ("tensor(float)", "tensor(double)"):  # `Range` may also have a fractional step.
         dtype = numpy.float32 if kind == "tensor(float)" else numpy.float64
     used_names = names_in_use(graph)
     limit, limited = (

@@ -137,7 +137,7 @@ def alter_node(
         if asks:
             kind, shape = weight.data_type, weight.dims
             graph.input.append(onnx.helper.make_tensor_value_info(weight.name, kind, shape))
-        elif weight.name not in known_names:  # Several nodes may read it.
+        elif weight.name not in known_names:  # Several nodes can read it.
             add_weight(copy, weight, weight.name)
     node.op_type = variant.node.op
     given_names = {attribute.name for attribute in variant.node.attributes}

@@ -116,7 +116,7 @@ def cut_in_place(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetad
     delete_where(graph.initializer, lambda tensor: tensor.name in inputs)
     fixed = [
         value for value in graph.input if model.ir_version < 4 and value.name in used
-    ]  # Weights, which are listed among the inputs in old versions of the format.
+    ]  # Old versions of the format list weights as inputs.
     for values, wanted in ((graph.input, inputs), (graph.output, outputs)):
         tensors = [_describe_tensor(name, meta, types.get(name)) for name, meta in wanted.items()]
         if values is graph.input:
@@ -261,7 +261,7 @@ def _describe_tensor(
 ) -> ValueInfoProto:
     """Return the declaration of a graph input or output, with the model's own comment."""
     if before is not None and before.type.WhichOneof("value") != "tensor_type":
-        return copy_of(before)  # A sequence, say.
+        return copy_of(before)  # For example, a sequence.
     if before is None:
         return value_info(name, meta)
     tensor = copy_of(before)

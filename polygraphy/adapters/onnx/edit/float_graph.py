@@ -207,7 +207,7 @@ def constant_reader(graph: GraphProto) -> Callable[[str], Array | None]:
         if tensor is None and name in makers and makers[name].op_type == "Constant":
             tensor = constant_tensor(makers[name])
         array = None if tensor is None else elements(tensor)
-        if array is None or array.size <= _SMALL:  # Large ones are read once.
+        if array is None or array.size <= _SMALL:  # Read large weights only once.
             arrays[name] = array
         return array
 
@@ -243,7 +243,8 @@ def _restore_activation(
         readers.setdefault(new, []).extend(nodes)
 
     reader = makers.get(result)
-    if reader is not None and reader.op_type == DEQUANTIZE:  # It reads the codes by this name.
+    # The node reads the codes by this name.
+    if reader is not None and reader.op_type == DEQUANTIZE:
         if any(value.name == result for value in model.graph.output):
             return ""
         replace_input(result, f"{result}//read", readers.pop(result, []))

@@ -187,7 +187,7 @@ class _Rewriter:
     def _rewrite_moving_node(self, node: NodeProto) -> Iterator[NodeProto]:
         """Yield a node that moves dequantized numbers, in place of one that moves integers."""
         scale, zero = self._parameters[node.input[0]]
-        for at in (0, 2) if node.op_type == "Pad" else (0,):  # The number that pads is a code, too.
+        for at in (0, 2) if node.op_type == "Pad" else (0,):  # The padding value is also a code.
             if at < len(node.input) and node.input[at]:
                 text = f"{node.output[0]}//{at}"
                 yield _make_node(_DEQUANTIZE, [node.input[at], scale, zero], text)

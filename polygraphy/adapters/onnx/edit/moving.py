@@ -44,7 +44,7 @@ def weight_precision(model: ModelProto) -> str | None:
     are not. See `polygraphy.ports.editing.weight_precision`."""
     import ml_dtypes
 
-    # Most weights with the digits of bfloat16 are float16 numbers, too.
+    # Most weights that fit in bfloat16 also fit in float16.
     kinds = {"bfloat16": ml_dtypes.bfloat16, "float16": numpy.float16}
     sizes = dict.fromkeys(kinds, 0)
     total = 0

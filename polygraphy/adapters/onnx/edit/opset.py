@@ -31,7 +31,7 @@ defs = mod.lazy_import("onnx.defs")
 version_converter = mod.lazy_import("onnx.version_converter")
 
 _STANDARD = ("", "ai.onnx")
-_LARGE = 1 << 16  # Bytes; smaller weights may be what an operator's new form is made of.
+_LARGE = 1 << 16  # Limit in bytes; an operator's new form may be built from smaller weights.
 
 
 @mod.export(funcify=True)
@@ -105,7 +105,7 @@ def _convert(model: ModelProto, opset: int) -> None:
     restore_nodes(version)
     for graph in all_graphs(version.graph):
         for tensor in graph.initializer:
-            # Below onnx 1.19, the converter also forgets where elements are.
+            # Below onnx 1.19, the converter also loses the locations of external elements.
             if tensor.name in weights and tensor.ByteSize() <= _LARGE:
                 tensor.CopyFrom(weights[tensor.name])
     model.graph.CopyFrom(version.graph)

@@ -127,7 +127,7 @@ class GraphTensors:
         self.computed = [name for node in graph.node for name in node.output if name]
         self.order = list(dict.fromkeys([*(v.name for v in graph.input), *self.computed]))
         self.weights = weight_names(graph)
-        # Outputs that are weights are rare, but allowed: they stay what they are.
+        # Outputs that are weights are rare, but allowed. They remain unchanged.
         self.order = [
             name for name in self.order if name not in self.weights or name in self.outputs
         ]
@@ -250,7 +250,8 @@ def observe_tensors(
         return arrays
     fixed: ModelProto = copy_of(model)
     graph = fixed.graph
-    fixed.ir_version = max(fixed.ir_version, 4)  # Before, weights have to be inputs, too.
+    # Earlier versions require weights to be inputs as well.
+    fixed.ir_version = max(fixed.ir_version, 4)
     del graph.input[:]
     delete_where(graph.initializer, lambda tensor: tensor.name in feed_dict)
     graph.initializer.extend(
@@ -260,7 +261,7 @@ def observe_tensors(
     types = value_infos(model)
     del graph.output[:]
     graph.output.extend(types.get(name, onnx.ValueInfoProto(name=name)) for name in wanted)
-    for value in graph.output:  # What is stated about shapes may hold for other data.
+    for value in graph.output:  # Declared shapes may be those of other data.
         if value.type.WhichOneof("value") == "tensor_type":
             value.type.tensor_type.ClearField("shape")
     clean(graph)

@@ -103,7 +103,7 @@ def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> Quant
     opened = QuantizedModel(model, [FloatGraph(form.graph) for form in forms])
     opened.reference = forms[0] if forms else None
     for number, form in enumerate(forms[1:], 1) if opened.renamed else ():
-        # Names do not say which form the quantizer read, but the number of counterparts does.
+        # Names do not show which form the quantizer read, but the number of counterparts does.
         order = [form, *forms[:number], *forms[number + 1 :]]
         other = QuantizedModel(model, [FloatGraph(each.graph) for each in order])
         if other.renamed > opened.renamed:
@@ -197,7 +197,7 @@ class QuantizedModel:
         self._pairs: list[SitePair] = []
         self._dequantized: dict[str, str] = {}
         self._aliases: dict[str, list[str]] = {}
-        self._unnamed: dict[str, str] = {}  # How an unnamed node is called before a removed Relu.
+        self._unnamed: dict[str, str] = {}  # Name of an unnamed node before a removed Relu.
         missing: Sequence[MissingPair] = ()
         for reference in references[:1]:
             is_static = self.producer in ("static", "olive")
@@ -382,7 +382,7 @@ class QuantizedModel:
         editor.change(schemes)
         return changed
 
-    # How it is put together.
+    # How the model is assembled.
 
     def _copy_graph(self) -> tuple[ModelProto, GraphProto]:
         """Return a copy of the model and its graph, without declared shapes."""

@@ -179,7 +179,7 @@ def producer_of(model: ModelProto) -> str:
         names = [name for node in blocks for name in (node.name, *node.input)]
         return "nbits" if any(name.endswith(ends) for name in names) else ""
     if any(node.name.endswith(tuple(f"_DQ{end}" for end in ends)) for node in reads):
-        return "nbits"  # The same quantizer, in the format QDQ.
+        return "nbits"  # The same quantizer, in QDQ format.
     if model.producer_name != "onnx.quantize":
         return ""
     if any(node.output[0].endswith("_dequantized") for node in reads):
@@ -396,7 +396,7 @@ class SiteForms:
         """Sort the nodes, and read their names once."""
         self._shell, self._weights, self._exact = model, weights, exact
         graph = model.graph
-        for _, on, off, output in choices:  # In order for each form.
+        for _, on, off, output in choices:  # In the order of each form.
             graph.node.append(onnx.helper.make_node("Choice", [on, off], [output]))
         sort(graph)
         every = [node for node in graph.node if node.op_type != "Choice"]
@@ -507,7 +507,7 @@ class SiteForms:
             last = _last_name(source, names)
             if name in used and last in self._makers and last.endswith(("//on", "//off")):
                 new_names.setdefault(last, name)
-        if self._has_graphs:  # They may read weights.
+        if self._has_graphs:  # They can read weights.
             return new_names
         taken = {name for index in chosen for name in self._nodes[index][3]} | self._inputs
         taken.update(name for name in used if name not in self._makers)
@@ -526,7 +526,7 @@ class SiteForms:
     ) -> None:
         """Add the weights that nodes read."""
         graph = model.graph
-        for annotation in graph.quantization_annotation:  # They stay with their tensor.
+        for annotation in graph.quantization_annotation:  # They remain with their tensor.
             if annotation.tensor_name in used:
                 entries = annotation.quant_parameter_tensor_names
                 used = {*used, *(entry.value for entry in entries)}

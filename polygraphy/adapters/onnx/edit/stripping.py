@@ -103,7 +103,7 @@ def _used_weights(
 
 def _weight_origin(name: str, makers: Mapping[str, NodeProto]) -> str:
     """Return the tensor that an operand comes from, before nodes that only reorder or cast it."""
-    for _ in makers:  # There may be a cycle.
+    for _ in makers:  # The graph may have a cycle.
         node = makers.get(name)
         if node is None or node.op_type not in _PASSED_THROUGH or not node.input:
             break
@@ -117,7 +117,7 @@ def _weight_operands(node: NodeProto, versions: dict[str, int]) -> list[str]:
     if not domain and node.op_type in _OPERANDS:
         return [node.input[i] for i in _OPERANDS[node.op_type] if i < len(node.input)]
     if signature_of(node.op_type, domain, versions.get(domain, 1)) is None:
-        return list(node.input)  # A plugin decides itself what its weights are.
+        return list(node.input)  # A plugin decides which of its tensors are weights.
     return []
 
 
@@ -150,7 +150,7 @@ numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 _SPARSE = "SPARSE_2_4"
 _DOCUMENTATION = "polygraphy.doc_string"
-_FLOATS = (1, 10, 16)  # float32, float16, bfloat16: what may be sparse
+_FLOATS = (1, 10, 16)  # float32, float16, bfloat16: types that may be sparse
 
 
 @mod.export(funcify=True)
@@ -227,7 +227,7 @@ def _strip_tensor(tensor: TensorProto, axis: int | None) -> None:
     for field in DATA_FIELDS:
         tensor.ClearField(field)
     tensor.raw_data = b""
-    if tensor.doc_string:  # What it said before the mark took its place.
+    if tensor.doc_string:  # Text before the mark replaced it.
         tensor.metadata_props.add(key=_DOCUMENTATION, value=tensor.doc_string)
     tensor.doc_string = f"{STRIPPED}/{_SPARSE if is_sparse else ''}"
 

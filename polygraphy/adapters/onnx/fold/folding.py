@@ -240,7 +240,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         """
         room = room or self._room(model)
         walk = walk_over(model, shapes, room, folds_shapes=self._folds_shapes, infers=infers_shapes)
-        # Before version 4, a branch can have no weights.
+        # Before version 4, branches have no weights.
         graphs = walk.graphs if model.ir_version >= 4 else walk.graphs[:1]
         folded = [graph.fold(self._partitioning, self._size_threshold) for graph in graphs]
         clean_model(model)
@@ -372,7 +372,7 @@ class _Simplification:
                 continue
             results = [name for name, _ in pairs if name in outputs]
             if results:
-                # An output keeps its name, which its operand takes over if it is free to.
+                # An output keeps its name; its operand takes over the name if possible.
                 [(name, source), *others] = pairs
                 if others or source not in computed or source in outputs or source in final:
                     continue
@@ -431,7 +431,7 @@ class _Simplification:
             (attribute.name, attribute.SerializeToString(deterministic=True))
             for attribute in node.attribute
         )
-        # Of several results, those that are left out are computed by no other node either.
+        # If outputs are omitted, no other node computes them.
         wanted = tuple(map(bool, node.output))
         operands = tuple(map(self._operand_key, node.input[:]))
         return node.op_type, operands, tuple(attributes), wanted
@@ -445,7 +445,7 @@ class _Simplification:
         return tensor.data_type if tensor else 0, value.shape, value.tobytes()
 
 
-# Each rule returns whether the only result of a node is its first operand.
+# Each rule returns whether the only output of a node equals its first input.
 
 
 def _is_idle_identity(_: NodeProto, __: GraphWalk) -> bool:
@@ -527,7 +527,7 @@ def _operands(node: NodeProto, walk: GraphWalk) -> Iterator[Any]:
             elements = walk.elements_of(name)
             yield None if elements is None else elements.values
             count = 0 if elements is None else len(elements.values)
-        else:  # Axes that are left out, and steps.
+        else:  # Omitted axes and steps.
             yield range(count) if position == 2 else [1] * count
 
 

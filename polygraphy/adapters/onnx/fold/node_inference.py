@@ -132,7 +132,7 @@ def _add_operand(graph: GraphProto, name: str, operands: Operands, names: set[El
         (weight.int64_data if elements.elem_type == INT64 else weight.int32_data).extend(values)
         return
     if elements is not None and not elements.is_scalar and elements.elem_type == INT64:
-        # Numbers below 0 among them are handed on as they are.
+        # Negative numbers among them are passed on unchanged.
         _set_type(graph.input.add(name=f"{name}/of"), FLOAT, elements.values)
         graph.node.add(op_type="Shape", input=[f"{name}/of"], output=[name])
         names.update(elements.values)

@@ -83,7 +83,7 @@ def equal_elements(left: Element, right: Element) -> Element:
         return None
     if left == right or (isinstance(left, int) and isinstance(right, int)):
         return int(left == right)
-    # A dimension has some length, but none below 0.
+    # A dimension is never negative.
     return 0 if any(isinstance(each, int) and each < 0 for each in (left, right)) else None
 
 
@@ -519,13 +519,13 @@ class Sizes:
         self._shape_of = shape
         self._small = small
         self._compute = compute
-        self._made: dict[str, float] = {}  # Elements at most.
+        self._made: dict[str, float] = {}  # Maximum number of elements.
 
     def measure(self, node: NodeProto) -> float:
         """Return the maximum number of bytes of the results of a node; its operands must be
         measured before.
         """
-        # What is said of its shape may not be true; its operands are asked first.
+        # The declared shape may be wrong, so check the operands first.
         grown = element_count(node, self._value, self._shape)
         nbytes = 0.0
         for name in filter(None, node.output[:]):
@@ -543,7 +543,7 @@ class Sizes:
         """
         counts = [self._elements(name) for name in node.input[:] if name]
         if node.op_type in ("Concat", "Gather", "NonZero"):
-            return sum(counts) * 8  # NonZero: as many for each dimension.
+            return sum(counts) * 8  # NonZero returns the same number for each dimension.
         return max([1.0, *counts]) if node.op_type in _NOT_LARGER else prod([1.0, *counts])
 
     def _elements(self, name: str) -> float:

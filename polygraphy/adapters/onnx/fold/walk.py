@@ -103,7 +103,7 @@ def open_branch(
     return names
 
 
-_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before what is carried.
+_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition precede the carried values.
 
 
 def static_shapes(graph: GraphProto) -> dict[str, Shape | None]:
@@ -166,7 +166,7 @@ def shapes_from_bodies(
         common_shapes = [common_shape(*pair) for pair in zip(*results)]
     elif node.op_type == "Loop":
         carried = node.input[_INNER_LOOP_ARGUMENTS:]
-        inside = results[0][1:]  # Behind the condition.
+        inside = results[0][1:]  # After the condition. The loop may have no iteration at all.
         # There may be no iteration at all.
         common_shapes = [
             common_shape(shape(name), indices) for name, indices in zip(carried, inside)
@@ -278,7 +278,8 @@ class GraphWalk:
         """Infer the shapes of the nodes of the graph and its subgraphs."""
         walk = self._walk
         walk.graphs.append(self)
-        has_scopes = walk.model.ir_version >= 4  # Graphs inside cannot have weights before.
+        # In earlier versions, subgraphs cannot have weights.
+        has_scopes = walk.model.ir_version >= 4
         opens = has_scopes and walk.opens_branches
         pending = [
             (position, node, self._types.inner(position))
@@ -296,7 +297,7 @@ class GraphWalk:
             self.nodes.reorder()
             walk.has_opened = True
 
-    # What is known of tensors, for `Operands`.
+    # Known facts about tensors, for `Operands`.
 
     def kind(self, name: str) -> str | None:
         """Return the type of a tensor; None if it is unknown."""
@@ -335,7 +336,7 @@ class GraphWalk:
         """Return a constant of the model; None for other tensors."""
         return self.nodes.tensors.get(name)
 
-    # What nodes make.
+    # Outputs of nodes.
 
     def _visit(self, position: int, node: NodeProto, scopes: Sequence[GraphTypes]) -> None:
         """Infer the shapes of a node and its subgraphs, and fold it if possible."""
@@ -429,7 +430,7 @@ class GraphWalk:
             shape = [self._walk.new_name() if dim is None else dim for dim in shape]
         self._shapes[name] = shape
 
-    # Computing what is asked for.
+    # Compute requested values.
 
     def _compute_value(self, name: str) -> Any:
         """Return the value of a small constant, computed now; None if that fails."""
@@ -496,7 +497,7 @@ class GraphWalk:
         added = enumerate(graph.node[first:])
         return [(first + index, item, scope.inner(index)) for index, item in added]
 
-    # Putting values in place of nodes.
+    # Replace nodes with values.
 
     def fold(self, partitioning: str | None, size_threshold: int | None) -> int:
         """Replace nodes with the values of the constants that they compute; return the number of

@@ -32,7 +32,7 @@ check_model: Callable[..., ModelProto]
 
 onnx = mod.lazy_import("onnx")
 
-_COPIED = 32 << 20  # Bytes of weights from which on a model is checked without them.
+_COPIED = 32 << 20  # Size in bytes above which a model is checked without its weights.
 _DISCOURAGED = {"GroupNormalization": "InstanceNormalization"}
 """Operators that opset 18 introduced as deprecated, because opset 21 defines them with other
 inputs; and those with the same number of inputs, which the checker accepts in their place.
@@ -69,7 +69,7 @@ class CheckModel(BaseLoader):
         if problem and _tidy_model(model):
             problem = checker_error(model)
         if problem and is_tolerated(problem):
-            # The checker stops there, and has not seen the nodes behind.
+            # The checker stops there, and has not checked later nodes.
             _check_order(model.graph, ChainMap())
             G_LOGGER.warning(f"The model is not entirely standard ONNX: {problem}")
         elif problem:
@@ -85,7 +85,7 @@ def _tidy_model(model: ModelProto) -> bool:
     unnamed = [graph for graph in all_graphs(model.graph) if not graph.name]
     for graph in unnamed:
         graph.name = "graph"
-    with suppress(ModelError):  # The checker says of circles, too.
+    with suppress(ModelError):  # The checker also reports this for cycles.
         if sort(model.graph):
             G_LOGGER.info("Sorted the nodes of the model topologically.")
             return True
@@ -101,7 +101,7 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
     child = outer.new_child(dict.fromkeys(value.name for value in graph.input))
     child.update(dict.fromkeys(tensor.name for tensor in graph.initializer))
     child.update(dict.fromkeys(sparse.values.name for sparse in graph.sparse_initializer))
-    version = child.maps[0]  # Nearly all names are here, where looking is quicker.
+    version = child.maps[0]  # Nearly all names are here, and this lookup is faster.
     for node in graph.node:
         for name in node.input[:]:
             if name and name not in version and name not in child:
@@ -162,7 +162,7 @@ def _checker_message(model: ModelProto) -> str:
     """Return the error of the checker; empty if there is none."""
     try:
         onnx.checker.check_model(model)
-    except Exception as error:  # Its own class, and those of protobuf's implementations.
+    except Exception as error:  # onnx's own class, and the classes of protobuf's implementations.
         return " ".join(str(error).split())
     return ""
 

@@ -45,7 +45,7 @@ TYPE_ATTRIBUTES: dict[str, tuple[str, int | None]] = {
 }
 """Operators whose output type is an attribute: which, and its default; None is the input's type."""
 
-_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before what is carried.
+_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition precede the carried values.
 
 
 class Parameter(NamedTuple):
@@ -98,7 +98,7 @@ def signature_of(op_type: str, domain: str, version: int) -> Signature | None:
     """Return the signature of an operator in the standard; None if it is unknown."""
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
-    except (onnx.defs.SchemaError, TypeError):  # A name that is no UTF-8 comes as bytes.
+    except (onnx.defs.SchemaError, TypeError):  # A name that is not UTF-8 is returned as bytes.
         return None
     variables = {
         type_constraint.type_param_str: type_constraint.allowed_type_strs
@@ -112,12 +112,12 @@ def signature_of(op_type: str, domain: str, version: int) -> Signature | None:
 
 
 def _parameter(declared: Any, variables: Mapping[str, Sequence[str]]) -> Parameter:
-    # Operands of a heterogeneous variadic parameter share its name, but not its type.
+    # Operands of a heterogeneous variadic parameter share its name but not its type.
     """Return a declared input or output with its allowed types."""
     name = declared.type_str if declared.is_homogeneous else f"{declared.type_str}/any"
     try:
         types = declared.types
-    except TypeError:  # onnx 1.20 cannot hand them over.
+    except TypeError:  # onnx 1.20 cannot return them.
         types = variables.get(declared.type_str, [declared.type_str])
     return Parameter(name, frozenset(types))
 
@@ -434,7 +434,7 @@ def _convert_value(
         elif attribute.name == "value_floats":
             value.float_data.extend(attribute.floats)
             value.dims.append(len(attribute.floats))
-    if not node.attribute:  # ConstantOfShape without a value makes zeros.
+    if not node.attribute:  # ConstantOfShape without a value returns zeros.
         value.float_data.append(0.0)
         value.dims.append(1)
     tensor = onnx.TensorProto(name=value.name)

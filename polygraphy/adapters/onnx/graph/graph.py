@@ -42,7 +42,7 @@ def producers(graph: GraphProto) -> dict[str, int]:
         ModelError: several nodes compute the same tensor.
     """
     makers = {name: i for i, node in enumerate(graph.node) for name in node.output[:] if name}
-    # An empty name that is counted, too, only costs the time to look again.
+    # If an empty name is also counted, the only cost is another lookup.
     if len(makers) < sum(len(node.output) for node in graph.node):
         _refuse_duplicates(graph)
     return makers
@@ -213,7 +213,7 @@ def sort(graph: GraphProto) -> bool:
     if all(index == rank for index, rank in ranks.items()):
         return changed
     positions = iter(range(len(nodes)))
-    graph.node.sort(key=lambda _: ranks[next(positions)])  # Keys are asked for once, in order.
+    graph.node.sort(key=lambda _: ranks[next(positions)])  # Keys are requested once, in order.
     return True
 
 

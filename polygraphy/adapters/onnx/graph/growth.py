@@ -250,7 +250,7 @@ def element_count(node: NodeProto, value: Callable[[str], Any], size: Callable[[
     try:
         return rule(node, operands, [size(name) for name in node.input])
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
-        return None  # Unknown, or invalid, which other checks report better.
+        return None  # Unknown or invalid; other checks report this better.
 
 
 def _range_size(_: NodeProto, values: Sequence[Any], __: Sequence[Any]) -> int:

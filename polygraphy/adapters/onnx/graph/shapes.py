@@ -262,7 +262,7 @@ __all__ = [
 infer_shapes: Callable[..., ModelProto]
 
 
-_COPIED = 32 << 20  # Bytes of weights from which on copying costs more than leaving them out.
+_COPIED = 32 << 20  # Size in bytes above which copying takes longer than omitting weights.
 
 
 _ENDLESS = 1 << 24
@@ -416,7 +416,7 @@ def _is_known(value: ValueInfoProto) -> bool:
 def _infer_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     """Return a model with the shapes that the onnx package infers."""
     check_expansion(model)
-    # The types of tensors are nested deeper than the tensors, and may be too deep for protobuf.
+    # Types of tensors are nested more deeply than tensors, and can exceed protobuf's limit.
     with translate_onnx_errors("The shapes of the model cannot be inferred"):
         return inference.infer_shapes(
             model, strict_mode=strict, data_prop=not has_endless_vectors(model)

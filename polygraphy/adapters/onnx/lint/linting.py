@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
-_ITEMSIZE = 4  # Of most tensors.
+_ITEMSIZE = 4  # This holds for most tensors.
 _MOST_ROUNDS = 1 << 31
 """More iterations than any backend finishes in minutes, even of the smallest body."""
-_LOOP_INPUTS = 2  # The body of a Loop takes the number of the round and the condition.
+_LOOP_INPUTS = 2  # The body of a Loop reads the iteration number and the condition.
 _RUN = 2
 """Largest memory of a run, as a multiple of the largest file: activations are released again."""
 
@@ -114,7 +114,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
         sizes = [shapes.get(name) for name in node.output if name]
         counts = [prod(s) for s in sizes if s and all(isinstance(dim, int) for dim in s)]
         nbytes = _ITEMSIZE * max([grown or 0, *counts])
-        if constant.issuperset(filter(None, node.input)):  # These stay, and all at once.
+        if constant.issuperset(filter(None, node.input)):  # These remain in memory, all at once.
             constant.update(node.output)
             nbytes += folded
             folded = nbytes
@@ -132,7 +132,7 @@ def _trip_count(node: NodeProto, value: Callable[[str], Any]) -> int:
         return 0
     body = next(iter(graphs_of(node)), None)
     if body is None or not body.output or len(body.input) < _LOOP_INPUTS:
-        return 0  # Against the standard, which others say better.
+        return 0  # The node violates the specification, which other checks report better.
     trips = value(node.input[0])
     starts = value(node.input[1]) if len(node.input) > 1 and node.input[1] else np.array(True)
     if trips is None or starts is None or not np.all(starts):
@@ -219,7 +219,7 @@ class NodeTrials:
         self._lost: set[str] = set()
         self._forgotten = 0
         self.failures: dict[int, str] = {}
-        self.skipped: dict[int, None] = {}  # In order, and quick to look into.
+        self.skipped: dict[int, None] = {}  # In order, and fast to search.
 
     def run(self) -> None:
         """Run all nodes in the backend, and record their values and errors.
@@ -482,8 +482,8 @@ class _ModelTrial:
         trials.run()
         yield from self._findings(trials, labels)
         if error is not None and (not trials.failures or _IR_VERSION in error):
-            # Together they fail, each by itself works: the format is too new, or types contradict
-            # what the graph says.
+            # Each node works by itself, but together they fail: the format is too new, or types
+            # contradict the graph.
             yield LintEntry(EXCEPTION, Source.RUNTIME, error)
 
     def _indices(self, wanted: Callable[[NodeProto], bool]) -> list[int]:

@@ -185,7 +185,7 @@ class NodeChecks:
             where = f"{function.domain}.{function.name}"
             for index, node in enumerate(function.node):
                 if any(attribute.ref_attr_name for attribute in node.attribute):
-                    continue  # Its references are only known at the calls of the function.
+                    continue  # Its references are known only where the function is called.
                 if (message := _check_node(node, inner)) is not None:
                     label = f"{where}/{node.name or f'{node.op_type}_{index}'}"
                     yield LintEntry(
@@ -348,7 +348,7 @@ class NodeChecks:
             yield from _forbidden_types(call, schema)
             yield from _forbidden_results(call, schema)
         yield from violations(call)
-        if self._chosen is not None:  # Of valid nodes, only those with different results matter.
+        if self._chosen is not None:  # For valid nodes, only different results matter.
             yield from undefined_results(call)
 
     def _operand(
@@ -632,10 +632,10 @@ def _dims(described: TypeProto) -> list[int | str] | None:
 def _check_node(node: NodeProto, context: Any) -> str | None:
     """Return the checker's error about a node; None if there is none."""
     if graphs_of(node):
-        return None  # Its graphs read from around them, which the checker does not see here.
+        return None  # Its subgraphs read outer tensors, which the checker does not see here.
     try:
         onnx_checker.check_node(node, context)
-    except Exception as error:  # ValidationError; of malformed messages whatever protobuf raises.
+    except Exception as error:  # ValidationError; for malformed messages, any error of protobuf.
         text = one_line(error)
         if is_only_discouraged(text):
             return None

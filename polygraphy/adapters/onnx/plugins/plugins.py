@@ -129,7 +129,7 @@ class Plugin:
             return called(*arguments)
         except PolygraphyException:
             raise
-        except Exception as error:  # of a user's script: anything
+        except Exception as error:  # the script of a user can raise anything
             raise BackendError(
                 f"{self.path}: {function} failed: {type(error).__name__}: {error}"
             ) from error
@@ -175,7 +175,7 @@ def _plain_attribute(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return [_plain_attribute(item) for item in value]
-    if hasattr(value, "tolist"):  # Arrays and numbers of NumPy.
+    if hasattr(value, "tolist"):  # NumPy arrays and numbers.
         return _plain_attribute(value.tolist())
     raise TypeError(f"an attribute cannot be a {type(value).__name__}")
 
@@ -340,7 +340,7 @@ def _replace_by_script(
     model: ModelProto, plugin: Plugin, op: str, instance: PluginInstance
 ) -> None:
     """Call a script to change the graph; the rest of the model is kept."""
-    for tensor in all_tensors(model):  # It may look at any weight.
+    for tensor in all_tensors(model):  # The script may read any weight.
         load_stored(tensor)
     with _mute_matching():
         graph = gs.import_onnx(model)

@@ -35,6 +35,6 @@ def kernel_factor(node: NodeProto, inputs: Sequence[Any]) -> float:
         return _ANTIALIASING if attributes.get("antialias") else 1.0
     if node.op_type in ("CumSum", "CumProd"):
         axis, shape = int(numpy.reshape(inputs[1], -1)[0]), numpy.shape(inputs[0])
-        # Independent roundings in a row add up to the square root of their number.
+        # The error of consecutive independent roundings grows with the square root of their number.
         return max(1.0, math.sqrt(shape[axis] if shape else 1) / GROWTH)
     return 1.0

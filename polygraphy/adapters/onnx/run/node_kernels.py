@@ -58,7 +58,7 @@ class NodeKernels:
                 computed_values = compute(
                     {f"x{index}": value for index, value in enumerate(values)}
                 )
-            except PolygraphyException:  # The evaluator reports what is wrong with the operands.
+            except PolygraphyException:  # The evaluator reports errors in the operands.
                 return run(*inputs, **options)
             return (numpy.array(computed_values["y"]),)
 
@@ -98,7 +98,7 @@ class NodeKernels:
         if key not in self._loaded:
             try:
                 self._loaded[key] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
-            except PolygraphyException:  # It is not installed, or has no such kernel.
+            except PolygraphyException:  # It is not installed, or lacks this kernel.
                 self._loaded[key] = None
         return self._loaded[key]
 

@@ -302,7 +302,7 @@ class ReducibleOnnxModel:
         if frozen:
             self._observe_tensors(
                 computed
-            )  # All at once: what becomes an input may be asked for, too.
+            )  # All at once, because new inputs may also be requested as outputs.
         outputs = opened.results_read_outside(chosen)
         if ends is not None:
             ending = [opened.protos[index] for index in self._places(ends)]
@@ -383,7 +383,8 @@ class ReducibleOnnxModel:
             return value
         try:
             meta = self._metadata(name)
-        except BackendError:  # The model cannot be run; what can run the part finds out itself.
+        # The model cannot be run; a backend that can run the part determines the values itself.
+        except BackendError:
             return value_without_type(name)
         shape = meta.shape
         if shape is not None:
@@ -440,7 +441,7 @@ class Recomputer:
         positions, known_names = nodes
         weights = self._elements(known_names)
         feeds = [{**weights, **_select_arrays(run, known_names)} for run in runs]
-        # Wide numbers do not round again, but not everything takes them.
+        # Wide numbers avoid another rounding, but not every operator accepts them.
         for are_wide in (True, False) if epsilon else (False,):
             try:
                 evaluate = self._evaluator(positions, name)
@@ -448,7 +449,7 @@ class Recomputer:
                 values = [evaluate(feed) for feed in widen_feeds]
                 operands = known_names - weights.keys()
                 spread = _spread(evaluate, widen_feeds[-1], operands, values[-1], epsilon)
-            except Exception as error:  # Operators are plain NumPy code, which raises anything.
+            except Exception as error:  # Operators are plain NumPy code, which can raise anything.
                 G_LOGGER.verbose(f"{name!r} cannot be computed from its inputs: {error}")
                 continue
             node = self._opened.protos[positions[-1]]
@@ -541,7 +542,7 @@ def _spread(
         step = numpy.asarray(evaluate({**feed, **moved}), numpy.float64) - value
         total += numpy.where(numpy.isfinite(step), step, 0.0) ** 2
     if value.ndim and value.size:
-        # An element may happen not to move, and its neighbors say how far it could.
+        # An element may not move by chance; its neighbors show how far it could.
         total = numpy.maximum(total, total.mean(axis=-1, keepdims=True))
     spread: Array = numpy.sqrt(total / _DRAWS)
     return spread

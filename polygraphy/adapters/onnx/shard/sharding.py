@@ -206,7 +206,7 @@ class _SplitGraph:
         """Gather the inputs of an attention layer, so that it sees all positions."""
         hints = self._hints
         first, last = attention.nodes[0], attention.nodes[-1]
-        # The standard's Attention reads K untransposed, like V.
+        # The standard's Attention reads K without a transposition, like V.
         k_axis = hints.v_seq_len_idx if attention.is_single else hints.k_seq_len_idx
         if gathers_q:
             first.input[0] = self._gather(attention.q, hints.v_seq_len_idx)

@@ -435,7 +435,7 @@ class _SplitSearch:
         for name, is_summed in ((left, rank - 1), (right, rank - 2)):
             own_axis = axis - rank + self._rank(name)
             if axis == is_summed or own_axis < 0 or self._shape(name)[own_axis] == 1:
-                continue  # It has no such axis: all of it is needed.
+                continue  # The tensor lacks this axis, so all of it is needed.
             if name in self.graph.dense_weights:
                 raise SplitError(f"weight {name!r} has more than two axes")
             self._require_split(name, own_axis)

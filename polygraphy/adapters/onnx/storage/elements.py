@@ -345,7 +345,7 @@ class WeightArrays:
         """
         self._path = Path(path)
         self._folder = Path(external_data_dir or self._path.parent)
-        # A model in a cache may be a link, like its weights, to another folder.
+        # A model in a cache, and its weights, may be links to another folder.
         self._trusted = () if external_data_dir else (self._path.resolve().parent,)
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:

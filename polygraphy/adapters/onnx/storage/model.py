@@ -169,7 +169,7 @@ class OnnxFromPath(BaseLoader):
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.progress(f"Loading model: {path.absolute()}")
-        # A model in a cache may be a link, like its weights, to another folder.
+        # A model in a cache, and its weights, may be links to another folder.
         trusted = [] if self._external_data_dir else [path.resolve().parent]
         folder = Path(self._external_data_dir or path.parent)
         if self._map_weights and _is_binary(path):
@@ -226,7 +226,7 @@ def serialize_model(model: ModelProto) -> bytes:
     """Return the bytes of a model; raise ModelError above 2 GiB, the limit of the format."""
     try:
         serialized: bytes = model.SerializeToString()
-    except Exception as error:  # protobuf's implementations differ in the class that they raise
+    except Exception as error:  # protobuf's implementations raise different classes
         raise ModelError(
             f"The model cannot be serialized: {error}",
             hint="Above 2 GiB, save it with external weights.",
@@ -292,7 +292,7 @@ def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
         if not tensor.data_type:
             raise ValueError("it has no data type")
         return str(tensor.name), onnx.numpy_helper.to_array(tensor)
-    except Exception as error:  # protobuf's implementations differ in what they raise
+    except Exception as error:  # protobuf's implementations raise different classes
         raise FileError(
             f"Could not load {file}: it is not an ONNX tensor ({error}).",
             path=file,

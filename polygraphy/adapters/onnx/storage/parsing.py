@@ -51,7 +51,7 @@ def translate_errors(source: object) -> Iterator[None]:
                 path=source,
                 hint="Fetch it: git lfs pull.",
             ) from error
-        reason = shorten(str(error), _REASON_WIDTH)  # It may quote the whole file.
+        reason = shorten(str(error), _REASON_WIDTH)  # The message may quote the whole file.
         raise ModelError(
             f"ONNX model is invalid: {source} is truncated, damaged, or not an ONNX model."
             f" ({reason})",
@@ -65,7 +65,7 @@ def _is_pointer(source: object) -> bool:
     try:
         with Path(str(source)).open("rb") as stream:
             return stream.read(len(_LFS)) == _LFS
-    except (OSError, ValueError):  # It may have no file.
+    except (OSError, ValueError):  # The model may have no file.
         return False
 
 
@@ -138,7 +138,7 @@ def check_texts(values: tuple[str | bytes, ...]) -> None:
 
 BYTES = 2
 """The wire type of what has a length in front of it."""
-DEEPEST = 100  # As deep as protobuf goes.
+DEEPEST = 100  # The depth that protobuf supports.
 FIXED = {1: 8, 5: 4}
 """Size in bytes of the wire types with a fixed size."""
 _GRAPH, NODE, _ATTRIBUTE, TENSOR, _SPARSE, _FUNCTION, MODEL = range(7)
@@ -182,7 +182,7 @@ def message_fields(
             length, inner = _varint(content, at)
             at = inner + length
             if length > _LARGE and not isinstance(content, bytes):
-                # Pages around what was read stay mapped, and would add up to half of the weights.
+                # Pages around the data remain mapped, and would add up to half of the weights.
                 content.madvise(mmap.MADV_DONTNEED)
         elif wire in FIXED:
             at += FIXED[wire]
@@ -391,7 +391,7 @@ def translate_onnx_errors(
         raise
     except Exception as error:
         package = type(error).__module__.partition(".")[0]
-        # protobuf's implementations have their classes in other places.
+        # protobuf's implementations define their classes in other modules.
         is_foreign = package in _PACKAGES or type(error).__name__ in ("DecodeError", "EncodeError")
         if not is_foreign and not isinstance(error, _SYMPTOMS):
             raise

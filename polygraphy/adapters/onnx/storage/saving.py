@@ -137,14 +137,13 @@ class _WeightInserter:
     def _tensor(self, start: int, end: int) -> tuple[list[Piece], int]:
         """Return the pieces of a tensor, with its elements, and their total length."""
         tensor: TensorProto = onnx.TensorProto.FromString(self._content[start:end])
-        if not is_stored(tensor):  # Something else in it reads like a mark.
+        if not is_stored(tensor):  # Other data in the file looks like a mark.
             return [self._content[start:end]], end - start
         bare = copy_of(tensor)
         bare.ClearField("external_data")
         bare.ClearField("data_location")
         content = bare.SerializeToString()
-        # Where protobuf would put it, so that the bytes are those of a model that was never taken
-        # apart.
+        # At protobuf's position, so that the bytes equal those of a model that was never split.
         location = next(
             (
                 begin
@@ -158,7 +157,7 @@ class _WeightInserter:
         return [head, tensor, content[location:]], len(head) + length + len(content) - location
 
 
-_CLONE = 0x40049409  # FICLONE of Linux.
+_CLONE = 0x40049409  # Linux's FICLONE.
 _CHUNK = 1 << 22
 _SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
 
@@ -289,10 +288,11 @@ save_onnx: Callable[..., ModelProto]
 
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
-_LIMIT = 2_000_000_000  # Bytes; protobuf ends at 2 GiB, of which nodes and names take a part.
+_LIMIT = 2_000_000_000  # Limit in bytes: protobuf supports 2 GiB, which includes nodes and names.
 _DEFAULT_THRESHOLD = 1024
 _LARGE = 1 << 20
-_PAGE = 1 << 16  # Weights that start at a multiple of this can be mapped into memory everywhere.
+# Weights that start at a multiple of this number can be mapped into memory on every system.
+_PAGE = 1 << 16
 _WORD = 64
 
 
@@ -450,7 +450,7 @@ def _files_of(path: Path) -> set[Path]:
         return set()
     try:
         named = external_files(load_structure(path))
-    except (FileError, ModelError):  # What is replaced need not be a model.
+    except (FileError, ModelError):  # The replaced file need not be a model.
         return set()
     return {(path.parent / location).resolve() for location in named}
 

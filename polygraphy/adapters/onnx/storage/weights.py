@@ -103,7 +103,7 @@ class _TemporaryFile:
 
     def __init__(self) -> None:
         """Create the file."""
-        # The process ends before it is closed.
+        # The process may end before the file is closed.
         self._stream: Any = tempfile.TemporaryFile(prefix="polygraphy-")  # noqa: SIM115
 
     @contextmanager
@@ -235,7 +235,8 @@ def _copy_by_system(source: IO[bytes], offset: int, length: int, stream: IO[byte
         return 0
     stream.flush()
     copied = 0
-    with suppress(OSError):  # Not between these file systems; a full disk shows again right away.
+    # These file systems do not support it; the next write also reports a full disk.
+    with suppress(OSError):
         while copied < length:
             count = os.copy_file_range(
                 source.fileno(), stream.fileno(), length - copied, offset + copied

@@ -118,7 +118,7 @@ def record_build(config: Any, *, model: str, precision: str, plan_size: int) -> 
 
 def remember_record(result: Any, record: BuildRecord) -> None:
     """Attach a build record to an engine or a plan in memory, for its lifetime."""
-    with suppress(TypeError):  # Bytes, say, have no weak references.
+    with suppress(TypeError):  # For example, bytes have no weak references.
         _records[result] = record
 
 
@@ -199,7 +199,7 @@ def _flags_of(config: Any) -> tuple[str, ...]:
 
 def _compatibility_of(config: Any) -> str:
     """Return the hardware compatibility level of a configuration, by name."""
-    if capabilities().has("compute_capability"):  # TensorRT-RTX logs an error when it is asked.
+    if capabilities().has("compute_capability"):  # TensorRT-RTX logs an error for this call.
         return "NONE"
     return str(config.hardware_compatibility_level.name)
 

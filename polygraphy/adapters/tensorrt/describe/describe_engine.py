@@ -126,7 +126,7 @@ def _context(engine: Any) -> Any:
             return engine.create_execution_context_without_device_memory()
         strategy = trt.ExecutionContextAllocationStrategy.USER_MANAGED
         return engine.create_execution_context(strategy)
-    except Exception as error:  # a description without it is still one
+    except Exception as error:  # a description without it is still useful
         G_LOGGER.verbose(f"Describing the engine without an execution context: {error}")
         return None
 
@@ -176,7 +176,7 @@ def inspect_layers(
 ) -> list[Layer]:
     """Return the layers of an engine, as reported by the engine inspector."""
     described = layer_information(engine, context)
-    # An engine of little detail tells names only.
+    # An engine with little detail reports only names.
     return [
         _engine_layer(layer, attrs, notes or {}) if isinstance(layer, dict) else Layer(str(layer))
         for layer in described

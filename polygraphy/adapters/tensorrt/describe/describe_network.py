@@ -73,7 +73,7 @@ def metadata_of(tensors: Iterable[Any]) -> TensorMetadata:
     """Return the names, data types and shapes of tensors of a network."""
     metadata = TensorMetadata()
     for tensor in tensors:
-        if tensor is not None:  # An operand may be left out.
+        if tensor is not None:  # An operand may be omitted.
             metadata.add(tensor.name, tensor_dtype(tensor.dtype), _shape(tensor.shape))
     return metadata
 
@@ -82,7 +82,7 @@ def _shape(dims: Any) -> tuple[int, ...] | None:
     """Return dimensions as a tuple; None if they are unknown."""
     try:
         return tuple(dims)
-    except ValueError:  # The rank is not known.
+    except ValueError:  # The rank is unknown.
         return None
 
 
@@ -147,7 +147,7 @@ def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
             continue
         try:
             value = getattr(layer, name)
-        except Exception:  # what TensorRT cannot say, for whichever reason, is left out
+        except Exception:  # facts that TensorRT cannot report are omitted
             continue
         if not callable(value) and value is not None:
             yield name, value

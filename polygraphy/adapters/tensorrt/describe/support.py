@@ -69,7 +69,7 @@ def _module_section(name: str, *, is_used: bool) -> Section:
     state = "in use" if is_used else f"in use with {_SETTING}={int(name == 'tensorrt_rtx')}"
     try:
         caps = capabilities_of(import_module(name))
-    except Exception as error:  # A library that does not load, say.
+    except Exception as error:  # For example, a library that does not load.
         message = " ".join(f"{type(error).__name__}: {error}".split())
         beside = "" if is_used else f" together with the other library (run again, {state})"
         return Section(

@@ -166,7 +166,7 @@ class _Signals:
         if handler is None or not self._may_wait(number):
             return  # A handler of the user may only record the signal, in the main thread.
         self._heard.append(number)
-        if len(self._heard) > 1:  # A second signal: the user does not want to wait.
+        if len(self._heard) > 1:  # After a second signal, the user does not want to wait.
             _end_as_by_signal(number)
         if handler is end_program:
             self._patience.start()
@@ -302,7 +302,7 @@ class EngineBytesFromNetwork(BaseLoader):
             UsageError: the network has no outputs, a profile does not fit it, or the GPU does not
                 exist.
         """
-        if self._device is None:  # Nothing is asked of CUDA then: TensorRT-RTX builds without.
+        if self._device is None:  # This does not call CUDA: TensorRT-RTX builds without a GPU.
             return self._build()
         with resolve(Device).use(self._device):
             return self._build()
@@ -514,7 +514,7 @@ def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkP
     again = origin.parse(CastJob(request, parts[0], dict(origin.layer_precisions)))
     for edit in origin.edits:
         edit(again[1])
-    # The first network stays what it is: it may be built again, in another precision.
+    # The first network remains unchanged: it may be built again, in another precision.
     network_source = NetworkSource(
         origin.parse,
         origin.model,

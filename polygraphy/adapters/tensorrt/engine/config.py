@@ -385,7 +385,7 @@ def _settings(config: Any) -> Iterator[tuple[str, Any]]:
 
 def _pools(config: Any, *, uses_dla: bool) -> str:
     """Return the limits of the memory pools as text."""
-    with mute_log():  # Some pools are of hardware that is not there.
+    with mute_log():  # Some pools belong to hardware that this machine does not have.
         sizes = {
             name: config.get_memory_pool_limit(pool)
             for name, pool in _enum_members("MemoryPoolType")

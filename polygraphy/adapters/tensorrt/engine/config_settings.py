@@ -143,7 +143,7 @@ class CommonSettings:
                 if feature:
                     require(feature, setting_of(name, _spell(value)))
                 wanted = _enum_member(enum, value, name) if enum else value
-                with capture_log() as reasons:  # TensorRT only logs what it does not take.
+                with capture_log() as reasons:  # TensorRT only logs rejected values.
                     setattr(config, name, wanted)
                 if str(reasons):
                     raise reasons.error_for(f"take {setting_of(name, _spell(value))}")
@@ -210,7 +210,7 @@ class CommonSettings:
             member = _enum_member("MemoryPoolType", pool, "memory_pool_limits")
             with capture_log() as reasons, mute_log():
                 config.set_memory_pool_limit(member, int(size))
-            if str(reasons):  # A command may name pools that this machine has no use for.
+            if str(reasons):  # A command may name pools that this machine does not use.
                 G_LOGGER.warning(
                     f"{setting_of('memory_pool_limits', f'{_spell(pool)}:{size}')} has no effect"
                     f" here: {reasons}"
@@ -240,7 +240,7 @@ def _settings_by_kind(kind: str) -> dict[str, tuple[str, str]]:
         for attribute in fields(CommonSettings)
         if kind in attribute.metadata
     }
-    # First what others mean nothing without.
+    # Set the flags first on which others depend.
     return dict(
         sorted(declared_settings.items(), key=lambda datas: datas[0] != "version_compatible")
     )

@@ -107,7 +107,7 @@ class Profile(DomainProfile):
             return
         ranged = self[tensor.name]
         smallest = _default_shape(tensor, fill)
-        if len(smallest) == len(ranged.opt):  # Else `to_trt` says what is wrong.
+        if len(smallest) == len(ranged.opt):  # Otherwise, `to_trt` reports the error.
             self.add(tensor.name, smallest, ranged.opt, ranged.max)
 
     def _resolve_patterns(self, network: Any) -> None:

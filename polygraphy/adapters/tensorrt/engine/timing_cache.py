@@ -128,7 +128,8 @@ def _read(source: PathOrFile) -> bytes:
     if not Path(source).exists():
         G_LOGGER.warning(f"Timing cache {source} does not exist: starting with an empty one.")
         return b""
-    content = _read_if_present(source)  # It is only ever replaced whole: reading takes no lock.
+    # The file is only replaced as a whole, so reading needs no lock.
+    content = _read_if_present(source)
     if not content:
         G_LOGGER.warning(f"Timing cache {source} is empty: starting with an empty one.")
     return content

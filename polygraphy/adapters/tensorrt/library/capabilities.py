@@ -231,7 +231,7 @@ class Capabilities:
 
     def has(self, feature: str) -> bool:
         """Return whether the module has a feature; `feature` is a key of `features.FEATURES`."""
-        FEATURES[feature]  # A misspelt name must not read as a feature that is missing.
+        FEATURES[feature]  # A misspelled name must not look like a missing feature.
         return feature in self.features
 
     def require(self, feature: str, requested_name: str) -> None:

@@ -146,7 +146,7 @@ def _make_logger(key: ModuleKey) -> Any:
             """Write a line; called by TensorRT, from any thread."""
             try:
                 _log_message(str(severity.name), msg)
-            except BaseException as error:  # TensorRT would print it and go on.
+            except BaseException as error:  # TensorRT would print the error and continue.
                 if not _watchers:
                     raise
                 for watcher in tuple(_watchers):
@@ -399,7 +399,7 @@ def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., 
                 return answer
             try:
                 return method(self, *args, **kwargs)
-            except BaseException as error:  # ctrl-C, too, is for the thread that waits for TensorRT
+            except BaseException as error:  # Ctrl-C is also for the thread that waits for TensorRT
                 setattr(self, _KEPT, error)
                 if isinstance(error, Exception):
                     G_LOGGER.error(f"{type(error).__name__}: {error}")

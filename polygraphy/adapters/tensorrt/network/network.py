@@ -95,13 +95,13 @@ def new_builder() -> Any:
         MissingDependencyError: TensorRT is not installed.
         BackendError: there is no GPU, or not the right driver.
     """
-    tensorrt_module()  # A GPU is of no use without it.
+    tensorrt_module()  # TensorRT requires a GPU. TensorRT-RTX builds on any machine.
     if not is_rtx():  # TensorRT-RTX builds anywhere.
         require_gpu("Building with TensorRT")
     with capture_log() as reasons:
         try:
             builder = trt.Builder(get_trt_logger())
-        except TypeError as error:  # Its constructor answered with a null pointer.
+        except TypeError as error:  # Its constructor returned a null pointer.
             raise reasons.error_for("create a builder") from error
     load_own_plugins()
     return builder

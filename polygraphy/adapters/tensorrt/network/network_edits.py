@@ -435,7 +435,7 @@ class SetLayerPrecisions(BaseLoader):
         """Set the precisions of the layers of a network."""
         layers = list(layers_of(network))
         precisions = _values_of_existing_layers(self._precisions, [layer.name for layer in layers])
-        for layer in layers:  # Several may have the same name.
+        for layer in layers:  # Several layers may have the same name.
             wanted = precisions.get(layer.name)
             if wanted is None:
                 continue

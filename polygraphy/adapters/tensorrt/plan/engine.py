@@ -122,13 +122,13 @@ def new_runtime() -> Any:
         MissingDependencyError: TensorRT is not installed.
         BackendError: there is no GPU; TensorRT would end the process.
     """
-    tensorrt_module()  # A GPU is of no use without it.
+    tensorrt_module()  # Engines require a GPU.
     require_gpu("Loading TensorRT engines, to run or to inspect them,")
     load_own_plugins()
     with capture_log() as reasons:
         try:
             return trt.Runtime(get_trt_logger())
-        except TypeError as error:  # Its constructor answered with a null pointer.
+        except TypeError as error:  # Its constructor returned a null pointer.
             raise reasons.error_for("create a runtime") from error
 
 

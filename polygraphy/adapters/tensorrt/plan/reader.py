@@ -36,7 +36,7 @@ def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | Ne
         return describe_engine(
             file, layers=detail.layers, attrs=detail.attrs, notes=notes, sizes=detail.sizes
         )
-    # The builder and the parser have to outlive what is asked of the network.
+    # The builder and the parser must outlive the network.
     parts = parts_of(file)
     return describe_network(
         parts[1],

@@ -124,7 +124,7 @@ class _CalibratorMethods:
     def set_input_metadata(self, input_metadata: TensorMetadata | None) -> None:
         """Set the inputs of the network, so that data are checked, and cast if no value is lost."""
         self._feed.set_metadata(input_metadata)
-        self._found = None  # What was found out may be of another network.
+        self._found = None  # Earlier facts may belong to another network.
 
     def set_model_facts(self, facts: Facts) -> None:
         """Set other facts about the model, for a data loader that uses them."""
@@ -159,7 +159,7 @@ class _CalibratorMethods:
     @guard_callback(None)
     def read_calibration_cache(self) -> bytes | None:
         """Return the result of an earlier calibration; None if there is none."""
-        self._feed.rewind()  # TensorRT asks for the cache first, 8.6 once more at the end.
+        self._feed.rewind()  # TensorRT reads the cache first; 8.6 reads it again at the end.
         return self._found if self._cache is None else _read(self._cache)
 
     @guard_callback(None)
@@ -276,7 +276,7 @@ class _Feed:
         if self._data is None:
             self.fed = 0
             loader = _iterable(self.loader)
-            self._pass_inputs(loader)  # A function may have made it just now.
+            self._pass_inputs(loader)  # The caller may have created it just now.
             self._data = iterate_feeds(loader)
         feed_dict = next(self._data, None)
         if feed_dict is None:

@@ -288,7 +288,7 @@ class Contexts:
         ):
             self.stop_sharing("CUDA graphs are not supported")
         cache = self._cache
-        # Before the first inference it is not known whether there can be graphs.
+        # Before the first inference, it is unknown whether graphs are possible.
         if cache is None or not self.main.is_proven or not cache.admits(shapes):
             return self.main
         context = self._others.get(shapes)

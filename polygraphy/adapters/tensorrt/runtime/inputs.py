@@ -132,7 +132,7 @@ class DeviceInput:
         if where is None:
             return self._feed_host(host_array(array))
         address, shape, self._kept = where
-        # What is empty may have no address, which the engine would refuse.
+        # An empty array may have no address, and the engine would reject it.
         return self._read_in_place(address or self._block.reserve(0), shape)
 
     def _feed_formatted(self, array: FormattedArray) -> bool:

@@ -90,7 +90,7 @@ class _Shelf:
         try:
             return device.pin(self.nbytes)
         except BackendError as error:
-            self._count = _BLOCKS  # Ordinary memory does it too.
+            self._count = _BLOCKS  # Ordinary memory also works.
             G_LOGGER.verbose(f"Outputs are copied to memory that is not pinned: {error}")
             return None
 
@@ -104,7 +104,7 @@ class _Shelf:
         """Free all blocks, and those that return later."""
         self._is_closed = True
         while self._unused:
-            with suppress(IndexError):  # Another thread was quicker.
+            with suppress(IndexError):  # Another thread was faster.
                 self._unused.pop().free()
 
 
@@ -128,7 +128,7 @@ class Allocator:
         self.shape: tuple[int, ...] = (-1,)
         self.error: BaseException | None = None
         self.native = _native_class()(self)
-        self._block.reserve(0)  # An output that turns out to be empty needs an address, too.
+        self._block.reserve(0)  # An empty output also needs an address.
 
     @property
     def address(self) -> int:
@@ -140,7 +140,7 @@ class Allocator:
         it writes, so old contents are lost."""
         try:
             return self._block.reserve(nbytes)
-        except BaseException as error:  # ctrl-C, too
+        except BaseException as error:  # also for Ctrl-C
             self.error = error
             return 0
 
@@ -300,7 +300,7 @@ class DataDependentOutput:
     """
 
     is_staged = False
-    addresses: tuple[int, ...] = ()  # It asks for memory in every inference.
+    addresses: tuple[int, ...] = ()  # TensorRT requests memory in every inference.
 
     def __init__(self, tensor: IoTensor, device: Device) -> None:
         """Create an output whose shape depends on data; nothing is allocated yet."""

@@ -55,7 +55,7 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
     size = int(getattr(engine, "streamable_weights_size", 0))
     if not size:
         if budget == _ALL or percent == 100:
-            return  # All weights are on the device as it is.
+            return  # All weights are already on the device.
         raise BackendError(
             "The engine cannot stream weights.",
             backend="tensorrt",
@@ -103,7 +103,7 @@ def _budget_in_bytes(engine: Any, size: int, budget: int | None, percent: float 
     if budget == _AUTOMATIC:
         if hasattr(engine, "get_weight_streaming_automatic_budget"):
             return int(engine.get_weight_streaming_automatic_budget())
-        return _AUTOMATIC  # TensorRT 10.0 knows the number itself.
+        return _AUTOMATIC  # TensorRT 10.0 reports the number itself.
     return min(budget, size)
 
 
@@ -222,7 +222,8 @@ class TrtRunner(BaseRunner):
             self.context, self.engine = result, result.engine
             self._profile = max(0, result.active_optimization_profile)
             if result.active_optimization_profile < 0 and self._first_profile is None:
-                # Another context uses profile 0, and TensorRT 8 crashes when this one takes it too.
+                # Another context uses profile 0, and TensorRT 8 crashes if this context uses it
+                # too.
                 self._tensors = read_tensors(self.engine, self._profile)
                 return
         else:

@@ -185,7 +185,7 @@ class DebugTensors:
             else:
                 self._device.copy_to_host(array, _pointer(address))
             self.arrays[name] = array
-        except BaseException as error:  # ctrl-C, too
+        except BaseException as error:  # also for Ctrl-C
             self.error = error
             return False
         return True
@@ -460,14 +460,15 @@ class Session:
             outputs.update(self._debug.take())
         return outputs
 
-    # When something is different.
+    # Only if something changed.
 
     def _arrange(self, to_host: bool) -> None:
         """Choose a context, and set the shapes and addresses of the current data."""
         self._to_host = to_host
         visitor = (to_host, *(item.identity for item in self._inputs))
         bound = self._bound = self._contexts.context_for(visitor)
-        if self._has_shape_values:  # TensorRT 8 crashes unless all is set again with new values.
+        # TensorRT 8 crashes unless everything is set again with new values.
+        if self._has_shape_values:
             bound.forget()
         for item in self._inputs:
             assert item.shape is not None
@@ -499,7 +500,7 @@ class Session:
         if output is None:
             output = self._outputs[tensor.name] = self._create_output(tensor, shape)
         if isinstance(output, DataDependentOutput):
-            return  # It got its allocator when it was made.
+            return  # The output received its allocator when it was created.
         if any(dim < 0 for dim in shape):
             raise InputError(
                 f"The shape of output {tensor.name!r} is unknown for this data: {shape}.",
@@ -563,7 +564,7 @@ class Session:
             self._contexts.disable_capturing("the shapes of some outputs depend on the data")
         elif any(isinstance(output, HostOutput) for output in outputs):
             self._contexts.disable_capturing("some outputs are written on the host")
-        elif self._has_shape_values:  # TensorRT 8 crashes in the run after a capture with them.
+        elif self._has_shape_values:  # With them, TensorRT 8 crashes in the run after a capture.
             self._contexts.disable_capturing(
                 "values of inputs are shapes, which are read on the host"
             )

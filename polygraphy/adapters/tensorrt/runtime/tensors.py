@@ -96,7 +96,7 @@ def _read(engine: Any, name: str, profile: int) -> IoTensor:
     entry = _tensor_dtype(engine, name)
     is_linear = format_of(engine, name, profile) == trt.TensorFormat.LINEAR
     components, vectorized_dim = 1, -1
-    if not is_linear:  # Asked about a linear tensor, these log an error.
+    if not is_linear:  # For a linear tensor, these functions log an error.
         vectorized_dim = _ask_profile(engine.get_tensor_vectorized_dim, name, profile)
         if vectorized_dim >= 0:
             components = max(
