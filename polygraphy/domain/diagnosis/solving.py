@@ -136,10 +136,10 @@ def _factors_of_integers(
     """Return what the elements of the weight of a product of integers are multiplied by; None if
     that is unknown.
     """
-    places = _FACTORS.get(node.op)
-    if places is None:
+    operands = _FACTORS.get(node.op)
+    if operands is None:
         return None
-    names = [node.inputs[place] if place < len(node.inputs) else "" for place in places]
+    names = [node.inputs[index] if index < len(node.inputs) else "" for index in operands]
     values = [
         side.constants[name].values if name in side.constants else inputs.get(name)
         for name in names
@@ -150,7 +150,7 @@ def _factors_of_integers(
         return None
     if any(scale is None or np.size(scale) != 1 for scale in scales):
         return None
-    array = np.asarray(data, np.int64) - np.asarray(zero, np.int64).item()
+    array = np.asarray(data, np.float64) - float(np.asarray(zero).item())
     rows = array.reshape(-1, array.shape[-1])
     if node.op.endswith(("ConvInteger", "LinearConv")):
         if int(node.attribute("group", 1)) != 1 or np.ndim(weight) != array.ndim:
@@ -158,7 +158,7 @@ def _factors_of_integers(
         columns = _convolution_columns(node, array, np.shape(weight), shape[2:])
         if columns is None:
             return None
-        rows = np.rint(columns).astype(np.int64)
+        rows = columns
     if not scales:
         return Factors(rows)
     first, second, result = (float(np.asarray(scale).item()) for scale in scales)

@@ -14,6 +14,10 @@ _PAIRS = 64
 """Pairs of exchanged inputs that are tried. Chosen, not measured."""
 _ELEMENTS = 8
 """Elements of a channel that are tried if its sums are rounded. Chosen, not measured."""
+_WORK = 1 << 30
+"""The most products that are computed to find single elements. Chosen, not measured."""
+_ROWS = 64
+"""Rows that tell which two inputs are exchanged, before all are checked. Chosen, not measured."""
 _SPREAD = 8
 """The largest difference from the nearest integer that is tried then. Chosen, not measured."""
 
@@ -23,7 +27,7 @@ class Factors:
     """What the elements of a weight are multiplied by.
 
     Attributes:
-        rows: the numbers, by element of the result and element of a channel.
+        rows: the numbers in float64, by element of the result and element of a channel.
         unit: the size of one step of the result, as a multiple of the products' sums; 1 if these
             are the result.
     """
@@ -49,9 +53,9 @@ def solve_channels(
         wanted: the expected result.
         factors: what the elements of each channel are multiplied by; None if that is unknown.
     """
-    channel_numbers = {channel.tobytes(): at for at, channel in enumerate(own)}
+    channels = {channel.tobytes(): at for at, channel in enumerate(own)}
     differing = [at for at in range(len(own)) if not np.array_equal(own[at], wanted[at])]
-    sources = {at: channel_numbers.get(wanted[at].tobytes()) for at in differing}
+    sources = {at: channels.get(wanted[at].tobytes()) for at in differing}
     solved = weight.astype(np.int64)
     for at, source in sources.items():
         if source is not None:
@@ -65,20 +69,20 @@ def solve_channels(
     yield from _other_layouts(weight.astype(np.int64), own, wanted, factors)
     flat = solved.reshape(len(weight), -1)
     limits = np.iinfo(weight.dtype)
-    for at in list(left):
-        changes = _changes_of_one_element(own[at], wanted[at], factors)
-        for place, step in changes if len(left) == 1 and not factors.is_exact else ():
-            other = flat.copy()
-            other[at, place] += step
-            if limits.min <= other[at, place] <= limits.max:
-                yield other.reshape(weight.shape)
-        for place, step in changes[:1]:
-            flat[at, place] += step
-            left.remove(at)
     rows = factors.rows
+    for at in list(left) if rows.size * len(left) <= _WORK else ():
+        changes = _changes_of_one_element(own[at], wanted[at], factors)
+        for element, step in changes if len(left) == 1 and not factors.is_exact else ():
+            other = flat.copy()
+            other[at, element] += step
+            if limits.min <= other[at, element] <= limits.max:
+                yield other.reshape(weight.shape)
+        for element, step in changes[:1]:
+            flat[at, element] += step
+            left.remove(at)
     if left and factors.is_exact and rows.size <= _MOST and len(rows) >= rows.shape[1]:
         apart = wanted[left].astype(np.float64) - own[left]
-        least = np.linalg.lstsq(rows.astype(np.float64), apart.T, rcond=None)[0]
+        least = np.linalg.lstsq(rows, apart.T, rcond=None)[0]
         flat[left] += np.rint(least.T).astype(np.int64)
     if limits.min <= flat.min() and flat.max() <= limits.max:
         yield flat.reshape(weight.shape)
@@ -139,7 +143,7 @@ def _exchanged_inputs(weight: Any, rows: Any, apart: Any) -> Iterator[Any]:
     column = weight[channel]
     steps = column[np.newaxis, :] - column[:, np.newaxis]
     fits = steps != 0
-    for row, difference in zip(rows, apart[channel]):
+    for row, difference in zip(rows[:_ROWS], apart[channel]):
         fits &= (row[:, np.newaxis] - row[np.newaxis, :]) * steps == difference
     for first, second in np.argwhere(np.triu(fits))[:_PAIRS]:
         other = weight.copy()
